@@ -1,0 +1,273 @@
+"""Events to bytes and back. Pure.
+
+The stored form of an event is one JSON text, without its id, which is a column beside it: ``docs/FORMAT.md`` defines it
+for a second reader. A stored kind is a short name of the registry below with a schema version, never a Python path.
+
+Stored bytes are never rewritten. A body of an older schema version is brought up by pure functions, one a step, on
+reading. What this version does not know is kept: an unknown field in ``extra``, an unknown kind as ``UnknownEvent``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from eventstore.errors import InvalidEvent, UnknownEventType
+from eventstore.events import (
+    NOT_RECORDED,
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+    UnknownEvent,
+)
+
+__all__ = ["KINDS", "Encoded", "Undecodable", "decode", "encode"]
+
+_Known = (
+    SystemMessage
+    | Message
+    | Action
+    | Observation
+    | Annotation
+    | CondensationRequest
+    | CondensationAction
+    | CondensationSummary
+)
+
+_Upcast = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def _condensation_2(body: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 of a condensation held its reason beside the metadata; since 2 it is ``metadata.reason``."""
+    reason = body.pop("reason", None)
+    if reason is not None:
+        body["metadata"] = {"reason": reason, **body.get("metadata", {})}
+    return body
+
+
+class _Kind(NamedTuple):
+    type: type[_Known]
+    upcasts: tuple[_Upcast, ...] = ()
+    """``upcasts[n]`` brings a body from schema version n+1 to n+2."""
+
+    @property
+    def schema(self) -> int:
+        return len(self.upcasts) + 1
+
+
+KINDS: Mapping[str, _Kind] = {
+    "system": _Kind(SystemMessage),
+    "message": _Kind(Message),
+    "action": _Kind(Action),
+    "observation": _Kind(Observation),
+    "annotation": _Kind(Annotation),
+    "condensation_request": _Kind(CondensationRequest),
+    "condensation": _Kind(CondensationAction, (_condensation_2,)),
+    "condensation_summary": _Kind(CondensationSummary),
+}
+"""The registry: every stored kind, the type that holds it, and how older schema versions are brought up."""
+
+_NAME_OF: Mapping[type, str] = {kind.type: name for name, kind in KINDS.items()}
+_SCHEMA_OF: Mapping[str, int] = {name: kind.schema for name, kind in KINDS.items()}
+_EXACT = "$exact"
+
+
+class Encoded(NamedTuple):
+    """An event as the store writes it: registered name, schema version, two flags for the columns, JSON text as UTF-8.
+
+    ``event`` is what a reader of ``body`` will see, with no id yet; it belongs to whoever asked for the encoding.
+    """
+
+    kind: str
+    schema: int
+    shown: bool
+    structural: bool
+    body: bytes
+    event: Event
+
+
+class Undecodable(ValueError):
+    """These bytes are no event. The store adds where they stand and raises ``CorruptEvent``."""
+
+
+_encoder = msgspec.json.Encoder()
+_strict = msgspec.json.Decoder(_Known, strict=True)
+_any = msgspec.json.Decoder()
+
+_DEPTH_MAX = 500
+"""Both JSON parsers recurse, and give up where the Python stack ends. Half of the default stack is left to the reader."""
+
+
+def encode(event: Event) -> Encoded:
+    """The stored form of ``event``, its id left out, and the event as a reader will see it.
+
+    Raises ``InvalidEvent`` where a value is not of its field's type, a time names no zone, or nesting is too deep to be
+    read again; ``UnknownEventType`` for an object that is no registered event. Cost: one encoding and one decoding, so
+    that what is stored is known to be readable, and to say what was meant.
+    """
+    if isinstance(event, UnknownEvent):
+        return Encoded(event.stored_kind, event.stored_schema, event.shown, event.is_structural, event.body, event)
+    kind = _NAME_OF.get(type(event))
+    if kind is None:
+        raise UnknownEventType(
+            type(event).__name__, 0, f"a {type(event).__name__} is no event; build one of {', '.join(KINDS)}"
+        )
+    if event.timestamp is not None and event.timestamp.utcoffset() is None:
+        raise InvalidEvent(f"the timestamp {event.timestamp.isoformat()} of a {kind} names no zone; give an aware time")
+    schema = _SCHEMA_OF[kind]
+    try:
+        body, read_back = _round_trip(kind, schema, event)
+    except RecursionError:
+        raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
+    except (TypeError, ValueError) as error:  # Undecodable is a ValueError
+        raise InvalidEvent(f"this {kind} cannot be stored: {error}") from error
+    _check_depth(kind, body)
+    return Encoded(kind, schema, read_back.shown, event.structural, body, read_back)
+
+
+def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
+    if event.id != NOT_RECORDED:
+        event = event.__copy__()
+        force_setattr(event, "id", NOT_RECORDED)
+    if not event.extra:
+        try:
+            body = _encoder.encode(event)
+        except UnicodeEncodeError:
+            pass  # lone surrogates
+        else:
+            read_back = decode(kind, schema, body, NOT_RECORDED)
+            # They differ where a list became a tuple, and where msgspec wrote an infinity as null.
+            if read_back == event or not _has_non_finite(msgspec.to_builtins(event)):
+                return body, read_back
+    body = _slow_body(event)
+    return body, decode(kind, schema, body, NOT_RECORDED)
+
+
+def decode(
+    kind: str, schema: int, body: bytes, event_id: int, *, shown: bool = False, structural: bool = False
+) -> Event:
+    """The event that ``encode`` made these columns of, with its id.
+
+    ``shown`` and ``structural`` are the columns' values; they are needed only where the kind or schema version is not
+    known here. Raises ``Undecodable`` where the bytes are no such event. Cost: one pass over the bytes; older schema
+    versions, unknown fields and values that JSON cannot hold take a slower path.
+    """
+    if _SCHEMA_OF.get(kind) != schema:
+        return _decode_other_schema(kind, schema, body, event_id, shown, structural)
+    try:
+        event: _Known = _strict.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        event = _convert(kind, _parsed(body))
+    if type(event) is not KINDS[kind].type:
+        raise Undecodable(f"its column says {kind}, its body {_NAME_OF[type(event)]}")
+    force_setattr(event, "id", event_id)  # it is ours alone until it is returned
+    return event
+
+
+def _slow_body(event: _Known) -> bytes:
+    """For fields of a newer version, which go back to where they were, and for text and numbers that are no JSON: a body
+    that any tool can read, with the exact values beside it in base64.
+    """
+    fields = msgspec.to_builtins(event)
+    fields.update(fields.pop("extra", {}))
+    readable = _readable(fields)
+    if readable != fields or _has_non_finite(fields):
+        exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
+        readable[_EXACT] = base64.b64encode(exact).decode("ascii")
+    return _encoder.encode(readable)
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_readable(key): _readable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(item) for item in value]
+    return value
+
+
+def _has_non_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_non_finite, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_non_finite, value))
+
+
+def _check_depth(kind: str, body: bytes) -> None:
+    if body.count(b"[") + body.count(b"{") <= _DEPTH_MAX:
+        return
+    depth = deepest = 0
+    for opens in _BRACKETS.findall(body):
+        if opens in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif opens in b"]}":
+            depth -= 1
+    if deepest > _DEPTH_MAX:
+        raise InvalidEvent(f"this {kind} is nested {deepest} levels deep; {_DEPTH_MAX} is the most that can be stored")
+
+
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+"""Brackets outside strings: a string is matched whole, and is neither an opening nor a closing."""
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        value = _any.decode(body)
+        if isinstance(value, dict) and _EXACT in value:
+            value = json.loads(base64.b64decode(value[_EXACT], validate=True))
+    except (ValueError, TypeError, binascii.Error, RecursionError) as error:
+        raise Undecodable(f"its body is not JSON that can be read ({error})") from error
+    if not isinstance(value, dict):
+        raise Undecodable(f"its body is a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def _decode_other_schema(
+    kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool
+) -> Event:
+    known = KINDS.get(kind)
+    if known is None or schema > known.schema:
+        return UnknownEvent(
+            id=event_id, stored_kind=kind, stored_schema=schema, body=body, shown=shown, is_structural=structural
+        )
+    if schema < 1:
+        raise Undecodable(f"it has schema version {schema}; the first is 1")
+    fields = _parsed(body)
+    for upcast in known.upcasts[schema - 1 :]:
+        fields = upcast(fields)
+    event = _convert(kind, fields)
+    force_setattr(event, "id", event_id)
+    return event
+
+
+def _convert(kind: str, fields: dict[str, Any]) -> _Known:
+    """The slow path: fields that this version does not know are set aside and kept."""
+    type_ = KINDS[kind].type
+    if fields.get("kind") != kind:
+        raise Undecodable(f"its column says {kind}, its body {fields.get('kind')!r}")
+    known = {name: value for name, value in fields.items() if name in type_.__struct_encode_fields__}
+    extra = {name: value for name, value in fields.items() if name not in known and name != "kind"}
+    try:
+        event: _Known = msgspec.convert(known, type_)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise Undecodable(str(error)) from error
+    if extra:
+        force_setattr(event, "extra", extra)
+    return event

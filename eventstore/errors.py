@@ -1,0 +1,102 @@
+"""Everything that can go wrong in the store, as one small tree.
+
+    EventStoreError
+    ├── VersionConflict        someone else appended first: read, decide, append again
+    ├── IdempotencyConflict    the key was used for another payload: choose a new key
+    ├── HistoryDiverged        an imported history differs from what is stored: import it under another id
+    ├── ConversationNotFound   no such conversation: check the id
+    ├── ConversationErased     it was erased on purpose: a receipt is all that is left
+    ├── InvalidEvent           the event breaks a rule; nothing was written: mend the event
+    ├── UnknownEventType       a newer version wrote what this one cannot fold: upgrade
+    ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
+    └── StoreUnavailable       the database cannot be opened, read or written now
+
+A class exists where a caller would act differently. Driver errors never escape: they are the ``__cause__``.
+"""
+
+from __future__ import annotations
+
+
+class EventStoreError(Exception):
+    """Base of everything that ``eventstore`` raises on purpose."""
+
+
+class VersionConflict(EventStoreError):
+    """Someone else appended first. Read again, decide again, append again."""
+
+    def __init__(self, conversation: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"conversation {conversation!r} is at version {actual}, append expected {expected}; "
+            f"read it again and retry the command"
+        )
+        self.conversation, self.expected, self.actual = conversation, expected, actual
+
+
+class IdempotencyConflict(EventStoreError):
+    """The idempotency key was used before, for other events. Nothing was written; use a new key for new events."""
+
+    def __init__(self, conversation: str, key: str, first_id: int) -> None:
+        super().__init__(
+            f"conversation {conversation!r} already has other events under idempotency key {key!r} "
+            f"(from event {first_id} on); use a new key for new events"
+        )
+        self.conversation, self.key, self.first_id = conversation, key, first_id
+
+
+class HistoryDiverged(EventStoreError):
+    """A history that is imported again is not what was imported before. Nothing was written; give it another id."""
+
+    def __init__(self, conversation: str, event_id: int, version: int) -> None:
+        super().__init__(
+            f"conversation {conversation!r} has {version} events and the history given differs from event "
+            f"{event_id} on; import it as another conversation"
+        )
+        self.conversation, self.event_id, self.version = conversation, event_id, version
+
+
+class ConversationNotFound(EventStoreError):
+    """There is no such conversation. An unknown conversation is at version 0; reading its events is an error."""
+
+    def __init__(self, conversation: str) -> None:
+        super().__init__(f"there is no conversation {conversation!r} in this store; list the conversations to see its ids")
+        self.conversation = conversation
+
+
+class ConversationErased(EventStoreError):
+    """The conversation was erased on purpose. Its receipt is all that is left, and its id is not used again."""
+
+    def __init__(self, conversation: str, erased_at: str, reason: str) -> None:
+        super().__init__(
+            f"conversation {conversation!r} was erased at {erased_at} ({reason or 'no reason given'}); "
+            f"its events are gone and its id cannot be used again"
+        )
+        self.conversation, self.erased_at, self.reason = conversation, erased_at, reason
+
+
+class InvalidEvent(EventStoreError, ValueError):
+    """The event, or the batch, breaks a rule. Nothing was written; mend it and append again."""
+
+
+class UnknownEventType(EventStoreError):
+    """An event type that this version does not know stands where it must be understood. Upgrade foldlog, or mend the
+    program that appended an object which is no event.
+    """
+
+    def __init__(self, kind: str, schema_version: int, problem: str) -> None:
+        super().__init__(problem)
+        self.kind, self.schema_version = kind, schema_version
+
+
+class CorruptEvent(EventStoreError):
+    """Stored bytes cannot be read as the event they should be. Run ``foldlog verify``, then ``foldlog salvage``."""
+
+    def __init__(self, conversation: str, event_id: int, problem: str) -> None:
+        super().__init__(
+            f"event {event_id} of conversation {conversation!r} is damaged: {problem}; "
+            f"run 'foldlog verify' to see what else is, and 'foldlog salvage' to copy what is sound"
+        )
+        self.conversation, self.event_id, self.problem = conversation, event_id, problem
+
+
+class StoreUnavailable(EventStoreError):
+    """The database cannot be opened, read or written now. What was acknowledged is safe; the message says what to do."""

@@ -1,0 +1,304 @@
+"""The event kinds: frozen, tagged values without behaviour.
+
+A conversation is a sequence of these. Eight kinds are enough, because a tool is data and not a class. A kind that this
+version does not know is carried whole, as an ``UnknownEvent``.
+
+    SystemMessage        the system prompt
+    Message              something said, by the user, the agent or the environment
+    Action               a tool call
+    Observation          the answer to a tool call
+    Annotation           bookkeeping, never shown to a model
+    CondensationRequest  "please condense"                     structural: changes a View
+    CondensationAction   "these are forgotten, this stands for them"   structural: changes a View
+    CondensationSummary  stands in a View for what was forgotten; synthetic, with id -(c+2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from eventstore.errors import InvalidEvent
+
+__all__ = [
+    "NOT_RECORDED",
+    "Action",
+    "AgentCondensationObservation",
+    "Annotation",
+    "CondensationAction",
+    "CondensationRequest",
+    "CondensationRequestAction",
+    "CondensationSummary",
+    "Content",
+    "Event",
+    "Forgotten",
+    "Message",
+    "Observation",
+    "Origin",
+    "Source",
+    "SystemMessage",
+    "UnknownEvent",
+    "summary_id",
+    "summary_of",
+]
+
+NOT_RECORDED = -1
+"""The id of an event that is in no conversation yet."""
+
+Source = Literal["user", "agent", "environment"]
+
+Content = str | tuple[dict[str, Any], ...]
+"""Text, or parts in OpenAI's shape: ``{"type": "text", "text": …}``, ``{"type": "image_url", "image_url": {"url": …}}``."""
+
+
+def summary_id(condensation_id: int) -> int:
+    """The synthetic id of the summary that condensation ``condensation_id`` brings: ``-(c+2)``, so it is never -1."""
+    return -(condensation_id + 2)
+
+
+def summary_of(synthetic_id: int) -> int:
+    """The id of the condensation whose summary has this synthetic id (< -1). Its own inverse, as ``summary_id`` is."""
+    return -synthetic_id - 2
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where an imported event comes from, and what of it the kinds do not hold.
+
+    ``id`` is the source's own id with its JSON type, or None. ``time`` is a source time that names no zone, as text: it
+    is never called UTC. ``rest`` is what ``foldlog.formats`` needs, beside the event's fields, to give the record back.
+    """
+
+    format: str
+    id: Any = None
+    time: str | None = None
+    rest: Any = None
+
+
+class _Common(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"
+):
+    """The fields that every event has. All arguments are given by name.
+
+    ``id``         place in the conversation, given by the store; -1 before, below -1 for synthetic events
+    ``timestamp``  when it happened, aware, UTC; None where the writer does not know
+    ``cause``      id of the earlier event that this one answers
+    ``origin``     where an imported event comes from
+    ``meta``       open map: trace, correlation, writer, tenant
+    ``extra``      fields that a newer version wrote and this one does not know, kept whole
+    """
+
+    structural: ClassVar[bool] = False
+
+    id: int = NOT_RECORDED
+    timestamp: datetime | None = None
+    cause: int | None = None
+    origin: Origin | None = None
+    meta: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+
+
+class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
+    """The system prompt. ``tools`` are the tool definitions that the model is given, in OpenAI's shape where possible."""
+
+    content: Content
+    source: Source = "agent"
+    shown: bool = True
+    tools: tuple[Any, ...] = ()
+
+
+class Message(_Common, frozen=True, kw_only=True, tag="message"):
+    """Something said. The chat role follows from ``source``: the user's is user, the agent's is assistant."""
+
+    content: Content
+    source: Source
+    shown: bool = True
+
+
+class Action(_Common, frozen=True, kw_only=True, tag="action"):
+    """Something done with a tool.
+
+    ``arguments`` is a map, or the very text that the model wrote where that matters. ``call_id`` pairs it with its
+    answer; without one the answer's ``cause`` does. Calls of one model response share ``response_id``. ``thinking`` holds
+    the model's thinking blocks: an action that has them starts a tool loop.
+    """
+
+    tool: str
+    arguments: dict[str, Any] | str | None = None
+    call_id: str | None = None
+    response_id: str | None = None
+    thought: Content = ""
+    thinking: tuple[dict[str, Any], ...] = ()
+    source: Source = "agent"
+    shown: bool = True
+
+
+class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
+    """What came of an action: ``cause`` is the action's id, ``call_id`` the action's ``call_id``."""
+
+    content: Content
+    tool: str = ""
+    call_id: str | None = None
+    is_error: bool = False
+    extras: dict[str, Any] = {}
+    source: Source = "environment"
+    shown: bool = True
+
+
+class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
+    """Bookkeeping: state changes, metrics, what a condenser did without a condensation. Not shown unless it says so."""
+
+    name: str
+    data: Any = None
+    source: Source = "environment"
+    shown: bool = False
+
+
+class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_request"):
+    """Please condense. Sets the View's ``unhandled_condensation_request`` until the next condensation."""
+
+    structural: ClassVar[bool] = True
+
+    reason: str = ""
+    source: Source = "agent"
+    shown: bool = False
+
+
+class Forgotten(NamedTuple):
+    """What a condensation forgets: disjoint inclusive ``intervals`` of event ids, ascending, and ``summaries``, the
+    synthetic ids (below -1) of the summaries it forgets, descending.
+    """
+
+    intervals: tuple[tuple[int, int], ...]
+    summaries: tuple[int, ...]
+
+
+class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation"):
+    """These events are forgotten; this summary, if any, stands for them. The log keeps them all the same.
+
+    Either ``forgotten_event_ids`` (any order; ids below -1 name summaries), or ``forgotten_events_start_id`` and
+    ``forgotten_events_end_id``, both inclusive. ``summary`` and ``summary_offset``, its index in the View after
+    forgetting, come together or not at all. ``metadata`` tells how it came about: reason, model, tokens, cost, latency.
+
+    One that forgets nothing and has no summary must be *declined*: ``metadata={"outcome": "declined", "reason": …}``.
+
+    Raises ``InvalidEvent`` when it is built, if it says two things at once or nothing at all. Imported ones
+    (``origin`` set) may also be empty, since such histories exist; their ids are the source's own where the format is
+    ``openhands-v0``.
+    """
+
+    structural: ClassVar[bool] = True
+
+    forgotten_event_ids: tuple[int, ...] | None = None
+    forgotten_events_start_id: int | None = None
+    forgotten_events_end_id: int | None = None
+    summary: str | None = None
+    summary_offset: int | None = None
+    metadata: dict[str, Any] = {}
+    source: Source = "agent"
+    shown: bool = False
+
+    def __post_init__(self) -> None:
+        ids, start, end = self.forgotten_event_ids, self.forgotten_events_start_id, self.forgotten_events_end_id
+        if ids is not None and not isinstance(ids, tuple):
+            force_setattr(self, "forgotten_event_ids", tuple(ids))  # a list is welcome, a frozen value holds a tuple
+        if (start is None) != (end is None):
+            raise InvalidEvent(
+                f"a condensation's range has only one end (start {start}, end {end}); "
+                f"give both forgotten_events_start_id and forgotten_events_end_id"
+            )
+        if (ids is None) == (start is None):
+            raise InvalidEvent(
+                "a condensation forgets either forgotten_event_ids or a range of "
+                f"forgotten_events_start_id and forgotten_events_end_id; {'neither' if ids is None else 'both'} given"
+            )
+        if (self.summary is None) != (self.summary_offset is None):
+            raise InvalidEvent("a condensation's summary and summary_offset come together or not at all")
+        if self.origin is None:
+            self._check_it_does_something()
+
+    def _check_it_does_something(self) -> None:
+        start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
+        if start is not None and end is not None and start > end:
+            raise InvalidEvent(f"a condensation's range runs backwards, from {start} to {end}")
+        declined = self.metadata.get("outcome") == "declined"
+        if not self.forgotten_event_ids and start is None and self.summary is None:
+            if not declined:
+                raise InvalidEvent(
+                    "a condensation that forgets nothing and has no summary must be declined: "
+                    'metadata={"outcome": "declined", "reason": "..."}'
+                )
+            if not self.metadata.get("reason"):
+                raise InvalidEvent('a declined condensation says why: metadata={"outcome": "declined", "reason": "..."}')
+
+    @property
+    def forgotten(self) -> Forgotten:
+        """What it forgets, as normalized intervals and summary ids. -1, "no id", is left out. Cost: the ids given."""
+        start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
+        if start is not None and end is not None:
+            return Forgotten(((start, end),) if start <= end else (), ())
+        ids = set(self.forgotten_event_ids or ())
+        return Forgotten(
+            tuple(_runs(sorted(i for i in ids if i >= 0))),
+            tuple(sorted((i for i in ids if i < NOT_RECORDED), reverse=True)),
+        )
+
+
+class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):
+    """Stands in a View for what was forgotten. A View makes it, with the id ``summary_id(c)`` for condensation ``c``;
+    it is stored, as an ordinary event, only when a history that held such events is imported.
+    """
+
+    content: str
+    summary_of: int | None = None
+    source: Source = "environment"
+    shown: bool = True
+
+
+class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
+    """An event of a type or schema version that this version does not know, carried whole.
+
+    ``body`` is its stored JSON, untouched. ``is_structural`` and ``shown`` are what its writer said of it: a View cannot
+    be folded over an unknown structural event, and says so.
+    """
+
+    stored_kind: str
+    stored_schema: int
+    body: bytes
+    source: str = "environment"
+    shown: bool = False
+    is_structural: bool = False
+
+
+Event = (
+    SystemMessage
+    | Message
+    | Action
+    | Observation
+    | Annotation
+    | CondensationRequest
+    | CondensationAction
+    | CondensationSummary
+    | UnknownEvent
+)
+
+CondensationRequestAction = CondensationRequest
+"""The name that people know from OpenHands."""
+AgentCondensationObservation = CondensationSummary
+"""The name that people know from OpenHands."""
+
+
+def _runs(ascending: list[int]) -> Iterable[tuple[int, int]]:
+    """Maximal runs of consecutive integers, as inclusive pairs."""
+    if not ascending:
+        return
+    first = last = ascending[0]
+    for i in ascending[1:]:
+        if i != last + 1:
+            yield first, last
+            first = i
+        last = i
+    yield first, last
