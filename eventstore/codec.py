@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import json
 import math
 import re
@@ -109,7 +110,7 @@ _strict = msgspec.json.Decoder(_Known, strict=True)
 _any = msgspec.json.Decoder()
 
 _DEPTH_MAX = 500
-"""Both JSON parsers recurse, and give up where the Python stack ends. Half of the default stack is left to the reader."""
+"""Both JSON parsers recurse, and give up where the Python stack ends. Half of the default stack is left to readers."""
 
 
 def encode(event: Event) -> Encoded:
@@ -141,7 +142,7 @@ def encode(event: Event) -> Encoded:
 
 def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
     if event.id != NOT_RECORDED:
-        event = event.__copy__()
+        event = copy.copy(event)
         force_setattr(event, "id", NOT_RECORDED)
     if not event.extra:
         try:
@@ -179,8 +180,8 @@ def decode(
 
 
 def _slow_body(event: _Known) -> bytes:
-    """For fields of a newer version, which go back to where they were, and for text and numbers that are no JSON: a body
-    that any tool can read, with the exact values beside it in base64.
+    """For fields of a newer version, which go back to where they were, and for text and numbers that are no JSON: a
+    body that any tool can read, with the exact values beside it in base64.
     """
     fields = msgspec.to_builtins(event)
     fields.update(fields.pop("extra", {}))
@@ -239,9 +240,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _decode_other_schema(
-    kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool
-) -> Event:
+def _decode_other_schema(kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool) -> Event:
     known = KINDS.get(kind)
     if known is None or schema > known.schema:
         return UnknownEvent(

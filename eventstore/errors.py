@@ -58,7 +58,9 @@ class ConversationNotFound(EventStoreError):
     """There is no such conversation. An unknown conversation is at version 0; reading its events is an error."""
 
     def __init__(self, conversation: str) -> None:
-        super().__init__(f"there is no conversation {conversation!r} in this store; list the conversations to see its ids")
+        super().__init__(
+            f"there is no conversation {conversation!r} in this store; list the conversations to see its ids"
+        )
         self.conversation = conversation
 
 
@@ -99,4 +101,4 @@ class CorruptEvent(EventStoreError):
 
 
 class StoreUnavailable(EventStoreError):
-    """The database cannot be opened, read or written now. What was acknowledged is safe; the message says what to do."""
+    """The database cannot be opened, read or written now. What was acknowledged is safe; the message says what next."""

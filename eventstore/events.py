@@ -52,7 +52,7 @@ NOT_RECORDED = -1
 Source = Literal["user", "agent", "environment"]
 
 Content = str | tuple[dict[str, Any], ...]
-"""Text, or parts in OpenAI's shape: ``{"type": "text", "text": …}``, ``{"type": "image_url", "image_url": {"url": …}}``."""
+"""Text, or parts in OpenAI's shape: ``{"type": "text", "text": …}`` and ``{"type": "image_url", "image_url": …}``."""
 
 
 def summary_id(condensation_id: int) -> int:
@@ -102,7 +102,7 @@ class _Common(
 
 
 class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
-    """The system prompt. ``tools`` are the tool definitions that the model is given, in OpenAI's shape where possible."""
+    """The system prompt. ``tools`` are the definitions that the model is given, in OpenAI's shape where possible."""
 
     content: Content
     source: Source = "agent"
@@ -122,8 +122,8 @@ class Action(_Common, frozen=True, kw_only=True, tag="action"):
     """Something done with a tool.
 
     ``arguments`` is a map, or the very text that the model wrote where that matters. ``call_id`` pairs it with its
-    answer; without one the answer's ``cause`` does. Calls of one model response share ``response_id``. ``thinking`` holds
-    the model's thinking blocks: an action that has them starts a tool loop.
+    answer; without one the answer's ``cause`` does. Calls of one model response share ``response_id``. ``thinking``
+    holds the model's thinking blocks: an action that has them starts a tool loop.
     """
 
     tool: str
@@ -232,7 +232,9 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
                     'metadata={"outcome": "declined", "reason": "..."}'
                 )
             if not self.metadata.get("reason"):
-                raise InvalidEvent('a declined condensation says why: metadata={"outcome": "declined", "reason": "..."}')
+                raise InvalidEvent(
+                    'a declined condensation says why: metadata={"outcome": "declined", "reason": "..."}'
+                )
 
     @property
     def forgotten(self) -> Forgotten:
@@ -261,8 +263,8 @@ class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_
 class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
     """An event of a type or schema version that this version does not know, carried whole.
 
-    ``body`` is its stored JSON, untouched. ``is_structural`` and ``shown`` are what its writer said of it: a View cannot
-    be folded over an unknown structural event, and says so.
+    ``body`` is its stored JSON, untouched. ``is_structural`` and ``shown`` are what its writer said of it: a View
+    cannot be folded over an unknown structural event, and says so.
     """
 
     stored_kind: str
