@@ -1,0 +1,129 @@
+"""The Conversation aggregate: which events may be appended. Pure; reads no clock and no database.
+
+Ids are dense, so the state needs little more than the version, however long the history is: what a condensation may
+forget is any id below it. Of earlier condensations, only those that the command names matter; whoever loads the state
+asks ``summaries_named`` which they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Final, Literal, NamedTuple
+
+from msgspec.structs import force_setattr
+
+from eventstore.errors import InvalidEvent, VersionConflict
+from eventstore.events import (
+    NOT_RECORDED,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    summary_id,
+    summary_of,
+)
+
+__all__ = ["ANY_VERSION", "AnyVersion", "Append", "State", "decide", "evolve", "summaries_named"]
+
+
+class AnyVersion(Enum):
+    """The type of ``ANY_VERSION``."""
+
+    ANY_VERSION = "any version"
+
+
+ANY_VERSION: Final = AnyVersion.ANY_VERSION
+"""Append whatever the version is. Spelt out by whoever means it; nothing that others appended is lost by it."""
+
+
+class State(NamedTuple):
+    """What ``decide`` needs to know.
+
+    ``version`` is the number of events. ``summaries`` are the synthetic ids of the summaries that exist, of those that
+    the command names.
+    """
+
+    conversation: str
+    version: int = 0
+    summaries: frozenset[int] = frozenset()
+
+
+class Append(NamedTuple):
+    """The command: append these events, in order, all or none."""
+
+    events: Sequence[Event]
+    expected_version: int | Literal[AnyVersion.ANY_VERSION]
+
+
+def evolve(state: State, event: Event) -> State:
+    """The state after ``event``. Total: whatever the log holds is accepted."""
+    if isinstance(event, CondensationAction) and event.summary is not None:
+        summaries = state.summaries | {summary_id(state.version)}
+        return State(state.conversation, state.version + 1, summaries)
+    return State(state.conversation, state.version + 1, state.summaries)
+
+
+def summaries_named(events: Iterable[Event]) -> frozenset[int]:
+    """Synthetic ids of the summaries that these events would forget."""
+    return frozenset(
+        i for event in events if isinstance(event, CondensationAction) and not event.origin for i in event.forgotten.summaries
+    )
+
+
+def decide(state: State, command: Append) -> tuple[Event, ...]:
+    """The events to record, with their ids.
+
+    Raises ``VersionConflict`` where the conversation is not at the expected version, and ``InvalidEvent`` where an event
+    breaks a rule; the message names the event by its place in the batch. Cost: the events of the command.
+    """
+    if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
+        raise VersionConflict(state.conversation, command.expected_version, state.version)
+    if not command.events:
+        raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
+    recorded = []
+    for place, event in enumerate(command.events):
+        _check(state, event, f"event {place} of the batch for conversation {state.conversation!r}")
+        recorded.append(_with_id(event, state.version))
+        state = evolve(state, event)
+    return tuple(recorded)
+
+
+def _check(state: State, event: Event, where: str) -> None:
+    if event.id not in (NOT_RECORDED, state.version):
+        raise InvalidEvent(
+            f"{where} already has id {event.id}, it would get {state.version}; append a copy with id {NOT_RECORDED}"
+        )
+    if event.cause is not None and not 0 <= event.cause < state.version:
+        raise InvalidEvent(f"{where} names cause {event.cause}; a cause is an earlier event, 0 to {state.version - 1}")
+    if isinstance(event, CondensationSummary):
+        raise InvalidEvent(f"{where} is a summary; summaries are made by a View, append the condensation that brings it")
+    if isinstance(event, CondensationAction):
+        _check_condensation(state, event, where)
+
+
+def _check_condensation(state: State, event: CondensationAction, where: str) -> None:
+    if event.origin is not None:
+        raise InvalidEvent(f"{where} is an imported condensation (origin {event.origin.format}); use ingest for histories")
+    ids = event.forgotten_event_ids or ()
+    if NOT_RECORDED in ids:
+        raise InvalidEvent(f"{where} forgets id {NOT_RECORDED}, which is no event; name events by their ids")
+    forgotten = event.forgotten
+    for first, last in forgotten.intervals:
+        if first < 0 or last >= state.version:
+            unknown = first if first < 0 or first >= state.version else last
+            raise InvalidEvent(f"{where} forgets event {unknown}; there are only events 0 to {state.version - 1}")
+    for synthetic in forgotten.summaries:
+        if synthetic not in state.summaries:
+            raise InvalidEvent(
+                f"{where} forgets summary {synthetic}, but event {summary_of(synthetic)} is no condensation with a summary"
+            )
+    if event.summary is not None and not event.summary.strip():
+        raise InvalidEvent(f"{where} has an empty summary; leave it out, or say what is forgotten")
+    if event.summary_offset is not None and event.summary_offset < 0:
+        raise InvalidEvent(f"{where} has summary_offset {event.summary_offset}; it is an index in the View, from 0")
+
+
+def _with_id(event: Event, event_id: int) -> Event:
+    recorded = event.__copy__()
+    force_setattr(recorded, "id", event_id)  # a copy that nobody else has seen yet
+    return recorded
