@@ -1,0 +1,183 @@
+"""What a condenser is: it reads a View and answers with a View to go on with, or with a condensation to append.
+
+The functional core is ``step``: a View in, a ``Step`` out, and the View is never changed. ``condense`` is its result alone.
+The models that condensers talk to are behind two small protocols, ``Summarizer`` (asked for a text) and ``AgentModel``
+(asked what fits): ``condensers/llm.py`` is both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+from eventstore.events import CondensationAction
+from projections import View
+
+__all__ = [
+    "AgentModel",
+    "Batch",
+    "Condensation",
+    "Condenser",
+    "Reason",
+    "Reply",
+    "Requirement",
+    "Step",
+    "Summarizer",
+    "ToolCall",
+]
+
+Batch = Mapping[str, Any]
+"""What one condenser has to report of one step, as JSON: model, usage, cost, what was masked, why a reply was refused."""
+
+
+class Reason(StrEnum):
+    """Why a condensation is due."""
+
+    REQUEST = "request"
+    TOKENS = "tokens"
+    EVENTS = "events"
+
+
+class Requirement(StrEnum):
+    """How much a condensation is needed: without a hard one the agent's next call may fail, a soft one can wait."""
+
+    HARD = "hard"
+    SOFT = "soft"
+
+
+@dataclass(frozen=True, slots=True)
+class Condensation:
+    """A condenser's decision to forget: the event that is to be appended, or, from a handler, has been."""
+
+    action: CondensationAction
+
+
+class Step(NamedTuple):
+    """A condenser's answer to one View, and what there is to report beside it.
+
+    ``batches`` holds only what is in no condensation's metadata: a mask, a failed model call, money spent.
+    """
+
+    result: View | Condensation
+    batches: tuple[Batch, ...] = ()
+
+
+# --- the models behind condensers ---
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call in a model's reply. ``arguments`` is the JSON text just as the model wrote it; it may be malformed."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One answer of a model. Whether it is of any use is the strategy's to judge: it may be empty or cut off.
+
+    ``finish_reason`` is OpenAI's word: ``stop``, ``length`` (cut off), ``tool_calls``, ``content_filter`` (refused).
+    ``usage`` counts tokens (``prompt_tokens``, ``completion_tokens``, ``total_tokens`` and what else the server tells);
+    ``cost`` is in US dollars, None where the price is unknown. ``attempts`` is 1 + the retries it took.
+    """
+
+    text: str | None
+    model: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    response_id: str | None = None
+    finish_reason: str | None = None
+    usage: Mapping[str, int] = field(default_factory=dict)
+    cost: float | None = None
+    latency_s: float | None = None
+    attempts: int = 1
+
+
+@runtime_checkable
+class Summarizer(Protocol):
+    """The model that a condenser asks. Prompt caching and streaming are off for these calls."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def supports_function_calling(self) -> bool: ...
+
+    @property
+    def supports_response_schema(self) -> bool: ...
+
+    def complete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        tool_choice: str | None = None,
+        response_schema: Mapping[str, Any] | None = None,
+    ) -> Reply:
+        """One answer to ``messages`` (OpenAI chat format), retried as this model's configuration says.
+
+        ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON schema that the text must
+        follow. Raises ``ModelCallFailed``, and nothing else, where the server, the network or the model gave no reply.
+        """
+        ...
+
+
+@runtime_checkable
+class AgentModel(Protocol):
+    """What a token budget needs of the model that the agent talks to."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def max_input_tokens(self) -> int | None:
+        """The input limit in force; None where it is unknown."""
+        ...
+
+    @property
+    def max_output_tokens(self) -> int | None: ...
+
+    def token_sums(self, view: View) -> Sequence[int]:
+        """Cumulative token counts of the prompt that ``view`` makes, ``len(view) + 1`` of them, never falling.
+
+        ``sums[0]`` is what a prompt costs before its first event (tools and all), ``sums[i]`` the prompt that
+        ``view[:i]`` makes, so that ``sums[-1]`` is the exact count of the whole, equal to the tokenizer's own.
+        Cost: the rendered messages that were not counted before. Raises ``TokensUnknown`` where it cannot count.
+        """
+        ...
+
+
+# --- condensers ---
+
+
+class Condenser:
+    """Reads a View and decides what the agent goes on with.
+
+    A strategy defines ``condense``, or ``step`` where it has something to report; each is the other's default.
+    Neither changes the View. A condenser holds no state of a conversation: one object may serve many, in many threads.
+    """
+
+    type: ClassVar[str] = ""
+    """The name under which this strategy stands in configurations and in the metadata of its condensations."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.condense is Condenser.condense and cls.step is Condenser.step:
+            raise TypeError(f"the condenser {cls.__name__} defines neither condense nor step")
+
+    def handles_condensation_requests(self) -> bool:
+        """Whether a ``CondensationRequest`` will be answered. An agent that overflows asks before it requests."""
+        return False
+
+    def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
+        """The View to go on with, or a condensation to append before asking again.
+
+        Raises ``NoCondensationAvailable`` where a condensation is required (a request, too many tokens) and impossible.
+        """
+        return self.step(view, agent_llm).result
+
+    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        """``condense``, with what there is to report. Raises as it does; the error carries the batches."""
+        return Step(self.condense(view, agent_llm))

@@ -1,0 +1,57 @@
+"""What can go wrong in a condenser, as a branch of the one error tree.
+
+    EventStoreError
+    └── CondenserError
+        ├── InvalidCondenser          the parameters contradict each other: mend the configuration
+        ├── NoCondensationAvailable   nothing can be forgotten now: go on with the View, or tell the user
+        ├── ModelCallFailed           the model behind a condenser gave no usable answer: nothing was forgotten
+        └── TokensUnknown             this model's tokens cannot be counted: events are counted in their place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from eventstore.errors import EventStoreError
+
+__all__ = ["CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"]
+
+Failure = Literal["timeout", "rate_limited", "context_window", "refused", "rejected", "unavailable", "bad_reply"]
+"""Why a model call failed: ``refused`` by the model, ``rejected`` by its server (a bad key, a bad request),
+``bad_reply`` where there was one and it was empty, cut off or malformed."""
+
+
+class CondenserError(EventStoreError):
+    """Base of everything that ``condensers`` raises on purpose."""
+
+
+class InvalidCondenser(CondenserError, ValueError):
+    """A condenser cannot be built like this. The message names the parameter, its value and what is allowed."""
+
+
+class NoCondensationAvailable(CondenserError):
+    """There is nothing that may be forgotten, or what would be forgotten could not be summarized.
+
+    The View is as it was. ``batches`` is what was done on the way, and paid for (see ``Step``).
+    """
+
+    def __init__(self, message: str, batches: tuple[Mapping[str, Any], ...] = ()) -> None:
+        super().__init__(message)
+        self.batches = batches
+
+
+class ModelCallFailed(CondenserError):
+    """The model gave no usable answer, after every retry that its configuration allows. ``failure`` says which kind.
+
+    ``batch`` is what there is to report of it: model, attempts, latency, and usage and cost where a reply was paid for.
+    """
+
+    def __init__(self, model: str, failure: Failure, problem: str, batch: Mapping[str, Any] | None = None) -> None:
+        super().__init__(f"model {model!r} gave no usable answer ({failure}): {problem}")
+        self.model, self.failure, self.problem = model, failure, problem
+        self.batch: Mapping[str, Any] = batch or {}
+
+
+class TokensUnknown(CondenserError):
+    """The tokens of a View cannot be counted for this model. Budgets fall back to counting events, and say so."""
