@@ -1,0 +1,102 @@
+"""What linters do not check, over every file that git knows."""
+
+import ast
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FUNCTION_LINES_MAX = 70
+
+_listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+FILES = [ROOT / name for name in _listed.split("\0") if name and (ROOT / name).is_file()]
+PYTHON = [path for path in FILES if path.suffix == ".py"]
+MARKDOWN = [path for path in FILES if path.suffix == ".md"]
+
+
+def _text_of(path: Path) -> str:
+    return path.read_text("utf-8", errors="replace")
+
+
+def _named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_no_function_is_longer_than_a_screen_and_a_half():
+    long = []
+    for path in PYTHON:
+        for node in ast.walk(ast.parse(_text_of(path))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > FUNCTION_LINES_MAX:
+                    long.append(f"{_named(path)}:{node.lineno} {node.name} has {lines} lines")
+    assert long == []
+
+
+def test_nothing_is_left_for_later_in_a_comment():
+    marker = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+    assert [_named(path) for path in [*PYTHON, *MARKDOWN] if marker.search(_text_of(path))] == []
+
+
+def test_no_file_names_a_path_of_the_machine_it_was_written_on():
+    machine = re.compile(r"/(?:w[o]rk|t[m]p|r[o]ot|h[o]me)/[a-z.]")
+    found = []
+    for path in FILES:
+        for number, line in enumerate(_text_of(path).splitlines(), 1):
+            if machine.search(line):
+                found.append(f"{_named(path)}:{number}")
+    assert found == []
+
+
+def test_every_sql_file_and_every_named_statement_is_used():
+    sources = "\n".join(_text_of(path) for path in PYTHON if path.is_relative_to(ROOT / "eventstore"))
+    unused = []
+    for path in (path for path in FILES if path.suffix == ".sql"):
+        # Migrations are numbered and found by listing their folder.
+        if not re.match(r"\d", path.name) and not re.search(rf"\b{re.escape(path.stem)}\b", sources):
+            unused.append(_named(path))
+        names = re.findall(r"^-- name: *(\w+)", _text_of(path), re.MULTILINE)
+        unused.extend(f"{_named(path)} {name}" for name in names if not re.search(rf"\b{name}\b", sources))
+    assert unused == []
+
+
+def test_every_decision_has_its_own_number_and_is_linked_from_somewhere():
+    decisions = [path for path in MARKDOWN if path.parent == ROOT / "docs" / "decisions"]
+    numbers = Counter(path.name.split("-")[0] for path in decisions)
+    assert [number for number, count in numbers.items() if count > 1 or not re.fullmatch(r"\d{4}", number)] == []
+    elsewhere = {path: _text_of(path) for path in [*MARKDOWN, *PYTHON]}
+    unlinked = [
+        _named(path)
+        for path in decisions
+        if not any(path.name in text for other, text in elsewhere.items() if other != path)
+    ]
+    assert unlinked == []
+
+
+def test_every_relative_link_leads_to_a_file():
+    broken = []
+    for path in MARKDOWN:
+        targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", _text_of(path))
+        broken.extend(
+            f"{_named(path)} -> {target}"
+            for target in targets
+            if "://" not in target and not (path.parent / target).exists()
+        )
+    assert broken == []
+
+
+def test_no_module_has_a_name_that_says_nothing():
+    nothing = {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
+    assert [_named(path) for path in PYTHON if {path.stem, path.parent.name} & nothing] == []
+
+
+@pytest.mark.parametrize("script", ["scripts/setup", "scripts/test", "scripts/demo", "scripts/pin", ".ci/run"])
+def test_a_script_is_executable_and_is_read_by_a_plain_shell(script):
+    path = ROOT / script
+    assert path.stat().st_mode & 0o111
+    if path.parent.name == "scripts":
+        assert _text_of(path).startswith("#!/bin/sh\n")
+        subprocess.run(["/bin/sh", "-n", path], check=True)
