@@ -1,17 +1,20 @@
 """What a condenser is: it reads a View and answers with a View to go on with, or with a condensation to append.
 
-The functional core is ``step``: a View in, a ``Step`` out, and the View is never changed. ``condense`` is its result alone.
+The functional core is ``step``: a View in, a ``Step`` out, and the View is never changed; ``condense`` is its result.
 The models that condensers talk to are behind two small protocols, ``Summarizer`` (asked for a text) and ``AgentModel``
 (asked what fits): ``condensers/llm.py`` is both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from condensers.errors import NoCondensationAvailable
+from condensers.metadata import Batch, History, annotation, open_batch, take_batch, with_batches
 from eventstore.events import CondensationAction
 from projections import View
 
@@ -26,10 +29,8 @@ __all__ = [
     "Step",
     "Summarizer",
     "ToolCall",
+    "reported",
 ]
-
-Batch = Mapping[str, Any]
-"""What one condenser has to report of one step, as JSON: model, usage, cost, what was masked, why a reply was refused."""
 
 
 class Reason(StrEnum):
@@ -69,7 +70,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call in a model's reply. ``arguments`` is the JSON text just as the model wrote it; it may be malformed."""
+    """A tool call in a model's reply. ``arguments`` is the JSON text as the model wrote it; it may be malformed."""
 
     name: str
     arguments: str
@@ -118,8 +119,8 @@ class Summarizer(Protocol):
     ) -> Reply:
         """One answer to ``messages`` (OpenAI chat format), retried as this model's configuration says.
 
-        ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON schema that the text must
-        follow. Raises ``ModelCallFailed``, and nothing else, where the server, the network or the model gave no reply.
+        ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON schema that the text is
+        to follow. Raises ``ModelCallFailed``, and nothing else, where server, network or model gave no reply.
         """
         ...
 
@@ -180,4 +181,52 @@ class Condenser:
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         """``condense``, with what there is to report. Raises as it does; the error carries the batches."""
-        return Step(self.condense(view, agent_llm))
+        return self.gather(lambda: Step(self.condense(view, agent_llm)))
+
+    # --- the reference's metadata interface; a history is whatever has a view, events and append ---
+
+    def add_metadata(self, key: str, value: Any) -> None:
+        """Sets ``key`` in this condenser's current batch. ``value`` is JSON."""
+        open_batch(self)[key] = value
+
+    def write_metadata(self, history: History) -> None:
+        """Appends the current batch to ``history``, if there is anything in it, and starts a new one."""
+        if batches := take_batch(self):
+            history.append(annotation(batches))
+
+    @contextmanager
+    def metadata_batch(self, history: History) -> Iterator[None]:
+        """Writes the batch when the block ends, by an error too."""
+        try:
+            yield
+        finally:
+            self.write_metadata(history)
+
+    def condensed_history(self, history: History, agent_llm: AgentModel | None = None) -> View | Condensation:
+        """``condense`` of the history's View. A report without a condensation is appended; a condensation is not."""
+        with self.metadata_batch(history):
+            try:
+                result, batches = self.step(history.view, agent_llm)
+            except NoCondensationAvailable as error:
+                if error.batches:
+                    history.append(annotation(error.batches))
+                raise
+            if batches:
+                history.append(annotation(batches))
+            return result
+
+    def gather(self, act: Callable[[], Step]) -> Step:
+        """What ``act`` answers, or raises, with what it gathered by ``add_metadata``."""
+        try:
+            result, batches = act()
+        except NoCondensationAvailable as error:
+            error.batches += take_batch(self)
+            raise
+        return reported(result, (*batches, *take_batch(self)))
+
+
+def reported(result: View | Condensation, batches: tuple[Batch, ...]) -> Step:
+    """A step that reports ``batches``: in the condensation's metadata if there is one, else beside the View."""
+    if isinstance(result, Condensation):
+        return Step(Condensation(with_batches(result.action, batches)))
+    return Step(result, batches)

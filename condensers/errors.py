@@ -1,11 +1,11 @@
 """What can go wrong in a condenser, as a branch of the one error tree.
 
-    EventStoreError
-    └── CondenserError
-        ├── InvalidCondenser          the parameters contradict each other: mend the configuration
-        ├── NoCondensationAvailable   nothing can be forgotten now: go on with the View, or tell the user
-        ├── ModelCallFailed           the model behind a condenser gave no usable answer: nothing was forgotten
-        └── TokensUnknown             this model's tokens cannot be counted: events are counted in their place
+EventStoreError
+└── CondenserError
+    ├── InvalidCondenser          the parameters contradict each other: mend the configuration
+    ├── NoCondensationAvailable   nothing can be forgotten now: go on with the View, or tell the user
+    ├── ModelCallFailed           the model behind a condenser gave no usable answer: nothing was forgotten
+    └── TokensUnknown             this model's tokens cannot be counted: events are counted in their place
 """
 
 from __future__ import annotations

@@ -1,0 +1,89 @@
+"""Rolling condensers: they let a View grow up to a limit, then forget a part of it, and so on.
+
+no reason                   the View, as it is
+soft (too many events)      a condensation; where none is available the View, and the next step tries again
+hard (a request, tokens)    a condensation; else the hard reset; else NoCondensationAvailable
+"""
+
+from __future__ import annotations
+
+from condensers.base import AgentModel, Condensation, Condenser, Reason, Requirement, Step, reported
+from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from projections import View
+
+__all__ = ["RollingCondenser", "check_sizes", "reasons_by_size"]
+
+
+class RollingCondenser(Condenser):
+    """A condenser that emits condensations. A strategy defines ``get_condensation``, and ``reasons`` or
+    ``should_condense`` to say when.
+    """
+
+    def handles_condensation_requests(self) -> bool:
+        return True
+
+    def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
+        """Why a condensation is due now; empty where none is."""
+        return frozenset({Reason.REQUEST} if view.unhandled_condensation_request else ())
+
+    def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
+        """Whether a condensation is due now."""
+        return bool(self.reasons(view, agent_llm))
+
+    def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
+        """How much one is needed now; None where it is not."""
+        if not self.should_condense(view, agent_llm):
+            return None
+        hard = {Reason.REQUEST, Reason.TOKENS} & self.reasons(view, agent_llm)
+        return Requirement.HARD if hard else Requirement.SOFT
+
+    def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
+        """What to forget, due or not. Raises ``NoCondensationAvailable`` where nothing may be forgotten."""
+        raise NotImplementedError
+
+    def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
+        """The last resort of a hard requirement: forget all that can be spared. None where this strategy has none."""
+        return None
+
+    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        return self.gather(lambda: self._roll(view, agent_llm))
+
+    def _roll(self, view: View, agent_llm: AgentModel | None) -> Step:
+        requirement = self.condensation_requirement(view, agent_llm)
+        if requirement is None:
+            return Step(view)
+        try:
+            return Step(self.get_condensation(view, agent_llm))
+        except NoCondensationAvailable as unavailable:
+            if requirement is Requirement.SOFT:
+                return Step(view, unavailable.batches)
+            return reported(self._reset(view, agent_llm, unavailable), unavailable.batches)
+
+    def _reset(self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable) -> Condensation:
+        try:
+            reset = self.hard_context_reset(view, agent_llm)
+        except NoCondensationAvailable as error:
+            error.batches = (*unavailable.batches, *error.batches)
+            raise error from unavailable
+        if reset is None:
+            raise unavailable
+        return reset
+
+
+def reasons_by_size(view: View, max_size: int) -> frozenset[Reason]:
+    """The reasons that need no model: a request, and more than ``max_size`` events."""
+    due = {Reason.REQUEST: view.unhandled_condensation_request, Reason.EVENTS: len(view) > max_size}
+    return frozenset(reason for reason, is_due in due.items() if is_due)
+
+
+def check_sizes(max_size: int, keep_first: int, *, summaries: int = 0) -> None:
+    """Raises ``InvalidCondenser`` unless half of ``max_size`` has room for the head, ``summaries`` and a tail."""
+    half = max_size // 2
+    if keep_first + summaries >= half:
+        beside = " beside the summary" if summaries else ""
+        raise InvalidCondenser(
+            f"keep_first ({keep_first}) must be less than half of max_size ({max_size}) with room for at least one "
+            f"recent event{beside}: at most {half - summaries - 1} here"
+        )
+    if keep_first < 0:
+        raise InvalidCondenser(f"keep_first ({keep_first}) cannot be negative")

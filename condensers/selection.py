@@ -1,0 +1,86 @@
+"""Which part of a View is forgotten: one piece of arithmetic over cut points, for every strategy.
+
+A View may be cut only where no call is parted from its answer. A strategy says how much it wants to keep at either end;
+the wanted borders are moved to cut points here, and what lies between becomes a condensation here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from eventstore.events import CondensationAction, Event, SystemMessage
+from projections import View
+
+__all__ = ["Span", "after_system_prompt", "forget", "middle", "next_cut", "real", "unkept"]
+
+
+class Span(NamedTuple):
+    """A half-open piece of a View, ``view[start:stop]``, between two of its cut points."""
+
+    start: int
+    stop: int
+
+
+def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
+    """The smallest cut point that is no less than ``wanted``; None where there is none."""
+    place = bisect_left(cut_points, wanted)
+    return cut_points[place] if place < len(cut_points) else None
+
+
+def middle(view: View, keep_first: int, keep_last: int) -> Span | None:
+    """What lies between the first ``keep_first`` and the last ``keep_last`` events; None where that is nothing.
+
+    Borders move on to the next cut point, so a head may grow and a tail shrink by the rest of a unit. Where a call
+    waits for its answer there is no cut point behind it: the tail then begins at the last one, and keeps the call.
+    A negative ``keep_last`` asks for more than there is: None.
+    """
+    if keep_last < 0:
+        return None
+    start = next_cut(view.cut_points, keep_first)
+    stop = next_cut(view.cut_points, len(view) - keep_last)
+    if stop is None:
+        stop = view.cut_points[-1]
+    return Span(start, stop) if start is not None and start < stop else None
+
+
+def unkept(view: View, keeps: Callable[[int], bool]) -> tuple[Event, ...]:
+    """The events of every unit of which ``keeps`` (of an index) keeps no member. A pending call is in no such unit."""
+    events: list[Event] = []
+    for start, stop in pairwise(view.cut_points):
+        if not any(keeps(index) for index in range(start, stop)):
+            events += view[start:stop]
+    return tuple(events)
+
+
+def after_system_prompt(view: View) -> int:
+    """The index behind the first system prompt, which a model cannot do without; 0 where there is none."""
+    return next((index + 1 for index, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
+
+
+def real(events: Iterable[Event]) -> int:
+    """How many of these events are in the log: summaries are not."""
+    return sum(event.id >= 0 for event in events)
+
+
+def forget(
+    events: Sequence[Event], metadata: Mapping[str, Any], *, summary: str | None = None, offset: int | None = None
+) -> CondensationAction:
+    """The condensation that forgets ``events``, in the ``ordered`` dialect: our own ids, summaries by theirs.
+
+    A range stands for events whose ids follow one another, a list for all else: a range names nothing that stays.
+    """
+    ids = sorted(event.id for event in events)
+    if len(ids) > 1 and ids[0] >= 0 and ids[-1] - ids[0] == len(ids) - 1:
+        return CondensationAction(
+            forgotten_events_start_id=ids[0],
+            forgotten_events_end_id=ids[-1],
+            summary=summary,
+            summary_offset=offset,
+            metadata=dict(metadata),
+        )
+    return CondensationAction(
+        forgotten_event_ids=tuple(ids), summary=summary, summary_offset=offset, metadata=dict(metadata)
+    )
