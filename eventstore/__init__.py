@@ -1,0 +1,87 @@
+"""The write side: what happened, in order, for good.
+
+A conversation is an append-only log of events with ids 0, 1, 2, …; its version is how many there are. Nothing here knows
+of Views or models.
+"""
+
+from eventstore.conversation import ANY_VERSION, AnyVersion
+from eventstore.errors import (
+    ConversationErased,
+    ConversationNotFound,
+    CorruptEvent,
+    EventStoreError,
+    HistoryDiverged,
+    IdempotencyConflict,
+    InvalidEvent,
+    StoreUnavailable,
+    UnknownEventType,
+    VersionConflict,
+)
+from eventstore.events import (
+    NOT_RECORDED,
+    Action,
+    AgentCondensationObservation,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationRequestAction,
+    CondensationSummary,
+    Content,
+    Event,
+    Forgotten,
+    Message,
+    Observation,
+    Origin,
+    Source,
+    SystemMessage,
+    UnknownEvent,
+    is_structural,
+    summary_id,
+    summary_of,
+)
+from eventstore.snapshot import InlineProjection, Record, Snapshot, WritableSnapshot
+from eventstore.store import ConversationRow, Ingested, Recorded, Store, open_store
+
+__all__ = [
+    "ANY_VERSION",
+    "NOT_RECORDED",
+    "Action",
+    "AgentCondensationObservation",
+    "Annotation",
+    "AnyVersion",
+    "CondensationAction",
+    "CondensationRequest",
+    "CondensationRequestAction",
+    "CondensationSummary",
+    "Content",
+    "ConversationErased",
+    "ConversationNotFound",
+    "ConversationRow",
+    "CorruptEvent",
+    "Event",
+    "EventStoreError",
+    "Forgotten",
+    "HistoryDiverged",
+    "IdempotencyConflict",
+    "Ingested",
+    "InlineProjection",
+    "InvalidEvent",
+    "Message",
+    "Observation",
+    "Origin",
+    "Record",
+    "Recorded",
+    "Snapshot",
+    "Source",
+    "Store",
+    "StoreUnavailable",
+    "SystemMessage",
+    "UnknownEvent",
+    "UnknownEventType",
+    "VersionConflict",
+    "WritableSnapshot",
+    "is_structural",
+    "open_store",
+    "summary_id",
+    "summary_of",
+]

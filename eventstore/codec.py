@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import copy
 import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import msgspec
@@ -90,7 +90,8 @@ _EXACT = "$exact"
 class Encoded(NamedTuple):
     """An event as the store writes it: registered name, schema version, two flags for the columns, JSON text as UTF-8.
 
-    ``event`` is what a reader of ``body`` will see, with no id yet; it belongs to whoever asked for the encoding.
+    ``event`` is what a reader of ``body`` will see, with the id it came with; it
+    belongs to whoever asked for the encoding.
     """
 
     kind: str
@@ -137,12 +138,13 @@ def encode(event: Event) -> Encoded:
     except (TypeError, ValueError) as error:  # Undecodable is a ValueError
         raise InvalidEvent(f"this {kind} cannot be stored: {error}") from error
     _check_depth(kind, body)
+    force_setattr(read_back, "id", event.id)
     return Encoded(kind, schema, read_back.shown, event.structural, body, read_back)
 
 
 def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
     if event.id != NOT_RECORDED:
-        event = copy.copy(event)
+        event = copy(event)
         force_setattr(event, "id", NOT_RECORDED)
     if not event.extra:
         try:

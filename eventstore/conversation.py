@@ -8,6 +8,7 @@ asks ``summaries_named`` which they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from enum import Enum
 from typing import Final, Literal, NamedTuple
 
@@ -66,15 +67,18 @@ def evolve(state: State, event: Event) -> State:
 def summaries_named(events: Iterable[Event]) -> frozenset[int]:
     """Synthetic ids of the summaries that these events would forget."""
     return frozenset(
-        i for event in events if isinstance(event, CondensationAction) and not event.origin for i in event.forgotten.summaries
+        i
+        for event in events
+        if isinstance(event, CondensationAction) and not event.origin
+        for i in event.forgotten.summaries
     )
 
 
 def decide(state: State, command: Append) -> tuple[Event, ...]:
     """The events to record, with their ids.
 
-    Raises ``VersionConflict`` where the conversation is not at the expected version, and ``InvalidEvent`` where an event
-    breaks a rule; the message names the event by its place in the batch. Cost: the events of the command.
+    Raises ``VersionConflict`` where the conversation is not at the expected version, and ``InvalidEvent`` where an
+    event breaks a rule; the message names the event by its place in the batch. Cost: the events of the command.
     """
     if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
         raise VersionConflict(state.conversation, command.expected_version, state.version)
@@ -96,14 +100,18 @@ def _check(state: State, event: Event, where: str) -> None:
     if event.cause is not None and not 0 <= event.cause < state.version:
         raise InvalidEvent(f"{where} names cause {event.cause}; a cause is an earlier event, 0 to {state.version - 1}")
     if isinstance(event, CondensationSummary):
-        raise InvalidEvent(f"{where} is a summary; summaries are made by a View, append the condensation that brings it")
+        raise InvalidEvent(
+            f"{where} is a summary; summaries are made by a View, append the condensation that brings it"
+        )
     if isinstance(event, CondensationAction):
         _check_condensation(state, event, where)
 
 
 def _check_condensation(state: State, event: CondensationAction, where: str) -> None:
     if event.origin is not None:
-        raise InvalidEvent(f"{where} is an imported condensation (origin {event.origin.format}); use ingest for histories")
+        raise InvalidEvent(
+            f"{where} is an imported condensation (origin {event.origin.format}); use ingest for histories"
+        )
     ids = event.forgotten_event_ids or ()
     if NOT_RECORDED in ids:
         raise InvalidEvent(f"{where} forgets id {NOT_RECORDED}, which is no event; name events by their ids")
@@ -115,7 +123,8 @@ def _check_condensation(state: State, event: CondensationAction, where: str) -> 
     for synthetic in forgotten.summaries:
         if synthetic not in state.summaries:
             raise InvalidEvent(
-                f"{where} forgets summary {synthetic}, but event {summary_of(synthetic)} is no condensation with a summary"
+                f"{where} forgets summary {synthetic}, but event {summary_of(synthetic)} is no condensation "
+                f"with a summary"
             )
     if event.summary is not None and not event.summary.strip():
         raise InvalidEvent(f"{where} has an empty summary; leave it out, or say what is forgotten")
@@ -124,6 +133,6 @@ def _check_condensation(state: State, event: CondensationAction, where: str) -> 
 
 
 def _with_id(event: Event, event_id: int) -> Event:
-    recorded = event.__copy__()
+    recorded = copy(event)
     force_setattr(recorded, "id", event_id)  # a copy that nobody else has seen yet
     return recorded

@@ -42,6 +42,7 @@ __all__ = [
     "Source",
     "SystemMessage",
     "UnknownEvent",
+    "is_structural",
     "summary_id",
     "summary_of",
 ]
@@ -53,6 +54,11 @@ Source = Literal["user", "agent", "environment"]
 
 Content = str | tuple[dict[str, Any], ...]
 """Text, or parts in OpenAI's shape: ``{"type": "text", "text": …}`` and ``{"type": "image_url", "image_url": …}``."""
+
+
+def is_structural(event: Event) -> bool:
+    """Whether the event changes a View other than by adding to its end."""
+    return event.is_structural if isinstance(event, UnknownEvent) else event.structural
 
 
 def summary_id(condensation_id: int) -> int:

@@ -19,7 +19,9 @@ SALT_BYTES = 16
 
 
 def new_salt() -> bytes:
-    """Random bytes that make the heads of equal histories differ, and, once erased, say nothing of what they covered."""
+    """Random bytes that make the heads of equal histories differ, and, once erased, say nothing of what they
+    covered.
+    """
     return secrets.token_bytes(SALT_BYTES)
 
 
@@ -31,8 +33,8 @@ def seed(conversation: str, salt: bytes) -> bytes:
 def link(head: bytes, event_id: int, kind: str, schema: int, recorded_at: int, body: bytes) -> bytes:
     """The head after one more event. ``recorded_at`` is in microseconds since 1970, UTC. Cost: one pass over the body.
 
-    The fields before the body are separated by spaces and closed by a line feed; only the kind is text, its length stands
-    before it, so no two events have the same bytes.
+    The fields before the body are separated by spaces and closed by a line feed; only the kind is text, its length
+    stands before it, so no two events have the same bytes.
     """
     encoded_kind = kind.encode()
     fields = b"%d %d %d %d %b\n" % (event_id, schema, recorded_at, len(encoded_kind), encoded_kind)

@@ -45,6 +45,8 @@ CREATE TABLE events (
     UNIQUE (conversation, id)
 ) STRICT;
 CREATE INDEX events_structural ON events (conversation, id) WHERE structural;
+-- Most of a real log may be annotations; opening a View walks this index, and so never meets them.
+CREATE INDEX events_shown ON events (conversation, id) WHERE shown;
 INSERT INTO sqlite_sequence (name, seq) VALUES ('events', 0);
 
 CREATE TABLE idempotency_keys (

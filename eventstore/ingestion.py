@@ -1,0 +1,176 @@
+"""Bringing an imported history in: compare what is there, add what is new, show it whole.
+
+A history that fits one transaction is appended like any other batch. A longer one is staged: written in small
+transactions on a conversation that nobody sees, so that live appends never wait for it, and then published by one
+statement. A tail of an existing conversation goes in by whole chunks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
+
+from msgspec.structs import force_setattr
+
+from eventstore import integrity
+from eventstore.codec import Encoded
+from eventstore.errors import HistoryDiverged, VersionConflict
+from eventstore.events import Event
+from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
+from eventstore.rows import after, chained, not_erased
+
+__all__ = ["CHUNK", "Ingestion"]
+
+CHUNK = 1_000
+"""Events in one transaction of an import. 1,000 hold the write lock for some 10 to 50 ms."""
+
+_CHUNK_BYTES = 8 * 2**20
+_REST_S = 0.005
+"""Between two chunks, so that those who wait for their turn get it."""
+
+
+class Project(Protocol):
+    """Tell the inline projections about rows that a transaction has just written."""
+
+    def __call__(self, transaction: Transaction, conversation: Conversation, events: Sequence[Event]) -> None: ...
+
+
+class Ingestion:
+    """One import of one history into one conversation."""
+
+    def __init__(self, conversation: str, recorder: Recorder, project: Project, now: Callable[[], int]) -> None:
+        self._conversation = conversation
+        self._recorder = recorder
+        self._project = project
+        self._now = now
+
+    def run(self, history: Iterator[Encoded]) -> tuple[int, int]:
+        """Returns how many events were added, and the version since. Raises ``HistoryDiverged``,
+        ``ConversationErased``.
+        """
+        with self._recorder.read() as reader:
+            found = not_erased(reader.conversation(self._conversation))
+        if found is not None:
+            return self._extend(found, history)
+        first = _chunk(history)
+        if not first:
+            return 0, 0
+        second = _chunk(history)
+        if not second:
+            return self._recorder.transact(partial(self._append, chunk=first, at=0))
+        return self._stage(first, second, history)
+
+    # -- a conversation that is there ---------------------------------------------------------------------------------
+
+    def _extend(self, found: Conversation, history: Iterator[Encoded]) -> tuple[int, int]:
+        compared = self._compare(found, history)
+        added, version = 0, found.version
+        if compared < found.version:
+            return added, version  # the history given is the beginning of what is stored
+        while chunk := _chunk(history):
+            count, version = self._recorder.transact(partial(self._append, chunk=chunk, at=version))
+            added += count
+            time.sleep(_REST_S)
+        return added, version
+
+    def _compare(self, found: Conversation, history: Iterator[Encoded]) -> int:
+        """How many events of the history are stored already. Raises ``HistoryDiverged`` at the first that differs."""
+        for row in self._stored(found):
+            encoded = next(history, None)
+            if encoded is None:
+                return row.id
+            if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
+                raise HistoryDiverged(self._conversation, row.id, found.version)
+        return found.version
+
+    def _stored(self, found: Conversation) -> Iterator[Row]:
+        for start in range(0, found.version, CHUNK):
+            with self._recorder.read() as reader:
+                rows = reader.rows(found.key, start, found.version, CHUNK)
+            yield from rows
+
+    # -- a new conversation -------------------------------------------------------------------------------------------
+
+    def _stage(self, first: list[Encoded], second: list[Encoded], history: Iterator[Encoded]) -> tuple[int, int]:
+        now = self._now()
+        staged = self._recorder.transact(
+            lambda transaction: transaction.begin(self._conversation, now, integrity.new_salt(), staged=True)
+        )
+        try:
+            chunk = first
+            while chunk:
+                staged = self._add_to(staged, chunk)
+                chunk, second = second, _chunk(history)
+                time.sleep(_REST_S)
+            self._recorder.transact(partial(self._publish, staged=staged))
+        except BaseException:
+            self._discard(staged.key)  # also on Ctrl-C: half an import is of no use to anybody
+            raise
+        self._discard_others()
+        return staged.version, staged.version
+
+    def _add_to(self, staged: Conversation, chunk: list[Encoded]) -> Conversation:
+        rows = chained(staged, chunk, self._now())
+        longer = after(staged, rows)
+        events = [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)]
+
+        def stage(transaction: Transaction) -> None:
+            transaction.stage(staged.key, rows)
+            self._project(transaction, longer, events)
+
+        self._recorder.transact(stage)
+        return longer
+
+    def _publish(self, transaction: Transaction, staged: Conversation) -> int:
+        rival = not_erased(transaction.conversation(self._conversation))
+        if rival is not None:
+            # Somebody began the same conversation meanwhile: theirs stands, and an import again will compare with it.
+            raise VersionConflict(self._conversation, 0, rival.version)
+        return transaction.publish(staged.key, staged.version)
+
+    def _discard_others(self) -> None:
+        """What imports of this conversation left in staging when they were killed."""
+        with self._recorder.read() as reader:
+            left = reader.staged(self._conversation)
+        for key in left:
+            self._discard(key)
+
+    def _discard(self, key: int) -> None:
+        while not self._recorder.transact(lambda transaction: transaction.discard(key, CHUNK)):
+            time.sleep(_REST_S)
+
+    # -- one transaction ----------------------------------------------------------------------------------------------
+
+    def _append(self, transaction: Transaction, chunk: list[Encoded], at: int) -> tuple[int, int]:
+        found = not_erased(transaction.conversation(self._conversation))
+        version = 0 if found is None else found.version
+        if version != at:
+            raise VersionConflict(self._conversation, at, version)
+        now = self._now()
+        if found is None:
+            found = transaction.begin(self._conversation, now, integrity.new_salt())
+        rows = chained(found, chunk, now)
+        transaction.insert(found.key, rows)
+        longer = after(found, rows)
+        events = [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)]
+        self._project(transaction, longer, events)
+        return len(rows), longer.version
+
+
+def _numbered(encoded: Encoded, row: Row) -> Event:
+    force_setattr(encoded.event, "id", row.id)  # the encoding's own copy of the event
+    return encoded.event
+
+
+def _chunk(history: Iterator[Encoded]) -> list[Encoded]:
+    """The next events that go into one transaction: few enough, and small enough together."""
+    chunk: list[Encoded] = []
+    size = 0
+    for encoded in history:
+        chunk.append(encoded)
+        size += len(encoded.body)
+        if len(chunk) == CHUNK or size >= _CHUNK_BYTES:
+            break
+    return chunk

@@ -1,0 +1,176 @@
+"""What a recorder is: it gives uniqueness, atomicity and positions, for any bytes.
+
+The store, above it, gives density, expected versions, rules, the hash chain and the registry. A recorder knows rows and
+transactions, and nothing of events. Every recorder passes the one suite in ``tests/conformance/test_recorders.py``.
+
+Faults come as the error taxonomy of ``eventsourcing.persistence`` (``IntegrityError``, ``OperationalError``, …), with
+the driver's error as cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol, TypeVar
+
+__all__ = ["Conversation", "Erasure", "PlacedRow", "Reader", "Record", "Recorder", "Row", "Transaction"]
+
+T = TypeVar("T")
+
+
+class Row(NamedTuple):
+    """One event as stored. ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text."""
+
+    id: int
+    kind: str
+    schema: int
+    shown: bool
+    structural: bool
+    recorded_at: int
+    encoding: int
+    body: bytes
+    head: bytes
+
+
+class PlacedRow(NamedTuple):
+    """A row with its place in the whole store."""
+
+    position: int
+    conversation: str
+    row: Row
+
+
+class Erasure(NamedTuple):
+    """What is left of an erased conversation: when, why, how many events it had, and its last head."""
+
+    erased_at: int
+    reason: str
+    events: int
+    head: bytes
+
+
+class Conversation(NamedTuple):
+    """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
+    empty conversation has version 0, no head and ``updated_at`` None.
+    """
+
+    key: int
+    id: str
+    created_at: int
+    salt: bytes
+    version: int
+    updated_at: int | None
+    head: bytes | None
+    parent: int | None = None
+    parent_version: int | None = None
+    key_id: str | None = None
+    sealed_key: bytes | None = None
+    erasure: Erasure | None = None
+
+
+class Record(NamedTuple):
+    """What a projection keeps for one version of a conversation. ``code`` is the version of the projection's code;
+    ``base`` is the version of the record that this one builds on, if it does not stand alone.
+    """
+
+    version: int
+    code: int
+    base: int | None
+    body: bytes
+
+
+class Reader(Protocol):
+    """One read transaction: everything that it returns is of one moment."""
+
+    def conversation(self, conversation_id: str) -> Conversation | None: ...
+
+    def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
+        """Published conversations with an id greater than ``after``, in the order of their ids' UTF-8 bytes."""
+
+    def staged(self, conversation_id: str) -> Sequence[int]:
+        """Keys of the staged, unpublished conversations of this id."""
+
+    def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
+        """Rows with ``start <= id < stop``, by id, at most ``limit``."""
+
+    def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
+        """Of those, the structural ones. Cost: the rows returned."""
+
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
+        """Shown rows with an id in one of the inclusive intervals, by interval, then id. Cost: intervals and rows."""
+
+    def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
+        """Rows behind a position, in the order of positions, at most ``limit``. No later commit can precede them."""
+
+    def last_position(self) -> int:
+        """The highest position given so far; 0 in an empty store."""
+
+    def record_at(self, projection: str, key: int, version: int) -> Record | None:
+        """The newest record at or before ``version``."""
+
+    def records(self, projection: str, key: int, after: int, limit: int) -> Sequence[Record]:
+        """Records of versions greater than ``after``, ascending."""
+
+    def position(self, key: int, event_id: int) -> int:
+        """The position of a row that exists."""
+
+    def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
+        """First id and number of the events that were appended under an idempotency key."""
+
+    def max_tracking_id(self, application: str) -> int | None: ...
+
+
+class Transaction(Reader, Protocol):
+    """One write transaction. No other writer can come between what it reads and what it writes."""
+
+    def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
+        """A new, empty conversation. A staged one is seen by nobody until it is published, and shares its id with no
+        lock.
+        """
+
+    def insert(self, key: int, rows: Sequence[Row]) -> int:
+        """Insert rows with consecutive positions; returns the first. An id that exists: ``IntegrityError``."""
+
+    def stage(self, key: int, rows: Sequence[Row]) -> None:
+        """Insert rows of a staged conversation; its ids are dense from 0. They get their positions when it is
+        published.
+        """
+
+    def publish(self, key: int, size: int) -> int:
+        """Make a staged conversation of ``size`` events visible, in constant time; returns its first position."""
+
+    def discard(self, key: int, limit: int) -> bool:
+        """Delete at most ``limit`` rows of a staged conversation; True when all are gone, and it with them."""
+
+    def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None: ...
+
+    def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None: ...
+
+    def delete_records(self, projection: str, key: int) -> None: ...
+
+    def insert_tracking(self, application: str, notification_id: int) -> None:
+        """Record how far a projection has come. One that is recorded already: ``IntegrityError``."""
+
+
+class Recorder(Protocol):
+    """A database that holds one store."""
+
+    writable: bool
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` in a write transaction and return what it returned, once that is durable.
+
+        Several callers may share one transaction and its fsync. If ``work`` raises, nothing that it wrote is kept and
+        its exception comes back to its caller alone. ``work`` may be run again, so it must have no effects of its own.
+        """
+
+    def read(self) -> AbstractContextManager[Reader]:
+        """A read transaction. Never waits for writers."""
+
+    def store_value(self, name: str) -> str:
+        """A fact about the store itself, such as its ``uuid``."""
+
+    def data_version(self) -> int:
+        """A number that changes when another connection has committed. Cheap enough to poll."""
+
+    def close(self) -> None: ...

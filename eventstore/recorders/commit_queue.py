@@ -1,0 +1,119 @@
+"""Group commit: threads that write at the same time share one transaction and its fsync.
+
+The first thread to come leads: it takes what is queued, runs it in one transaction and hands leadership to the next
+waiter. A thread that is alone leads itself and waits for nobody, so it loses nothing. Each waiter has a lock of its
+own: one plain lock for all would be unfair, and make somebody wait for seconds under load.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+__all__ = ["CommitQueue", "Job"]
+
+T = TypeVar("T")
+
+
+class Job(Generic[T]):
+    """A piece of work on its way through the queue, and then its outcome."""
+
+    __slots__ = ("_error", "_result", "done", "leads", "wake", "work")
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self.work = work
+        self.done = False
+        self.leads = False
+        self.wake: threading.Lock | None = None
+        self._result: T | None = None
+        self._error: BaseException | None = None
+
+    def succeed(self, result: T) -> None:
+        self._result = result
+        self.done = True
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self.done = True
+
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
+
+    def outcome(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # done without an error: a result was set
+
+
+class CommitQueue:
+    """Runs jobs in groups. ``run_group`` is given a few jobs and ends each of them, by success or failure; only an
+    interruption (Ctrl-C) may leave some undone.
+
+    ``group_max`` bounds how many jobs share one transaction, and with it how long a waiter may wait for a group that it
+    just missed.
+    """
+
+    def __init__(self, run_group: Callable[[Sequence[Job[Any]]], None], *, group_max: int = 256) -> None:
+        self._run_group = run_group
+        self._group_max = group_max
+        self._mutex = threading.Lock()
+        self._waiting: deque[Job[Any]] = deque()
+        self._group: list[Job[Any]] = []
+        self._busy = False
+
+    def run(self, work: Callable[[Any], T]) -> T:
+        """Run ``work`` in some group and return what it returned, or raise what it raised."""
+        job = Job(work)
+        try:
+            self._enter(job)
+            if job.wake is not None:
+                job.wake.acquire()
+            if job.leads:
+                self._lead()
+        except BaseException:
+            self._abandon(job)
+            raise
+        return job.outcome()
+
+    def _enter(self, job: Job[Any]) -> None:
+        with self._mutex:
+            if self._busy:
+                job.wake = threading.Lock()
+                job.wake.acquire()
+            else:
+                self._busy = job.leads = True
+            self._waiting.append(job)
+
+    def _lead(self) -> None:
+        with self._mutex:
+            self._group = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._group_max))]
+        self._run_group(self._group)
+        with self._mutex:
+            self._hand_on()
+
+    def _abandon(self, job: Job[Any]) -> None:
+        """The thread of ``job`` was interrupted: its job leaves the queue if it has not begun, but leadership stays."""
+        with self._mutex:
+            if job in self._waiting:
+                self._waiting.remove(job)
+            if job.leads:
+                undone = [other for other in self._group if not other.done and other is not job]
+                self._waiting.extendleft(reversed(undone))
+                self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Wake those who are done and make the first waiter the leader. The mutex is held."""
+        for job in self._group:
+            if job.done and job.wake is not None and not job.leads:
+                job.wake.release()
+        self._group = []
+        if self._waiting:
+            first = self._waiting[0]
+            first.leads = True
+            if first.wake is not None:
+                first.wake.release()
+        else:
+            self._busy = False

@@ -1,0 +1,271 @@
+"""A store in memory: for tests, for trying things, for histories that need not last. Gone when it is closed."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from eventsourcing.persistence import IntegrityError, InterfaceError
+
+from eventstore.recorders.base import Conversation, PlacedRow, Record, Row, Transaction
+
+__all__ = ["MemoryRecorder"]
+
+T = TypeVar("T")
+
+
+class _Tables:
+    """Everything that is stored, and how to take the newest changes back."""
+
+    def __init__(self) -> None:
+        self.conversations: dict[int, Conversation] = {}
+        self.visible: dict[str, int] = {}
+        self.rows: dict[int, list[Row]] = {}
+        self.structural: dict[int, list[Row]] = {}
+        self.places: list[tuple[int, int, int]] = []  # (position, key, id), ascending
+        self.last_position = 0
+        self.idempotency_keys: dict[tuple[int, str], tuple[int, int]] = {}
+        self.records: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
+        self.tracking: dict[str, int] = {}
+        self.next_key = 1
+        self.undo: list[Callable[[], object]] = []
+
+    def roll_back(self) -> None:
+        while self.undo:
+            self.undo.pop()()
+
+
+class MemoryRecorder:
+    """A recorder on dicts and lists, one lock for all. A reader sees the store as it is while it holds the lock."""
+
+    writable = True
+
+    def __init__(self) -> None:
+        self._tables: _Tables | None = _Tables()
+        self._lock = threading.RLock()
+        self._uuid = str(uuid.uuid4())
+        self._commits = 0
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        with self._lock:
+            tables = self._open_tables()
+            try:
+                result = work(MemoryTransaction(tables))
+            except BaseException:
+                tables.roll_back()
+                raise
+            tables.undo.clear()
+            self._commits += 1
+            return result
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[MemoryReader]:
+        with self._lock:
+            yield MemoryReader(self._open_tables())
+
+    def store_value(self, name: str) -> str:
+        return self._uuid if name == "uuid" else ""
+
+    def data_version(self) -> int:
+        return self._commits
+
+    def close(self) -> None:
+        with self._lock:
+            self._tables = None
+
+    def _open_tables(self) -> _Tables:
+        if self._tables is None:
+            raise InterfaceError("this store in memory was closed, and its histories are gone with it")
+        return self._tables
+
+
+class MemoryReader:
+    def __init__(self, tables: _Tables) -> None:
+        self._tables = tables
+
+    def conversation(self, conversation_id: str) -> Conversation | None:
+        key = self._tables.visible.get(conversation_id)
+        return None if key is None else self._with_tail(key)
+
+    def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
+        floor = _order(after or "")
+        ids = sorted((i for i in self._tables.visible if _order(i) > floor), key=_order)
+        return [self._with_tail(self._tables.visible[i]) for i in ids[:limit]]
+
+    def staged(self, conversation_id: str) -> Sequence[int]:
+        seen = set(self._tables.visible.values())
+        return [k for k, c in self._tables.conversations.items() if c.id == conversation_id and k not in seen]
+
+    def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
+        return _slice(self._tables.rows.get(key, []), start, stop)[:limit]
+
+    def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
+        return _slice(self._tables.structural.get(key, []), start, stop)[:limit]
+
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
+        rows = self._tables.rows.get(key, [])
+        return [row for first, last in intervals for row in _slice(rows, first, last + 1) if row.shown]
+
+    def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
+        tables = self._tables
+        start = bisect.bisect_right(tables.places, after_position, key=lambda place: place[0])
+        return [
+            PlacedRow(position, tables.conversations[key].id, _slice(tables.rows[key], row_id, row_id + 1)[0])
+            for position, key, row_id in tables.places[start : start + limit]
+        ]
+
+    def last_position(self) -> int:
+        return self._tables.last_position
+
+    def record_at(self, projection: str, key: int, version: int) -> Record | None:
+        records = self._tables.records.get((projection, key), {})
+        newest = max((v for v in records if v <= version), default=None)
+        return None if newest is None else records[newest]
+
+    def records(self, projection: str, key: int, after: int, limit: int) -> Sequence[Record]:
+        records = self._tables.records.get((projection, key), {})
+        return [records[version] for version in sorted(records) if version > after][:limit]
+
+    def position(self, key: int, event_id: int) -> int:
+        return next(position for position, k, row_id in self._tables.places if (k, row_id) == (key, event_id))
+
+    def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
+        return self._tables.idempotency_keys.get((key, idempotency_key))
+
+    def max_tracking_id(self, application: str) -> int | None:
+        return self._tables.tracking.get(application)
+
+    def _with_tail(self, key: int) -> Conversation:
+        conversation = self._tables.conversations[key]
+        rows = self._tables.rows[key]
+        if not rows:
+            return conversation
+        return conversation._replace(version=rows[-1].id + 1, updated_at=rows[-1].recorded_at, head=rows[-1].head)
+
+
+class MemoryTransaction(MemoryReader):
+    def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
+        tables = self._tables
+        key = tables.next_key
+        tables.next_key += 1
+        conversation = Conversation(key, conversation_id, created_at, salt, 0, None, None)
+        tables.conversations[key] = conversation
+        tables.rows[key] = []
+        tables.structural[key] = []
+        tables.undo.append(lambda: (tables.conversations.pop(key), tables.rows.pop(key), tables.structural.pop(key)))
+        if not staged:
+            self._show(conversation)
+        return conversation
+
+    def insert(self, key: int, rows: Sequence[Row]) -> int:
+        tables = self._tables
+        first = tables.last_position + 1
+        self._store(key, rows)
+        self._place((key, row.id) for row in rows)
+        return first
+
+    def stage(self, key: int, rows: Sequence[Row]) -> None:
+        self._store(key, rows)
+
+    def publish(self, key: int, size: int) -> int:
+        first = self._tables.last_position + 1
+        self._place((key, event_id) for event_id in range(size))
+        self._show(self._tables.conversations[key])
+        return first
+
+    def discard(self, key: int, limit: int) -> bool:
+        tables = self._tables
+        conversation, rows, structural = (
+            tables.conversations.pop(key), tables.rows.pop(key), tables.structural.pop(key),
+        )  # fmt: skip
+
+        def restore() -> None:
+            tables.conversations[key], tables.rows[key], tables.structural[key] = conversation, rows, structural
+
+        tables.undo.append(restore)
+        return True
+
+    def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None:
+        keys = self._tables.idempotency_keys
+        keys[key, idempotency_key] = (first_id, events)
+        self._tables.undo.append(lambda: keys.pop((key, idempotency_key)))
+
+    def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
+        kept = self._tables.records[projection, key]
+        self._keep_records(projection, key)
+        kept.update((record.version, record) for record in records)
+
+    def delete_records(self, projection: str, key: int) -> None:
+        self._keep_records(projection, key)
+        self._tables.records[projection, key].clear()
+
+    def insert_tracking(self, application: str, notification_id: int) -> None:
+        tracking = self._tables.tracking
+        newest = tracking.get(application)
+        if newest is not None and newest >= notification_id:
+            raise IntegrityError(
+                f"{application!r} is at notification {newest} already, {notification_id} comes too late"
+            )
+        tracking[application] = notification_id
+        if newest is None:
+            self._tables.undo.append(lambda: tracking.pop(application))
+        else:
+            self._tables.undo.append(lambda: tracking.update({application: newest}))
+
+    def _show(self, conversation: Conversation) -> None:
+        visible = self._tables.visible
+        if conversation.id in visible:
+            raise IntegrityError(f"conversation {conversation.id!r} exists already")
+        visible[conversation.id] = conversation.key
+        self._tables.undo.append(lambda: visible.pop(conversation.id))
+
+    def _store(self, key: int, rows: Sequence[Row]) -> None:
+        kept, structural = self._tables.rows[key], self._tables.structural[key]
+        for row in rows:
+            place = bisect.bisect_left(kept, row.id, key=lambda stored: stored.id)
+            if place < len(kept) and kept[place].id == row.id:
+                raise IntegrityError(f"row {row.id} of {self._tables.conversations[key].id!r} exists already")
+            kept.insert(place, row)
+            self._tables.undo.append(lambda row=row: kept.remove(row))  # type: ignore[misc]
+            if row.structural:
+                bisect.insort(structural, row, key=lambda stored: stored.id)
+                self._tables.undo.append(lambda row=row: structural.remove(row))  # type: ignore[misc]
+
+    def _place(self, places: Iterable[tuple[int, int]]) -> None:
+        tables = self._tables
+        before, count = tables.last_position, len(tables.places)
+
+        def restore() -> None:
+            tables.last_position = before
+            del tables.places[count:]
+
+        tables.undo.append(restore)
+        for key, row_id in places:
+            tables.last_position += 1
+            tables.places.append((tables.last_position, key, row_id))
+
+    def _keep_records(self, projection: str, key: int) -> None:
+        records = self._tables.records
+        kept = dict(records[projection, key])
+
+        def restore() -> None:
+            records[projection, key].clear()
+            records[projection, key].update(kept)
+
+        self._tables.undo.append(restore)
+
+
+def _order(conversation_id: str) -> bytes:
+    return conversation_id.encode("utf-8", "surrogatepass")
+
+
+def _slice(rows: list[Row], start: int, stop: int) -> list[Row]:
+    def by_id(row: Row) -> int:
+        return row.id
+
+    return rows[bisect.bisect_left(rows, start, key=by_id) : bisect.bisect_left(rows, stop, key=by_id)]

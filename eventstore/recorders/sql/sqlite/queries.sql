@@ -1,0 +1,111 @@
+-- One statement a block, named in the line above it. Bodies and ids are bound as UTF-8 bytes and cast, so that text which
+-- is no Unicode (lone surrogates in an id) is kept too, and so that nothing is encoded twice.
+
+-- name: conversation
+SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head
+FROM conversations c
+LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+WHERE c.id = CAST(? AS TEXT) AND c.visible
+
+-- name: conversation_id
+SELECT id FROM conversations WHERE key = ?
+
+-- name: conversations
+SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head
+FROM conversations c
+LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+WHERE c.visible AND c.id > CAST(? AS TEXT)
+ORDER BY c.id LIMIT ?
+
+-- name: begin_conversation
+INSERT INTO conversations (id, visible, created_at, salt) VALUES (CAST(? AS TEXT), ?, ?, ?)
+
+-- name: insert_event
+INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding, head, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, CAST(? AS TEXT))
+
+-- name: insert_sealed_event
+INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding, head, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: next_position
+SELECT seq + 1 FROM sqlite_sequence WHERE name = 'events'
+
+-- name: last_position
+SELECT seq FROM sqlite_sequence WHERE name = 'events'
+
+-- name: reserve_positions
+UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'events'
+
+-- name: rows
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, position FROM events
+WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
+
+-- name: structural_rows
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, position
+FROM events INDEXED BY events_structural
+WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
+
+-- name: shown_rows
+SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head, e.position
+FROM json_each(?) j
+CROSS JOIN events e INDEXED BY events_shown
+    ON e.conversation = ? AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1 AND e.shown
+ORDER BY j.id
+
+-- name: live_rows_from
+SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head, e.position,
+       e.conversation
+FROM events e WHERE e.position > ? AND e.position <= ? ORDER BY e.position LIMIT ?
+
+-- name: publication_at
+SELECT key, id, first_position, published FROM conversations
+WHERE first_position <= ? ORDER BY first_position DESC LIMIT 1
+
+-- name: publications_after
+SELECT key, id, first_position, published FROM conversations
+WHERE first_position > ? ORDER BY first_position LIMIT ?
+
+-- name: publish
+UPDATE conversations SET visible = 1, first_position = ?, published = ? WHERE key = ?
+
+-- name: in_staging
+SELECT key FROM conversations WHERE id = CAST(? AS TEXT) AND NOT visible
+
+-- name: delete_rows
+DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? ORDER BY id LIMIT ?)
+
+-- name: delete_conversation
+DELETE FROM conversations WHERE key = ?
+
+-- name: position
+SELECT CASE WHEN e.position > 0 THEN e.position ELSE c.first_position + e.id END
+FROM events e JOIN conversations c ON c.key = e.conversation WHERE e.conversation = ? AND e.id = ?
+
+-- name: recall
+SELECT first_id, events FROM idempotency_keys WHERE conversation = ? AND key = CAST(? AS TEXT)
+
+-- name: remember
+INSERT INTO idempotency_keys (conversation, key, first_id, events) VALUES (?, CAST(? AS TEXT), ?, ?)
+
+-- name: record_at
+SELECT version, code, base, body FROM records
+WHERE projection = ? AND conversation = ? AND version <= ? ORDER BY version DESC LIMIT 1
+
+-- name: records
+SELECT version, code, base, body FROM records
+WHERE projection = ? AND conversation = ? AND version > ? ORDER BY version LIMIT ?
+
+-- name: put_record
+INSERT OR REPLACE INTO records (projection, conversation, version, code, base, body) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: delete_records
+DELETE FROM records WHERE projection = ? AND conversation = ?
+
+-- name: insert_tracking
+INSERT INTO tracking (application, notification_id) VALUES (?, ?)
+
+-- name: max_tracking_id
+SELECT max(notification_id) FROM tracking WHERE application = ?

@@ -1,0 +1,24 @@
+"""SQL kept as SQL: statements and numbered migrations are files beside the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+
+__all__ = ["migrations", "statements"]
+
+_BLOCK = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def statements(dialect: str) -> Mapping[str, str]:
+    """The named blocks of ``sql/<dialect>/queries.sql``."""
+    text = (files("eventstore.recorders") / "sql" / dialect / "queries.sql").read_text()
+    return {name: statement.strip() for name, statement in _BLOCK.findall(text)}
+
+
+def migrations(dialect: str) -> Mapping[int, str]:
+    """The scripts that bring a database from schema n-1 to schema n, by n, ascending."""
+    scripts = (files("eventstore.recorders") / "sql" / dialect).iterdir()
+    numbered = {int(path.name[:4]): path.read_text() for path in scripts if path.name[:4].isdigit()}
+    return dict(sorted(numbered.items()))

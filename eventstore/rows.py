@@ -1,0 +1,84 @@
+"""Events as rows and rows as events: where codec, hash chain and clock meet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from eventstore import codec, integrity
+from eventstore.codec import Encoded
+from eventstore.errors import ConversationErased, CorruptEvent
+from eventstore.events import Event
+from eventstore.recorders.base import Conversation, Row
+
+__all__ = [
+    "PLAIN",
+    "after",
+    "chained",
+    "dense_events",
+    "event_of",
+    "from_microseconds",
+    "not_erased",
+    "to_microseconds",
+]
+
+PLAIN = 0
+"""The encoding of a body that is stored as it is: JSON text."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> list[Row]:
+    """The rows that append ``batch`` to ``conversation``: ids dense, heads linked, the clock never running backwards.
+
+    Cost: one hash of each body.
+    """
+    head = conversation.head or integrity.seed(conversation.id, conversation.salt)
+    recorded_at = now if conversation.updated_at is None else max(now, conversation.updated_at)
+    rows = []
+    for event_id, (kind, schema, shown, structural, body, _) in enumerate(batch, start=conversation.version):
+        head = integrity.link(head, event_id, kind, schema, recorded_at, body)
+        rows.append(Row(event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, head))
+    return rows
+
+
+def after(conversation: Conversation, rows: Sequence[Row]) -> Conversation:
+    """The conversation once ``rows`` are its newest."""
+    return conversation._replace(version=rows[-1].id + 1, updated_at=rows[-1].recorded_at, head=rows[-1].head)
+
+
+def event_of(conversation: str, row: Row) -> Event:
+    """The event of a stored row. Raises ``CorruptEvent`` where the bytes are none."""
+    try:
+        return codec.decode(row.kind, row.schema, row.body, row.id, shown=row.shown, structural=row.structural)
+    except codec.Undecodable as error:
+        raise CorruptEvent(conversation, row.id, str(error)) from error
+
+
+def dense_events(conversation: str, rows: Iterable[Row], start: int, stop: int) -> Iterator[Event]:
+    """Events ``start`` to ``stop``, of rows in that order. Raises ``CorruptEvent`` at the first that is missing."""
+    expected = start
+    for row in rows:
+        if row.id != expected:
+            break
+        yield event_of(conversation, row)
+        expected += 1
+    if expected != stop:
+        raise CorruptEvent(conversation, expected, "it is missing")
+
+
+def not_erased(conversation: Conversation | None) -> Conversation | None:
+    """The conversation, if it was found. Raises ``ConversationErased`` where only a receipt is left."""
+    if conversation is not None and conversation.erasure is not None:
+        erasure = conversation.erasure
+        raise ConversationErased(conversation.id, from_microseconds(erasure.erased_at).isoformat(), erasure.reason)
+    return conversation
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Microseconds since 1970, UTC. Exact."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_microseconds(moment: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=moment)

@@ -1,0 +1,409 @@
+"""The shell: joins codec, aggregate and a recorder. ``open_store(url)`` is the way in."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Literal, NamedTuple, TypeVar
+
+from eventsourcing.persistence import PersistenceError
+
+from eventstore import integrity, urls
+from eventstore.codec import Encoded, encode
+from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, decide, summaries_named
+from eventstore.errors import (
+    ConversationNotFound,
+    IdempotencyConflict,
+    InvalidEvent,
+    StoreUnavailable,
+)
+from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural, summary_of
+from eventstore.ingestion import Ingestion
+from eventstore.recorders.base import Conversation, Reader, Recorder, Transaction
+from eventstore.rows import (
+    after,
+    chained,
+    dense_events,
+    event_of,
+    from_microseconds,
+    not_erased,
+    to_microseconds,
+)
+from eventstore.snapshot import InlineProjection, Snapshot, WritableSnapshot
+
+__all__ = ["EVENT_BYTES_MAX", "ConversationRow", "Ingested", "Recorded", "Store", "open_store"]
+
+T = TypeVar("T")
+
+EVENT_BYTES_MAX = 16 * 2**20
+"""The largest event that a store takes, unless it is opened with another limit: 16 MiB of stored JSON."""
+
+_PAGE = 1_000
+
+
+class Recorded(NamedTuple):
+    """An event with its place in the whole store. ``recorded_at`` is the store's clock, UTC."""
+
+    position: int
+    conversation: str
+    recorded_at: datetime
+    event: Event
+
+    @property
+    def id(self) -> int:
+        """The event's id in its conversation."""
+        return self.event.id
+
+
+class ConversationRow(NamedTuple):
+    """A conversation in a list. ``head`` is that of its last event, in hexadecimal: publish it, and every later change
+    to the history shows. An erased conversation has its version and head of before.
+    """
+
+    id: str
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    head: str
+    erased_at: datetime | None
+    erased_reason: str | None
+
+
+class Ingested(NamedTuple):
+    """What an import did: how many events it added, and the version since."""
+
+    added: int
+    version: int
+
+
+def open_store(
+    url: str,
+    *,
+    durability: Literal["full", "relaxed"] = "full",
+    clock: Callable[[], datetime] | None = None,
+    event_bytes_max: int = EVENT_BYTES_MAX,
+) -> Store:
+    """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it is not there.
+
+    ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute, ``memory:`` lasts as long as the store
+    is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` an existing file only.
+
+    ``durability="full"``: what ``append`` returned is on disk. ``"relaxed"``: the newest commits may be lost in a power
+    cut, never a part of one, and none if only the program dies.
+
+    Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it.
+    """
+    location = urls.parse(url)
+    durability_chosen = location.options.get("durability", durability)
+    with _translated():
+        if location.scheme == "memory":
+            from eventstore.recorders.memory import MemoryRecorder
+
+            return Store(MemoryRecorder(), clock=clock, event_bytes_max=event_bytes_max)
+        if location.scheme == "sqlite":
+            from eventstore.recorders.sqlite import SQLiteRecorder
+
+            mode = location.options.get("mode", "rwc")
+            recorder = SQLiteRecorder(
+                location.path, create=mode == "rwc", writable=mode != "ro", durable=durability_chosen == "full"
+            )
+            return Store(recorder, clock=clock, event_bytes_max=event_bytes_max)
+    raise StoreUnavailable(f"this version of foldlog has no recorder for {location.scheme}")
+
+
+class Store:
+    """Conversations, each an append-only log of events. Any number of threads may use one store.
+
+    A context manager: it closes the database.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        clock: Callable[[], datetime] | None = None,
+        event_bytes_max: int = EVENT_BYTES_MAX,
+    ) -> None:
+        self._recorder = recorder
+        self._now = _microseconds if clock is None else lambda: to_microseconds(clock())
+        self._event_bytes_max = event_bytes_max
+        self._projections: tuple[InlineProjection, ...] = ()
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        conversation: str,
+        events: Event | Iterable[Event],
+        *,
+        expected_version: int | Literal[AnyVersion.ANY_VERSION],
+        idempotency_key: str | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append one event, or several, all or none; they get the next ids. Returns them as recorded, in order.
+
+        ``expected_version`` is the version that the decision was made on, 0 for a new conversation, or ``ANY_VERSION``.
+        The same ``idempotency_key`` and events again: nothing is appended, and what was recorded then is returned, also
+        if the expected version is stale.
+
+        Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken; its message says
+        which),
+        ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``.
+        Durability: on disk when it returns. Cost: the events appended, whatever the length of the conversation.
+        """
+        batch = self._encoded(events)
+        append = Append([encoded.event for encoded in batch], expected_version)
+        named = summaries_named(append.events)
+
+        def work(transaction: Transaction) -> tuple[Recorded, ...]:
+            found = _found(transaction, conversation)
+            if found is not None and idempotency_key is not None:
+                earlier = _recalled(transaction, found, idempotency_key, append)
+                if earlier is not None:
+                    return earlier
+            version = 0 if found is None else found.version
+            existing = frozenset(i for i in named if found is not None and _brings_summary(transaction, found, i))
+            decided = decide(State(conversation, version, existing), append)
+            now = self._now()
+            if found is None:
+                found = transaction.begin(conversation, now, integrity.new_salt())
+            rows = chained(found, batch, now)
+            first_position = transaction.insert(found.key, rows)
+            if idempotency_key is not None:
+                transaction.remember(found.key, idempotency_key, version, len(rows))
+            self._project(transaction, after(found, rows), decided)
+            recorded_at = from_microseconds(rows[0].recorded_at)
+            return tuple(
+                Recorded(first_position + n, conversation, recorded_at, event) for n, event in enumerate(decided)
+            )
+
+        return self._transact(work)
+
+    def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:
+        """Import a history as it is; of the rules for new events, only those of form apply.
+
+        The events come with ids 0, 1, 2, … in order, or with none. What the conversation has already is compared, and
+        only what is new is added, so importing twice adds nothing and a grown source adds its tail. A new conversation
+        appears whole or not at all; a long one is staged in small transactions, so that other writers do not wait.
+
+        Raises ``HistoryDiverged`` where the beginning differs from what is stored, ``InvalidEvent``,
+        ``ConversationErased``, ``StoreUnavailable``; and whatever the iterable raises. Nothing is imported then, but
+        for a tail that several transactions were needed for: what of it is there is equal, and the next import goes on.
+        Durability: on disk when it returns. Cost: the events given.
+        """
+        ingestion = Ingestion(conversation, self._recorder, self._project, self._now)
+        with _translated():
+            return Ingested(*ingestion.run(self._encoded_history(events)))
+
+    def register(self, projection: InlineProjection) -> None:
+        """Have ``projection`` called in the transaction of every append with structural events, from now on."""
+        self._projections = (*self._projections, projection)
+
+    def project(self, conversation: str, work: Callable[[WritableSnapshot], T]) -> T:
+        """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
+
+        ``work`` may be run again, so it must have no other effects. Raises ``ConversationNotFound``,
+        ``ConversationErased``, ``StoreUnavailable`` (also where the store is open for reading only).
+        """
+
+        def in_transaction(transaction: Transaction) -> T:
+            return work(WritableSnapshot(transaction, _existing(transaction, conversation)))
+
+        return self._transact(in_transaction)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def events(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Event]:
+        """Events with ``start <= id < stop``, in order; ``stop`` is the present version if it is None or beyond it.
+
+        Raises ``ConversationNotFound`` or ``ConversationErased`` at once, ``CorruptEvent`` where an event is missing or
+        unreadable: a shortened history is never passed off as whole. Cost: the events yielded, read a page at a time.
+        """
+        with self._read() as reader:
+            found = _existing(reader, conversation)
+        return self._pages(found, max(start, 0), found.version if stop is None else min(stop, found.version))
+
+    def version(self, conversation: str) -> int:
+        """How many events it has, which is the id that comes next; 0 for an unknown one. Raises
+        ``ConversationErased``.
+        """
+        with self._read() as reader:
+            found = _found(reader, conversation)
+        return 0 if found is None else found.version
+
+    def conversations(self, after: str | None = None, limit: int = 100) -> tuple[ConversationRow, ...]:
+        """At most ``limit`` conversations with ids behind ``after``, in the order of their ids' UTF-8 bytes.
+
+        Give the last id of one page as ``after`` of the next. Cost: the conversations returned.
+        """
+        with self._read() as reader:
+            return tuple(_listed(found) for found in reader.conversations(after, limit))
+
+    def follow(self, after_position: int = 0, limit: int | None = None) -> Iterator[Recorded]:
+        """Everything recorded behind a position, over all conversations, in the order of positions; ends at the
+        present.
+
+        Keep the last position and come back with it: nothing is missed, nothing comes twice, nothing that is committed
+        later gets an earlier position. Cost: the events yielded, read a page at a time.
+        """
+        yielded = 0
+        while limit is None or yielded < limit:
+            size = _PAGE if limit is None else min(_PAGE, limit - yielded)
+            with self._read() as reader:
+                page = reader.placed_rows(after_position, size)
+            for position, conversation, row in page:
+                yield Recorded(position, conversation, from_microseconds(row.recorded_at), event_of(conversation, row))
+            if len(page) < size:
+                return
+            yielded += len(page)
+            after_position = page[-1].position
+
+    @contextlib.contextmanager
+    def snapshot(self, conversation: str) -> Iterator[Snapshot]:
+        """One conversation as of one moment: several reads that belong together. For projections.
+
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
+        """
+        with self._read() as reader:
+            yield Snapshot(reader, _existing(reader, conversation))
+
+    @property
+    def uuid(self) -> str:
+        """Names this store, wherever its file is moved."""
+        with _translated():
+            return self._recorder.store_value("uuid")
+
+    @property
+    def writable(self) -> bool:
+        return self._recorder.writable
+
+    def data_version(self) -> int:
+        """A number that changes when another connection has committed: cheap to poll before following again."""
+        with _translated():
+            return self._recorder.data_version()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the database. Whatever uses the store afterwards gets ``StoreUnavailable``."""
+        with _translated():
+            self._recorder.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _encode(self, event: Event) -> Encoded:
+        encoded = encode(event)
+        if len(encoded.body) > self._event_bytes_max:
+            raise InvalidEvent(
+                f"this {encoded.kind} takes {len(encoded.body):,} bytes; the most for one event is "
+                f"{self._event_bytes_max:,} (open_store's event_bytes_max)"
+            )
+        return encoded
+
+    def _encoded(self, events: Event | Iterable[Event]) -> list[Encoded]:
+        return [self._encode(event) for event in ([events] if isinstance(events, Event) else events)]
+
+    def _encoded_history(self, events: Iterable[Event]) -> Iterator[Encoded]:
+        for place, event in enumerate(events):
+            if event.id not in (NOT_RECORDED, place):
+                raise InvalidEvent(f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given")
+            yield self._encode(event)
+
+    def _project(self, transaction: Transaction, conversation: Conversation, events: Sequence[Event]) -> None:
+        if self._projections and any(map(is_structural, events)):
+            snapshot = WritableSnapshot(transaction, conversation)
+            for projection in self._projections:
+                projection.project(snapshot, events)
+
+    def _transact(self, work: Callable[[Transaction], T]) -> T:
+        with _translated():
+            return self._recorder.transact(work)
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[Reader]:
+        with _translated(), self._recorder.read() as reader:
+            yield reader
+
+    def _pages(self, found: Conversation, start: int, stop: int) -> Iterator[Event]:
+        while start < stop:
+            end = min(start + _PAGE, stop)
+            with self._read() as reader:
+                rows = reader.rows(found.key, start, end, _PAGE)
+            yield from dense_events(found.id, rows, start, end)
+            start = end
+
+
+def _found(reader: Reader, conversation: str) -> Conversation | None:
+    return not_erased(reader.conversation(conversation))
+
+
+def _existing(reader: Reader, conversation: str) -> Conversation:
+    found = _found(reader, conversation)
+    if found is None:
+        raise ConversationNotFound(conversation)
+    return found
+
+
+def _brings_summary(transaction: Transaction, found: Conversation, synthetic_id: int) -> bool:
+    condensation = summary_of(synthetic_id)
+    rows = transaction.structural_rows(found.key, condensation, condensation + 1, 1)
+    event = event_of(found.id, rows[0]) if rows else None
+    return isinstance(event, CondensationAction) and event.summary is not None
+
+
+def _recalled(
+    transaction: Transaction, found: Conversation, idempotency_key: str, append: Append
+) -> tuple[Recorded, ...] | None:
+    """What was recorded under the key before, None if it is new. Raises ``IdempotencyConflict`` if it was other
+    events.
+    """
+    earlier = transaction.recall(found.key, idempotency_key)
+    if earlier is None:
+        return None
+    first_id, count = earlier
+    rows = transaction.rows(found.key, first_id, first_id + count, count)
+    recorded = list(dense_events(found.id, rows, first_id, first_id + count))
+    if recorded != list(decide(State(found.id, first_id), Append(append.events, ANY_VERSION))):
+        raise IdempotencyConflict(found.id, idempotency_key, first_id)
+    position = transaction.position(found.key, first_id)
+    return tuple(
+        Recorded(position + n, found.id, from_microseconds(row.recorded_at), event)
+        for n, (row, event) in enumerate(zip(rows, recorded, strict=True))
+    )
+
+
+def _listed(found: Conversation) -> ConversationRow:
+    erasure = found.erasure
+    head = found.head if erasure is None else erasure.head
+    return ConversationRow(
+        id=found.id,
+        version=found.version if erasure is None else erasure.events,
+        created_at=from_microseconds(found.created_at),
+        updated_at=from_microseconds(found.created_at if found.updated_at is None else found.updated_at),
+        head="" if head is None else head.hex(),
+        erased_at=None if erasure is None else from_microseconds(erasure.erased_at),
+        erased_reason=None if erasure is None else erasure.reason,
+    )
+
+
+def _microseconds() -> int:
+    return time.time_ns() // 1_000
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """The recorders' taxonomy as ours: for a caller of the store, all of it means that the database does not answer."""
+    try:
+        yield
+    except PersistenceError as error:
+        raise StoreUnavailable(str(error)) from error

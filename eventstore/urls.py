@@ -1,0 +1,55 @@
+"""Where a store is, as a URL."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from eventstore.errors import StoreUnavailable
+
+__all__ = ["MEMORY", "Location", "parse"]
+
+MEMORY = "memory:"
+_EXAMPLES = (
+    "sqlite:///history.db (relative), sqlite:////srv/history.db (absolute), postgresql://user@host/database, memory:"
+)
+_SQLITE_OPTIONS = {"mode": ("rwc", "rw", "ro"), "durability": ("full", "relaxed")}
+
+
+class Location(NamedTuple):
+    """A parsed URL. ``path`` is a file for ``sqlite``, and the whole URL for ``postgresql``."""
+
+    scheme: str
+    path: str
+    options: dict[str, str]
+
+
+def parse(url: str) -> Location:
+    """The location that ``url`` names. Raises ``StoreUnavailable`` where it names none; the message shows what would
+    do.
+    """
+    if url == MEMORY:
+        return Location("memory", "", {})
+    parts = urlsplit(url)
+    if parts.scheme in ("postgresql", "postgres"):
+        return Location("postgresql", url, {})
+    if parts.scheme != "sqlite":
+        raise StoreUnavailable(f"{url!r} is not the URL of a store; use one of: {_EXAMPLES}")
+    path = unquote(parts.path.removeprefix("/"))
+    if parts.netloc or not path or "\0" in path:
+        raise StoreUnavailable(f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}")
+    return Location("sqlite", path, _options(url, parts.query))
+
+
+def _options(url: str, query: str) -> dict[str, str]:
+    options = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        allowed = _SQLITE_OPTIONS.get(key)
+        if allowed is None:
+            raise StoreUnavailable(
+                f"{url!r} has an unknown option {key!r}; there are {', '.join(sorted(_SQLITE_OPTIONS))}"
+            )
+        if value not in allowed:
+            raise StoreUnavailable(f"{url!r} sets {key} to {value!r}; it can be {', '.join(allowed)}")
+        options[key] = value
+    return options
