@@ -7,7 +7,7 @@ the wanted borders are moved to cut points here, and what lies between becomes a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -46,11 +46,11 @@ def middle(view: View, keep_first: int, keep_last: int) -> Span | None:
     return Span(start, stop) if start is not None and start < stop else None
 
 
-def unkept(view: View, keeps: Callable[[int], bool]) -> tuple[Event, ...]:
-    """The events of every unit of which ``keeps`` (of an index) keeps no member. A pending call is in no such unit."""
+def unkept(view: View, kept: Set[int]) -> tuple[Event, ...]:
+    """The events of every unit that has no member among the indices ``kept``. A pending call is in no such unit."""
     events: list[Event] = []
     for start, stop in pairwise(view.cut_points):
-        if not any(keeps(index) for index in range(start, stop)):
+        if kept.isdisjoint(range(start, stop)):
             events += view[start:stop]
     return tuple(events)
 

@@ -1,0 +1,84 @@
+"""Events as text for a model that summarizes them: whole, tool arguments and all, up to a limit that the user sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from eventstore.events import (
+    Action,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+    UnknownEvent,
+)
+
+__all__ = ["as_json", "event_block", "event_text", "plain_text", "summaries", "truncated"]
+
+
+def event_text(event: Event) -> str:
+    """What an event says, as text: who, which tool, with which arguments, to what end. Images are named, not shown."""
+    match event:
+        case SystemMessage():
+            return f"System prompt:\n{plain_text(event.content)}"
+        case Message():
+            return f"{event.source.capitalize()}:\n{plain_text(event.content)}"
+        case Action():
+            thought = plain_text(event.thought)
+            call = f"Calls {event.tool} with {as_json(event.arguments)}"
+            return f"{thought}\n{call}" if thought else call
+        case Observation():
+            outcome = "Error from" if event.is_error else "Result of"
+            return f"{outcome} {event.tool or 'a tool'}:\n{plain_text(event.content)}"
+        case CondensationSummary():
+            return f"Summary of what came before:\n{event.content}"
+        case UnknownEvent():
+            return f"{event.stored_kind}:\n{event.body.decode('utf-8', 'replace')}"
+    return f"{event.name}:\n{as_json(event.data)}" if hasattr(event, "name") else type(event).__name__
+
+
+def event_block(event: Event, limit: int | None) -> str:
+    """An event between tags that carry its id, its text cut to ``limit`` characters. Its text cannot close the tag."""
+    text = truncated(event_text(event), limit).replace("</EVENT>", "<\\/EVENT>")
+    return f"<EVENT id={event.id}>\n{text}\n</EVENT>"
+
+
+def summaries(events: Sequence[Event]) -> str:
+    """The texts of every summary among ``events``, in order, wherever they stand; empty where there is none."""
+    return "\n\n".join(event.content for event in events if isinstance(event, CondensationSummary))
+
+
+def truncated(text: str, limit: int | None) -> str:
+    """``text`` in at most ``limit`` characters: its beginning and its end around a note of what is missing.
+
+    None or a negative limit: all of it. A limit too small for the note gives the beginning alone.
+    """
+    if limit is None or limit < 0 or len(text) <= limit:
+        return text
+    note = f"\n[... {len(text) - limit} of {len(text)} characters and more left out ...]\n"
+    room = limit - len(note)
+    if room <= 0:
+        return text[:limit]
+    head = (room + 1) // 2
+    return text[:head] + note + text[len(text) - (room - head) :]
+
+
+def plain_text(content: Content) -> str:
+    """The text of a content; parts that are no text are named."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part_text(part) for part in content)
+
+
+def _part_text(part: dict[str, Any]) -> str:
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
+
+
+def as_json(value: Any) -> str:
+    """A map as compact JSON, a text as it is."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

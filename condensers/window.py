@@ -1,0 +1,136 @@
+"""Strategies that keep a head and a tail, or a window, and write no summary."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from condensers.base import AgentModel, Condensation, Condenser, Reason, Step
+from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.rendering import plain_text
+from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
+from condensers.selection import forget, middle, next_cut, real, unkept
+from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
+from projections import View
+
+__all__ = ["AmortizedForgettingCondenser", "ConversationWindowCondenser", "RecentEventsCondenser"]
+
+
+class RecentEventsCondenser(Condenser):
+    """Shows the first ``keep_first`` and the most recent events, ``max_events`` in all, at every step anew.
+
+    Nothing is forgotten: the next step sees the whole View again. A head larger than ``max_events`` is kept whole.
+    """
+
+    type = "recent"
+
+    def __init__(self, max_events: int = 100, keep_first: int = 1) -> None:
+        if max_events < 0 or keep_first < 0:
+            raise InvalidCondenser(f"max_events ({max_events}) and keep_first ({keep_first}) cannot be negative")
+        self.max_events, self.keep_first = max_events, keep_first
+
+    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        if len(view) <= self.max_events:
+            return Step(view)
+        head = next_cut(view.cut_points, self.keep_first)
+        hidden = None if head is None else middle(view, head, max(0, self.max_events - head))
+        if hidden is None:
+            return Step(view)
+        return Step(view.with_events(view[: hidden.start] + view[hidden.stop :]))
+
+
+class AmortizedForgettingCondenser(RollingCondenser):
+    """Forgets the middle of a View that has outgrown ``max_size``, down to half of it, old summaries and all."""
+
+    type = "amortized"
+
+    def __init__(self, max_size: int = 100, keep_first: int = 1) -> None:
+        check_sizes(max_size, keep_first)
+        self.max_size, self.keep_first = max_size, keep_first
+
+    def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
+        return reasons_by_size(view, self.max_size)
+
+    def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
+        target = self.max_size // 2
+        span = middle(view, self.keep_first, target - self.keep_first)
+        forgotten = view[span.start : span.stop] if span else ()
+        return _without_summary(self, view, forgotten, f"a View of {len(view)} is within half of max_size ({target})")
+
+
+class ConversationWindowCondenser(RollingCondenser):
+    """Answers a request by forgetting the older half of what is not essential.
+
+    Essential are the first system prompt, and the user's first message with what was recalled for it. Summaries stay
+    too: what they stand for is nowhere else in the View. No parameters; never condenses unasked.
+    """
+
+    type = "conversation_window"
+
+    def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
+        essential = _essentials(view)
+        if essential is None:
+            raise NoCondensationAvailable(
+                "no user message in the View says what it is about: nothing is forgotten"
+            )
+        stays = essential | {i for i, event in enumerate(view.events) if isinstance(event, CondensationSummary)}
+        forgotten: tuple[Event, ...] = ()
+        for start in _window_starts(view, max(1, (len(view) - len(essential)) // 2)):
+            forgotten = unkept(view, stays.union(range(start, len(view))))
+            if real(forgotten):
+                break
+        return _without_summary(self, view, forgotten, f"all {len(view)} events of the View are essential or recent")
+
+
+def _without_summary(
+    condenser: RollingCondenser, view: View, forgotten: tuple[Event, ...], why_not: str
+) -> Condensation:
+    if not real(forgotten):
+        raise NoCondensationAvailable(f"nothing can be forgotten: {why_not}, or belongs to calls that must stay whole")
+    metadata = {
+        "condenser": condenser.type,
+        "reason": ", ".join(sorted(condenser.reasons(view))) or "asked for",
+        "events_before": len(view),
+        "events_after": len(view) - len(forgotten),
+    }
+    return Condensation(forget(forgotten, metadata))
+
+
+def _essentials(view: View) -> frozenset[int] | None:
+    """Indices of the system prompt, the first user message, its recall and what that gave; None without the message."""
+    system = asked = recall = recalled = None
+    for index, event in enumerate(view.events):
+        match event:
+            case SystemMessage() if system is None:
+                system = index
+            case Message(source="user") if asked is None:
+                asked = index
+            case Action(tool="recall") if asked is not None and recall is None:
+                if _query(event) == plain_text(view.events[asked].content):
+                    recall = index
+            case Observation() if recall is not None and recalled is None:
+                if event.cause == view.events[recall].id:
+                    recalled = index
+    if asked is None:
+        return None
+    return frozenset(index for index in (system, asked, recall, recalled) if index is not None)
+
+
+def _query(recall: Action) -> object:
+    return recall.arguments.get("query", "") if isinstance(recall.arguments, dict) else None
+
+
+def _window_starts(view: View, size: int) -> Iterator[int]:
+    """Where a window of the last ``size`` events may begin, at cut points, the best first.
+
+    It does not begin with answers to what is outside. Where a unit reaches from before the window to the View's end,
+    nothing of the window would be left: then it may also begin before that unit.
+    """
+    wanted = max(0, len(view) - size)
+    cuts = view.cut_points
+    start = next_cut(cuts, wanted)
+    if start is None or wanted < start == len(view):
+        yield cuts[bisect_right(cuts, wanted) - 1]
+    while start is not None and start < len(view) and isinstance(view.events[start], Observation | CondensationSummary):
+        start = next_cut(cuts, start + 1)
+    yield cuts[-1] if start is None else start
