@@ -96,21 +96,23 @@ def open_store(
 
     Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it.
     """
-    location = urls.parse(url)
-    durability_chosen = location.options.get("durability", durability)
     with _translated():
-        if location.scheme == "memory":
-            from eventstore.recorders.memory import MemoryRecorder
+        return Store(open_recorder(url, durability=durability), clock=clock, event_bytes_max=event_bytes_max)
 
-            return Store(MemoryRecorder(), clock=clock, event_bytes_max=event_bytes_max)
-        if location.scheme == "sqlite":
-            from eventstore.recorders.sqlite import SQLiteRecorder
 
-            mode = location.options.get("mode", "rwc")
-            recorder = SQLiteRecorder(
-                location.path, create=mode == "rwc", writable=mode != "ro", durable=durability_chosen == "full"
-            )
-            return Store(recorder, clock=clock, event_bytes_max=event_bytes_max)
+def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
+    """The recorder that ``url`` names, without the store above it. Its module, and its driver, are imported here first."""
+    location = urls.parse(url)
+    if location.scheme == "memory":
+        from eventstore.recorders.memory import MemoryRecorder
+
+        return MemoryRecorder()
+    if location.scheme == "sqlite":
+        from eventstore.recorders.sqlite import SQLiteRecorder
+
+        mode = location.options.get("mode", "rwc")
+        durable = location.options.get("durability", durability) == "full"
+        return SQLiteRecorder(location.path, create=mode == "rwc", writable=mode != "ro", durable=durable)
     raise StoreUnavailable(f"this version of foldlog has no recorder for {location.scheme}")
 
 

@@ -255,10 +255,10 @@ class SQLiteRecorder:
                     changes = connection.total_changes
                     try:
                         done.append((job, job.work(transaction)))
-                    except sqlite3.Error:
-                        raise
-                    except Exception as error:  # noqa: BLE001 - it goes to the caller whose work it is
-                        job.fail(error)
+                    except Exception as error:
+                        if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+                            raise  # the database's trouble, not the job's
+                        job.fail(_library_error(error, f"write to {self.path}"))
                         if connection.total_changes != changes:
                             done.clear()
                             connection.execute("ROLLBACK")
@@ -510,16 +510,23 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
     )
 
 
+def _library_error(error: Exception, doing: str) -> Exception:
+    """A driver's error as the library's, with what was being done; any other error as it is."""
+    for driver_error, library_error in _ERRORS:
+        if isinstance(error, driver_error):
+            translated = library_error(f"cannot {doing}: {error}")
+            translated.__cause__ = error
+            return translated
+    return error
+
+
 @contextlib.contextmanager
 def _translated(doing: str) -> Iterator[None]:
     """Driver errors as the taxonomy of eventsourcing, with what was being done."""
     try:
         yield
     except sqlite3.Error as error:
-        for driver_error, library_error in _ERRORS:
-            if isinstance(error, driver_error):
-                raise library_error(f"cannot {doing}: {error}") from error
-        raise PersistenceError(f"cannot {doing}: {error}") from error
+        raise _library_error(error, doing) from error
     except OSError as error:
         raise OperationalError(f"cannot {doing}: {error.strerror or error}") from error
 
