@@ -1,7 +1,7 @@
 """The write side: what happened, in order, for good.
 
-A conversation is an append-only log of events with ids 0, 1, 2, …; its version is how many there are. Nothing here knows
-of Views or models.
+A conversation is an append-only log of events with ids 0, 1, 2, …; its version is how many there are. Nothing here
+knows of Views or models.
 """
 
 from eventstore.conversation import ANY_VERSION, AnyVersion

@@ -101,7 +101,9 @@ def open_store(
 
 
 def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
-    """The recorder that ``url`` names, without the store above it. Its module, and its driver, are imported here first."""
+    """The recorder that ``url`` names, without the store above it. Its module, and its driver, are imported here
+    first.
+    """
     location = urls.parse(url)
     if location.scheme == "memory":
         from eventstore.recorders.memory import MemoryRecorder

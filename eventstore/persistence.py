@@ -1,0 +1,357 @@
+"""The eventsourcing library on our recorders: ``PERSISTENCE_MODULE=eventstore.persistence``, ``FOLDLOG_URL=sqlite:///…``.
+
+An ``Application`` reads and writes the conversations of a store, and a ``ProjectionRunner`` follows them, exactly once:
+a projection's view subclasses ``TrackingView`` and writes what it keeps and how far it has come in one transaction.
+
+Events are ``ConversationEvent``s: one of our registered kinds with its conversation (``originator_id``) and its id
+(``originator_version``). The topic of a stored event is its registered name and schema version, never a Python path.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from eventsourcing.domain import DomainEventProtocol
+from eventsourcing.persistence import (
+    AggregateRecorder,
+    ApplicationRecorder,
+    InfrastructureFactory,
+    InfrastructureFactoryError,
+    IntegrityError,
+    Mapper,
+    MapperDeserialisationError,
+    Notification,
+    ProcessRecorder,
+    StoredEvent,
+    Subscription,
+    Tracking,
+    TrackingRecorder,
+)
+from eventsourcing.utils import Environment, EnvType, resolve_topic
+
+from eventstore import codec, integrity
+from eventstore.events import Event
+from eventstore.recorders.base import Conversation, PlacedRow, Record, Recorder, Row, Transaction
+from eventstore.rows import PLAIN
+from eventstore.store import open_recorder
+
+__all__ = ["ConversationEvent", "ConversationMapper", "Factory", "TrackingView"]
+
+_SNAPSHOTS = "snapshots of the eventsourcing library"
+_PAGE = 500
+_POLL_S = 0.005
+_EARLIEST = 0
+_NO_STOP = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationEvent:
+    """One of our events as the library wants it: with its conversation, and its id there."""
+
+    originator_id: str
+    originator_version: int
+    event: Event
+
+
+class ConversationMapper(Mapper[str]):
+    """``ConversationEvent`` to ``StoredEvent`` and back, by our codec and registry. Transcoder and cipher are not
+    used.
+    """
+
+    def to_stored_event(self, domain_event: DomainEventProtocol[str]) -> StoredEvent:
+        """Raises ``InvalidEvent`` or ``UnknownEventType``, as ``Store.append`` does."""
+        encoded = codec.encode(cast("ConversationEvent", domain_event).event)
+        return StoredEvent(
+            originator_id=domain_event.originator_id,
+            originator_version=domain_event.originator_version,
+            topic=f"{encoded.kind}/{encoded.schema}",
+            state=encoded.body,
+        )
+
+    def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
+        """Raises ``MapperDeserialisationError``. A kind that is not known here comes as an ``UnknownEvent``."""
+        kind, schema = _kind_and_schema(stored_event.topic)
+        try:
+            event = codec.decode(kind, schema, stored_event.state, stored_event.originator_version)
+        except codec.Undecodable as error:
+            raise MapperDeserialisationError(
+                f"event {stored_event.originator_version} of {stored_event.originator_id!r} cannot be read: {error}"
+            ) from error
+        return ConversationEvent(str(stored_event.originator_id), stored_event.originator_version, event)
+
+
+class _Recorder(ProcessRecorder):
+    """The library's recorder interfaces on one of our recorders."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        """All or none; with ``tracking=`` the tracking too. Raises ``IntegrityError`` where a version is taken
+        already.
+        """
+        tracking: Tracking | None = kwargs.get("tracking")
+        now = time.time_ns() // 1_000
+
+        def insert(transaction: Transaction) -> list[int]:
+            if tracking is not None:
+                transaction.insert_tracking(tracking.application_name, tracking.notification_id)
+            return [_insert(transaction, stored_event, now) for stored_event in stored_events]
+
+        return self.recorder.transact(insert)
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        start = _EARLIEST if gt is None else gt + 1
+        with self.recorder.read() as reader:
+            found = reader.conversation(str(originator_id))
+            if found is None:
+                return []
+            stop = found.version if lte is None else min(lte + 1, found.version)
+            if not desc:
+                rows = reader.rows(found.key, start, stop, _NO_STOP if limit is None else limit)
+                return [_stored_event(found.id, row) for row in rows]
+            wanted, span = (stop - start if limit is None else limit), 0
+            newest: Sequence[Row] = ()
+            while len(newest) < wanted and stop - span > start:
+                # Ids may have gaps here, so the window grows until enough is in it.
+                span = max(2 * span, wanted)
+                newest = reader.rows(found.key, max(start, stop - span), stop, span)
+            return [_stored_event(found.id, row) for row in reversed(newest[-wanted:] if wanted else [])]
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        after = (start or 0) - 1 if inclusive_of_start else (start or 0)
+        selected: list[Notification] = []
+        with self.recorder.read() as reader:
+            while len(selected) < limit:
+                page = reader.placed_rows(after, _PAGE if topics else limit)
+                selected += [
+                    notification
+                    for notification in map(_notification, page)
+                    if (not topics or notification.topic in topics) and (stop is None or notification.id <= stop)
+                ]
+                if not page or (stop is not None and page[-1].position >= stop):
+                    break
+                after = page[-1].position
+        return selected[:limit]
+
+    def max_notification_id(self) -> int | None:
+        with self.recorder.read() as reader:
+            return reader.last_position() or None
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
+        return _PollingSubscription(self, gt, topics)
+
+    def insert_tracking(self, tracking: Tracking) -> None:
+        self.recorder.transact(
+            lambda transaction: transaction.insert_tracking(tracking.application_name, tracking.notification_id)
+        )
+
+    def max_tracking_id(self, application_name: str) -> int | None:
+        with self.recorder.read() as reader:
+            return reader.max_tracking_id(application_name)
+
+
+class TrackingView(TrackingRecorder):
+    """The base of a projection's view: what it keeps and how far it has come are written in one transaction.
+
+    class Counts(TrackingView):
+        def count(self, kind: str, tracking: Tracking) -> None:
+            def work(transaction: Transaction) -> None:
+                ...  # put records
+                self.track(transaction, tracking)
+            self.recorder.transact(work)
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    def track(self, transaction: Transaction, tracking: Tracking) -> None:
+        """Within a transaction of one's own. Raises ``IntegrityError`` where that notification was processed
+        already.
+        """
+        transaction.insert_tracking(tracking.application_name, tracking.notification_id)
+
+    def insert_tracking(self, tracking: Tracking) -> None:
+        self.recorder.transact(lambda transaction: self.track(transaction, tracking))
+
+    def max_tracking_id(self, application_name: str) -> int | None:
+        with self.recorder.read() as reader:
+            return reader.max_tracking_id(application_name)
+
+
+class _SnapshotRecorder(AggregateRecorder):
+    """Snapshots of the library's aggregates, as records: they have the versions of events, and are none."""
+
+    def __init__(self, recorder: Recorder, purpose: str) -> None:
+        self.recorder = recorder
+        self._projection = f"{_SNAPSHOTS}: {purpose}"
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **_: Any) -> None:
+        def insert(transaction: Transaction) -> None:
+            for stored in stored_events:
+                found = _found_or_begun(transaction, str(stored.originator_id), time.time_ns() // 1_000)
+                kept = transaction.record_at(self._projection, found.key, stored.originator_version)
+                if kept is not None and kept.version == stored.originator_version:
+                    raise IntegrityError(f"{found.id!r} has a snapshot of version {stored.originator_version} already")
+                body = stored.topic.encode() + b"\n" + stored.state
+                record = Record(stored.originator_version, 1, None, body)
+                transaction.put_records(self._projection, found.key, [record])
+
+        self.recorder.transact(insert)
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        with self.recorder.read() as reader:
+            found = reader.conversation(str(originator_id))
+            if found is None:
+                return []
+            records = reader.records(self._projection, found.key, -1 if gt is None else gt, _NO_STOP)
+        kept = [record for record in records if lte is None or record.version <= lte]
+        ordered = kept[::-1] if desc else kept
+        return [_snapshot(found.id, record) for record in ordered[:limit]]
+
+
+class _PollingSubscription(Subscription[ApplicationRecorder]):
+    """Asks for what is new whenever another connection has committed. A poll costs microseconds."""
+
+    def __init__(self, recorder: _Recorder, gt: int | None, topics: Sequence[str]) -> None:
+        super().__init__(recorder, gt, topics)
+        self._data = recorder.recorder
+        self._page: Iterator[Notification] = iter(())
+        self._seen = -1
+
+    def __next__(self) -> Notification:
+        while not self._has_been_stopped:
+            notification = next(self._page, None)
+            if notification is not None:
+                self._last_notification_id = notification.id
+                return notification
+            self._page = iter(self._wait())
+        raise StopIteration
+
+    def _wait(self) -> Sequence[Notification]:
+        while not self._has_been_stopped:
+            data_version = self._data.data_version()
+            if data_version != self._seen:
+                page = self._recorder.select_notifications(
+                    self._last_notification_id, _PAGE, topics=self._topics, inclusive_of_start=False
+                )
+                if page:
+                    return page
+                self._seen = data_version
+            time.sleep(_POLL_S)
+        return ()
+
+
+_View = TypeVar("_View", bound=TrackingRecorder)
+
+
+class Factory(InfrastructureFactory[TrackingRecorder]):
+    """Makes the library's recorders on the store that ``FOLDLOG_URL`` names (``memory:`` if none)."""
+
+    def __init__(self, env: Environment | EnvType | None) -> None:
+        super().__init__(env)
+        if self.env.get(self.CIPHER_TOPIC) or self.env.get("CIPHER_KEY") or self.env.get(self.COMPRESSOR_TOPIC):
+            raise InfrastructureFactoryError(
+                "eventstore.persistence seals events itself; leave CIPHER_TOPIC, CIPHER_KEY and COMPRESSOR_TOPIC unset"
+            )
+        self._recorder = open_recorder(self.env.get("FOLDLOG_URL", "memory:") or "memory:")
+
+    def mapper(self, transcoder: Any = None, mapper_class: Any = None) -> Any:
+        return super().mapper(transcoder, mapper_class or ConversationMapper)
+
+    def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
+        return _SnapshotRecorder(self._recorder, purpose)
+
+    def application_recorder(self) -> ApplicationRecorder:
+        return _Recorder(self._recorder)
+
+    def tracking_recorder(self, tracking_recorder_class: type[_View] | None = None) -> _View:  # type: ignore[override]
+        named = self.env.get(self.TRACKING_RECORDER_TOPIC)
+        view = tracking_recorder_class or (resolve_topic(named) if named else TrackingView)
+        return cast("_View", view(self._recorder))
+
+    def process_recorder(self) -> ProcessRecorder:
+        return _Recorder(self._recorder)
+
+    def close(self) -> None:
+        self._recorder.close()
+
+
+def _insert(transaction: Transaction, stored: StoredEvent, now: int) -> int:
+    found = _found_or_begun(transaction, str(stored.originator_id), now)
+    kind, schema = _kind_and_schema(stored.topic)
+    shown = structural = False
+    if kind in codec.KINDS:
+        encoded = codec.encode(codec.decode(kind, schema, stored.state, stored.originator_version))
+        shown, structural = encoded.shown, encoded.structural
+    recorded_at = max(now, found.updated_at or 0)
+    head = found.head or integrity.seed(found.id, found.salt)
+    version = stored.originator_version
+    linked = integrity.link(head, version, kind, schema, recorded_at, stored.state)
+    row = Row(version, kind, schema, shown, structural, recorded_at, PLAIN, stored.state, linked)
+    return transaction.insert(found.key, [row])
+
+
+def _found_or_begun(transaction: Transaction, conversation: str, now: int) -> Conversation:
+    found = transaction.conversation(conversation)
+    return transaction.begin(conversation, now, integrity.new_salt()) if found is None else found
+
+
+def _kind_and_schema(topic: str) -> tuple[str, int]:
+    """A topic of ours is ``name/schema``. Another one, which the library's own tests write, is a kind without
+    schema.
+    """
+    kind, _, schema = topic.rpartition("/")
+    return (kind, int(schema)) if kind and schema.isdigit() else (topic, 0)
+
+
+def _topic(row: Row) -> str:
+    return f"{row.kind}/{row.schema}" if row.schema else row.kind
+
+
+def _stored_event(conversation: str, row: Row) -> StoredEvent:
+    return StoredEvent(originator_id=conversation, originator_version=row.id, topic=_topic(row), state=row.body)
+
+
+def _notification(placed: PlacedRow) -> Notification:
+    row = placed.row
+    return Notification(
+        originator_id=placed.conversation,
+        originator_version=row.id,
+        topic=_topic(row),
+        state=row.body,
+        id=placed.position,
+    )
+
+
+def _snapshot(conversation: str, record: Record) -> StoredEvent:
+    topic, _, state = record.body.partition(b"\n")
+    return StoredEvent(conversation, record.version, topic.decode(), state)
