@@ -1,13 +1,20 @@
-"""Prompt texts, as files beside this one. What a model was told is part of the record, so every prompt has a hash."""
+"""Prompt texts, as files beside this one. What a model was told is part of the record, so every prompt has a hash.
+
+A line ``===`` parts a file in two: the instruction, the same in every call, which the system says and which goes first, and
+what is to be worked on, in which ``$name`` stands for what changes from call to call. The hash is of both.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import string
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["Prompt", "load_prompt"]
+
+_PARTED = "\n===\n"
 
 
 class Prompt(NamedTuple):
@@ -16,6 +23,13 @@ class Prompt(NamedTuple):
     name: str
     text: str
     sha256: str
+
+    def messages(self, **values: str) -> list[dict[str, Any]]:
+        """The prompt as chat messages, a system's and, where the file has two parts, a user's, with every ``$name``
+        filled in. Raises ``KeyError`` where a value is missing.
+        """
+        parts = zip(("system", "user"), self.text.split(_PARTED), strict=False)
+        return [{"role": role, "content": string.Template(part).substitute(values).strip()} for role, part in parts]
 
 
 @cache

@@ -1,0 +1,73 @@
+"""The agent's side of forgetting: the tool with which a model asks for it, and the error after which its runtime does.
+
+Either way the runtime appends a ``CondensationRequest`` and steps again: the next step's condenser answers it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from condensers.errors import ModelCallFailed
+from eventstore.events import CondensationRequest
+
+__all__ = ["REQUEST_CONDENSATION_TOOL", "condensation_request", "is_context_window_error", "request_condensation_tool"]
+
+REQUEST_CONDENSATION_TOOL = "request_condensation"
+
+_TELLTALES = (
+    "contextwindowexceeded",
+    "context_length_exceeded",
+    "context length exceeded",
+    "context window exceed",
+    "exceeds the context window",
+    "exceed context limit",
+    "exceeds the available context size",
+    "maximum context length",
+    "maximum number of tokens",
+    "prompt is too long",
+    "input is too long",
+    "input length and `max_tokens` exceed",
+    "reduce the length of the messages",
+    "too many tokens in the prompt",
+)
+"""What servers are known to write when a prompt does not fit, in lower case."""
+
+
+def request_condensation_tool() -> dict[str, Any]:
+    """The tool to offer to a model, in OpenAI's shape. It takes no arguments; any that a model makes up are ignored."""
+    return {
+        "type": "function",
+        "function": {
+            "name": REQUEST_CONDENSATION_TOOL,
+            "description": (
+                "Have the older part of this conversation summarized, to free room in the context. Call it when much "
+                "of what came before no longer matters for what is left to do, or when you lose track of it. "
+                "The work goes on right after, from the summary and the latest steps."
+            ),
+            "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+        },
+    }
+
+
+def condensation_request(reason: str) -> CondensationRequest:
+    """What to append when a model calls the tool, or when ``is_context_window_error``.
+
+    It stands in the tool call's place: the call itself is not recorded, so that no call is left without an answer.
+    """
+    return CondensationRequest(reason=reason)
+
+
+def is_context_window_error(error: BaseException) -> bool:
+    """Whether a model call failed because its prompt did not fit, so that a condensation may help.
+
+    Knows this package's own ``ModelCallFailed``, litellm's and OpenAI's errors by name, and else the words that servers
+    use. Another rejected request is not one: condensing would lose memory and help nothing.
+    """
+    if isinstance(error, ModelCallFailed):
+        return error.failure == "context_window"
+    if any(kind.__name__ == "ContextWindowExceededError" for kind in type(error).__mro__):
+        return True
+    if getattr(error, "code", None) == "context_length_exceeded":
+        return True
+    text = str(error).lower()
+    return any(telltale in text for telltale in _TELLTALES)

@@ -1,0 +1,425 @@
+"""The language model behind condensers and budgets: one call, its errors, its limits. The only file that imports litellm.
+
+litellm is imported at the first call, not before: it takes two seconds and 160 MB. It is kept from what it would do
+unasked: download its price list, download tokenizers, load a ``.env`` file, print to stdout.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr
+
+from condensers.agent import is_context_window_error
+from condensers.base import Reply, ToolCall
+from condensers.errors import Failure, InvalidCondenser, ModelCallFailed, TokensUnknown
+from condensers.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from projections import View
+
+__all__ = ["LLM", "LLMConfig"]
+
+_RETRIED: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
+"""What may go better when it is tried again. A refusal, a bad key and a prompt that is too long do not."""
+
+_RETRY_WAIT_MAX_S = 60.0
+
+_STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What litellm raises, by accident, on a reply that is no chat completion and on a message that is none."""
+
+_DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
+"""Parts of the model names whose tokenizer litellm fetches from the Hugging Face Hub."""
+
+
+class LLMConfig(BaseModel):
+    """How to reach a model, and how patiently. The key is shown nowhere: not in a repr, an error or an event."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    model: str = Field(min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini")
+    api_key: SecretStr | None = Field(None, description="else api_key_env, else what litellm finds in the environment")
+    api_key_env: str | None = Field(None, min_length=1, description="name of the environment variable that has the key")
+    base_url: str | None = Field(None, description="the server's address, for a proxy or a server of one's own")
+    api_version: str | None = Field(None, description="for servers that want one, such as Azure's")
+    max_input_tokens: int | None = Field(None, ge=1, description="input limit; else litellm's entry for the model")
+    max_output_tokens: int | None = Field(None, ge=1, description="output limit, sent with a call; else the model's")
+    temperature: float | None = Field(None, ge=0, description="else the server's own")
+    timeout_s: float = Field(
+        120.0, gt=0, validation_alias=AliasChoices("timeout_s", "timeout"), description="for one attempt, in seconds"
+    )
+    retries: int = Field(
+        2, ge=0, validation_alias=AliasChoices("retries", "num_retries"), description="attempts after the first"
+    )
+    retry_wait_s: float = Field(1.0, ge=0, description="before the first retry, doubled before each further one")
+    fallbacks: tuple[LLMConfig, ...] = Field((), description="models to ask, in turn, when this one gives no reply")
+    function_calling: bool | None = Field(
+        None, description="whether it can be made to call a tool; else litellm's word"
+    )
+    response_schema: bool | None = Field(None, description="whether it can be held to a schema; else litellm's word")
+    tokenizer: str | None = Field(None, min_length=1, description="the model whose tokenizer counts, if not its own")
+    extra: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="anything else for litellm.completion, passed on as it is"
+    )
+
+
+class LLM:
+    """A model that condensers ask (``Summarizer``) and whose room budgets reckon with (``AgentModel``). Thread-safe.
+
+    Raises ``InvalidCondenser`` where ``api_key_env`` names a variable that is not set.
+    """
+
+    def __init__(self, config: LLMConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.config = config
+        self._key = _key(config)
+        self._sleep = sleep
+        self._fallbacks = tuple(LLM(fallback, sleep=sleep) for fallback in config.fallbacks)
+        self._counter = TokenCounter(self._count)
+
+    def __repr__(self) -> str:
+        return f"LLM({self.config!r})"
+
+    # --- what it is asked ---
+
+    @property
+    def model(self) -> str:
+        return self.config.model
+
+    @property
+    def supports_function_calling(self) -> bool:
+        if self.config.function_calling is not None:
+            return self.config.function_calling
+        return bool(_litellm().supports_function_calling(self.model))
+
+    @property
+    def supports_response_schema(self) -> bool:
+        if self.config.response_schema is not None:
+            return self.config.response_schema
+        return bool(_litellm().supports_response_schema(self.model))
+
+    def complete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        tool_choice: str | None = None,
+        response_schema: Mapping[str, Any] | None = None,
+    ) -> Reply:
+        """One answer to ``messages``, from this model or else from its fallbacks, each with its own retries.
+
+        A reply without text and tool call is asked for again like one that never came; the last one is given back as it
+        is, for the strategy to judge. ``usage`` and ``cost`` are those of every reply that was paid for on the way.
+        Raises ``ModelCallFailed``, of the first model, where there was no reply at all.
+        """
+        request = _request(messages, tools, tool_choice, response_schema)
+        bill = _Bill()
+        first: ModelCallFailed | None = None
+        reply: Reply | None = None
+        for llm in (self, *self._fallbacks):
+            try:
+                reply = llm._complete(request, bill)
+            except ModelCallFailed as error:
+                first = first or error
+            else:
+                if _says_something(reply):
+                    return reply
+        if reply is not None:
+            return reply
+        assert first is not None  # there is at least one model, and it gave neither reply
+        batch = {"model": self.model, "failure": first.failure, "problem": first.problem, **bill.batch()}
+        raise ModelCallFailed(self.model, first.failure, first.problem, batch) from first.__cause__
+
+    def _complete(self, request: Mapping[str, Any], bill: _Bill) -> Reply:
+        """This model's reply, after its retries; the last failure where none came."""
+        for wait_s in self._waits():
+            try:
+                reply = self._attempt(request, bill)
+            except ModelCallFailed as error:
+                if wait_s is None or error.failure not in _RETRIED:
+                    raise
+                wait_s = max(wait_s, _asked_to_wait(error.__cause__))
+            else:
+                if wait_s is None or _says_something(reply) or _is_final(reply):
+                    return reply
+            self._sleep(wait_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _waits(self) -> Iterator[float | None]:
+        """How long to wait after each attempt that failed; None after the last."""
+        for retry in range(self.config.retries):
+            yield min(self.config.retry_wait_s * 2**retry, _RETRY_WAIT_MAX_S)
+        yield None
+
+    def _attempt(self, request: Mapping[str, Any], bill: _Bill) -> Reply:
+        litellm = _litellm()
+        config = self.config
+        begun = time.perf_counter()
+        failure: Failure
+        cause: Exception
+        try:
+            response = litellm.completion(
+                model=config.model,
+                api_key=self._key,
+                base_url=config.base_url,
+                api_version=config.api_version,
+                temperature=config.temperature,
+                max_tokens=config.max_output_tokens,
+                timeout=config.timeout_s,
+                num_retries=0,  # litellm's own retries would hide what was paid for
+                max_retries=0,
+                stream=False,
+                caching=False,
+                **copy.deepcopy(dict(request)),  # litellm rewrites messages in place for some servers
+                **config.extra,
+            )
+            return bill.add(_reply(response, config.model, time.perf_counter() - begun))
+        except _raised_on_purpose(litellm) as error:
+            failure, cause = _failure(litellm, error), error
+        except _STUMBLES as error:
+            failure, cause = "bad_reply", error
+        except ImportError as error:  # the package of a cloud's own client is missing
+            failure, cause = "rejected", error
+        bill.waste(time.perf_counter() - begun)
+        raise ModelCallFailed(config.model, failure, self._without_key(str(cause))) from cause
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+    # --- what fits ---
+
+    @property
+    def max_input_tokens(self) -> int | None:
+        return self.config.max_input_tokens or _known_limit(self.model, "max_input_tokens")
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        return self.config.max_output_tokens or _known_limit(self.model, "max_output_tokens")
+
+    def token_sums(self, view: View) -> Sequence[int]:
+        """Cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
+        return self._counter.sums(view)
+
+    def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
+        """The tokens of a prompt, as litellm counts them. Cost: the messages that this object has not counted before.
+
+        Raises ``TokensUnknown`` where it cannot count.
+        """
+        return self._counter.count(messages, tools)
+
+    def _count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
+        litellm = _litellm()
+        name = self.config.tokenizer or _bare_name(litellm, self.model)
+        if any(part in name.lower() for part in _DOWNLOADED_TOKENIZERS):
+            raise TokensUnknown(
+                f"the tokenizer of model {name!r} would have to be downloaded; "
+                f"name a model whose tokenizer counts for it, with the setting 'tokenizer'"
+            )
+        try:
+            count = litellm.token_counter(
+                model=name,
+                messages=list(messages),
+                tools=list(tools) or None,
+                use_default_image_token_count=_shows_remote_images(messages),
+            )
+        except _STUMBLES as error:
+            raise TokensUnknown(f"litellm cannot count these messages for model {name!r}: {error}") from error
+        if count <= 0:  # litellm.disable_token_counter: a failure to count is never "nothing there"
+            raise TokensUnknown(f"litellm counts {count} tokens for model {name!r}: its counter is disabled")
+        return int(count)
+
+
+class _Bill:
+    """What a call has cost so far, over retries and fallbacks."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.latency_s = 0.0
+        self.usage: dict[str, int] = {}
+        self.cost: float | None = None
+
+    def add(self, reply: Reply) -> Reply:
+        """The reply, with everything that was paid for on the way to it."""
+        self.waste(reply.latency_s or 0.0)
+        for name, count in reply.usage.items():
+            self.usage[name] = self.usage.get(name, 0) + count
+        if reply.cost is not None:
+            self.cost = (self.cost or 0.0) + reply.cost
+        return replace(reply, usage=dict(self.usage), cost=self.cost, latency_s=self.latency_s, attempts=self.attempts)
+
+    def waste(self, latency_s: float) -> None:
+        self.attempts += 1
+        self.latency_s += latency_s
+
+    def batch(self) -> dict[str, Any]:
+        paid = {"usage": self.usage, "cost": self.cost} if self.usage else {}
+        return {"attempts": self.attempts, "latency_s": self.latency_s, **paid}
+
+
+def _key(config: LLMConfig) -> str | None:
+    if config.api_key is not None:
+        return config.api_key.get_secret_value()
+    if config.api_key_env is None:
+        return None
+    key = os.environ.get(config.api_key_env)
+    if not key:
+        raise InvalidCondenser(
+            f"the environment variable {config.api_key_env} that api_key_env names for model {config.model!r} "
+            f"is not set; set it to the key"
+        )
+    return key
+
+
+def _request(
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]],
+    tool_choice: str | None,
+    response_schema: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
+    if tools:
+        request["tools"] = list(tools)
+        request["_skip_mcp_handler"] = True  # else litellm wants the package mcp installed for any call with tools
+    if tool_choice is not None:
+        request["tool_choice"] = {"type": "function", "function": {"name": tool_choice}}
+    if response_schema is not None:
+        schema = {"name": response_schema.get("title", "reply"), "schema": response_schema}
+        request["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return request
+
+
+def _reply(response: Any, model: str, latency_s: float) -> Reply:
+    """Raises LookupError, as litellm does, where the response holds no choice."""
+    choice = response.choices[0]
+    refusal = (choice.message.get("provider_specific_fields") or {}).get("refusal")
+    calls = choice.message.tool_calls or ()
+    return Reply(
+        text=choice.message.content,
+        model=response.model or model,
+        tool_calls=tuple(ToolCall(call.function.name or "", call.function.arguments or "") for call in calls),
+        response_id=response.id,
+        finish_reason="content_filter" if refusal else choice.finish_reason,
+        usage={name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)},
+        cost=response._hidden_params.get("response_cost"),
+        latency_s=latency_s,
+    )
+
+
+def _says_something(reply: Reply) -> bool:
+    return bool(reply.tool_calls or (reply.text and reply.text.strip()))
+
+
+def _is_final(reply: Reply) -> bool:
+    """Whether the model meant it, or would run into the same limit again: asking again would only cost again."""
+    return reply.finish_reason in {"content_filter", "length"}
+
+
+def _raised_on_purpose(litellm: ModuleType) -> tuple[type[Exception], ...]:
+    kinds = litellm.exceptions
+    return (kinds.openai.OpenAIError, kinds.BudgetExceededError, kinds.ModelNotMappedError)
+
+
+def _failure(litellm: ModuleType, error: Exception) -> Failure:
+    kinds = litellm.exceptions
+    if is_context_window_error(error):
+        return "context_window"
+    if isinstance(error, (kinds.ContentPolicyViolationError, kinds.RejectedRequestError)):
+        return "refused"
+    status = getattr(error, "status_code", None)
+    if isinstance(error, kinds.Timeout) or status in {408, 504}:
+        return "timeout"
+    if status == 429:
+        return "rate_limited"
+    if isinstance(status, int) and status < 500:
+        return "rejected"
+    return "unavailable" if _came_from_the_network(error) else "bad_reply"
+
+
+def _came_from_the_network(error: BaseException | None) -> bool:
+    """litellm calls a malformed reply a server error too; behind a real one there is an error of its HTTP client."""
+    while error is not None:
+        if type(error).__module__.split(".")[0] in {"httpx", "httpcore", "aiohttp", "socket"}:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _asked_to_wait(error: BaseException | None) -> float:
+    """The seconds that a server asked to wait, no more than a minute; 0 where it did not ask."""
+    while error is not None:
+        headers = getattr(getattr(error, "response", None), "headers", None) or {}
+        try:
+            return min(float(headers["retry-after"]), _RETRY_WAIT_MAX_S)
+        except (KeyError, ValueError):  # not asked, or asked with a date
+            error = error.__cause__ or error.__context__
+    return 0.0
+
+
+def _known_limit(model: str, limit: str) -> int | None:
+    litellm = _litellm()
+    try:
+        known = litellm.get_model_info(model).get(limit)
+    except (*_raised_on_purpose(litellm), ValueError):
+        return None
+    return known if isinstance(known, int) and known > 0 else None
+
+
+def _bare_name(litellm: ModuleType, model: str) -> str:
+    """The model's name without the provider's: litellm finds its tokenizer by that one."""
+    try:
+        name: str = litellm.get_llm_provider(model)[0]
+    except litellm.exceptions.BadRequestError:
+        return model
+    return name
+
+
+def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether litellm would download an image to measure it. It is then asked for its usual guess."""
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list | tuple) else ():
+            image = part.get("image_url") if isinstance(part, Mapping) else None
+            url = image.get("url") if isinstance(image, Mapping) else image
+            if isinstance(url, str) and url.startswith(("http://", "https://")):
+                return True
+    return False
+
+
+_import_lock = threading.Lock()
+_imported: ModuleType | None = None
+
+
+def _litellm() -> ModuleType:
+    """litellm, imported once, with its habits curbed."""
+    global _imported
+    if _imported is None:
+        with _import_lock:
+            if _imported is None:
+                _imported = _import_litellm()
+    return _imported
+
+
+def _import_litellm() -> ModuleType:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
+    # In its mode DEV, the default, importing litellm loads the nearest .env into the process.
+    mode = os.environ.get("LITELLM_MODE")
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
+    try:
+        import litellm
+    except ImportError as error:
+        raise InvalidCondenser(
+            "a condenser with a model needs litellm; install it with: pip install 'foldlog[llm]'"
+        ) from error
+    finally:
+        if mode is None:
+            del os.environ["LITELLM_MODE"]
+    litellm.suppress_debug_info = True  # it prints advice to stdout, which belongs to the program
+    return litellm

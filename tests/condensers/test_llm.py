@@ -1,0 +1,278 @@
+"""The real litellm, over HTTP, against a server on this machine."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import pytest
+
+from condensers.base import AgentModel, Reply, Summarizer, ToolCall
+from condensers.errors import InvalidCondenser, ModelCallFailed
+from condensers.llm import LLM, LLMConfig
+from tests.condensers import openai_server as server_says
+from tests.condensers.openai_server import OpenAIServer
+
+KEY = "sk-a-secret-that-no-one-may-see"
+QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What happened?"}]
+GARBLED = [b"{not json", b"", b"[]", b"null", b"{}", b'{"choices": []}', b'{"choices": [{}]}', b"<html>busy</html>"]
+
+
+@pytest.fixture
+def server():
+    with OpenAIServer() as running:
+        yield running
+
+
+class Waits(list):
+    """Stands for time.sleep, and remembers how long."""
+
+    def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+def model_at(server: OpenAIServer, waits: Waits | None = None, **settings) -> LLM:
+    config = {"model": "openai/gpt-4o-mini", "base_url": server.url, "api_key": KEY, "timeout_s": 5} | settings
+    return LLM(LLMConfig(**config), sleep=Waits() if waits is None else waits)
+
+
+def failure_of(llm: LLM) -> ModelCallFailed:
+    with pytest.raises(ModelCallFailed) as caught:
+        llm.complete(QUESTION)
+    return caught.value
+
+
+def test_it_is_both_a_summarizer_and_an_agents_model(server):
+    llm = model_at(server)
+    assert isinstance(llm, Summarizer)
+    assert isinstance(llm, AgentModel)
+
+
+def test_a_reply_brings_text_usage_cost_latency_model_and_response_id(server):
+    server.script(server_says.Text("A summary."))
+    reply = model_at(server).complete(QUESTION)
+    asked = server.requests[0].tokens
+    assert (reply.text, reply.model, reply.response_id) == ("A summary.", "gpt-4o-mini", "chatcmpl-1")
+    assert (reply.finish_reason, reply.attempts) == ("stop", 1)
+    assert reply.usage["prompt_tokens"] == asked
+    assert reply.usage["total_tokens"] == asked + reply.usage["completion_tokens"]
+    assert reply.cost == pytest.approx(asked * 0.15e-6 + reply.usage["completion_tokens"] * 0.6e-6)
+    assert 0 < reply.latency_s < 60
+
+
+def test_the_cost_of_a_model_without_a_known_price_is_none_and_not_zero(server):
+    assert model_at(server, model="openai/a-private-model").complete(QUESTION).cost is None
+
+
+def test_a_call_sends_what_is_configured_and_neither_streams_nor_marks_anything_for_caching(server):
+    model_at(server, temperature=0.2, max_output_tokens=77, extra={"user": "u1"}).complete(QUESTION)
+    (request,) = server.requests
+    assert request.body["messages"] == QUESTION
+    assert (request.body["temperature"], request.body["max_tokens"], request.body["user"]) == (0.2, 77, "u1")
+    assert not request.body.get("stream")
+    assert "cache" not in str(request.body)
+    assert request.headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_messages_are_left_as_they_were(server):
+    messages = [{"role": "user", "content": [{"type": "text", "text": "What happened?"}]}]
+    model_at(server).complete(messages)
+    assert messages == [{"role": "user", "content": [{"type": "text", "text": "What happened?"}]}]
+
+
+def test_a_forced_tool_call_is_asked_for_and_its_arguments_come_back_as_written(server):
+    server.script(server_says.ToolCall("record", '{"a": 1'))
+    tool = {"type": "function", "function": {"name": "record", "parameters": {"type": "object"}}}
+    reply = model_at(server).complete(QUESTION, tools=[tool], tool_choice="record")
+    assert reply.tool_calls == (ToolCall("record", '{"a": 1'),)
+    assert server.requests[0].body["tool_choice"] == {"type": "function", "function": {"name": "record"}}
+    assert server.requests[0].body["tools"] == [tool]
+
+
+def test_a_json_schema_is_asked_for(server):
+    schema = {"title": "ids", "type": "object", "properties": {"ids": {"type": "array"}}}
+    server.script(server_says.Text('{"ids": [1]}'))
+    assert model_at(server).complete(QUESTION, response_schema=schema).text == '{"ids": [1]}'
+    assert server.requests[0].body["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "ids", "schema": schema},
+    }
+
+
+@pytest.mark.parametrize(
+    "answer, failure",
+    [
+        (server_says.Failure(400, "no such parameter"), "rejected"),
+        (server_says.Failure(401, "bad key", "invalid_api_key"), "rejected"),
+        (server_says.Failure(403), "rejected"),
+        (server_says.Failure(404), "rejected"),
+        (server_says.Failure(422), "rejected"),
+        (server_says.Failure(400, "blocked", "content_policy_violation"), "refused"),
+        (server_says.context_length_exceeded(10, 20), "context_window"),
+        (server_says.Failure(400, "Input is too long for requested model."), "context_window"),
+        (server_says.Failure(429, "slow down"), "rate_limited"),
+        (server_says.Failure(500), "unavailable"),
+        (server_says.Failure(502), "unavailable"),
+        (server_says.Failure(503), "unavailable"),
+        (server_says.Failure(504), "timeout"),
+        (server_says.CutOff(server_says.Text("a summary " * 50)), "unavailable"),
+        *((server_says.Raw(body), "bad_reply") for body in GARBLED),
+    ],
+    ids=str,
+)
+def test_every_failure_has_one_of_a_few_names(server, answer, failure):
+    server.script(answer)
+    error = failure_of(model_at(server, retries=0))
+    assert (error.failure, error.model) == (failure, "openai/gpt-4o-mini")
+    assert error.batch["attempts"] == 1
+    assert len(server.requests) == 1
+
+
+def test_a_late_answer_is_a_timeout(server):
+    server.script(server_says.Late(30, server_says.Text("too late")))
+    begun = time.monotonic()
+    error = failure_of(model_at(server, retries=0, timeout_s=0.3))
+    assert error.failure == "timeout"
+    assert time.monotonic() - begun < 10
+
+
+def test_a_server_that_is_not_there_is_unavailable(server):
+    assert failure_of(model_at(server, retries=0, base_url="http://127.0.0.1:1/v1")).failure == "unavailable"
+
+
+def test_a_model_that_litellm_cannot_place_is_rejected_and_nothing_is_printed(server, capsys):
+    assert failure_of(model_at(server, model="no-such-provider-model", base_url=None)).failure == "rejected"
+    assert capsys.readouterr().out == ""
+
+
+def test_what_may_pass_is_tried_again_with_growing_waits(server):
+    waits = Waits()
+    server.script(server_says.Failure(503), server_says.Raw(b"{"), server_says.Text("at last"))
+    reply = model_at(server, waits, retries=3, retry_wait_s=2).complete(QUESTION)
+    assert (reply.text, reply.attempts, waits) == ("at last", 3, [2, 4])
+
+
+def test_a_servers_wish_to_wait_is_heard(server):
+    waits = Waits()
+    server.script(server_says.Failure(429, "slow", headers={"Retry-After": "7"}), server_says.Text("ok"))
+    model_at(server, waits).complete(QUESTION)
+    assert waits == [7]
+
+
+@pytest.mark.parametrize(
+    "answer", [server_says.Failure(401), server_says.context_length_exceeded(1, 2), server_says.Failure(400)], ids=str
+)
+def test_what_cannot_pass_is_not_tried_again(server, answer):
+    server.script(answer)
+    failure_of(model_at(server, retries=5))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("content", [None, "", "  \n"])
+def test_an_empty_reply_is_asked_for_again_and_every_attempt_is_paid_for(server, content):
+    server.script(server_says.Text(content), server_says.Text("a summary"))
+    reply = model_at(server).complete(QUESTION)
+    assert (reply.text, reply.attempts) == ("a summary", 2)
+    assert reply.usage["prompt_tokens"] == 2 * server.requests[0].tokens
+
+
+def test_a_reply_that_stays_empty_is_given_back_for_the_strategy_to_judge(server):
+    server.script(server_says.Text(None))
+    reply = model_at(server, retries=2).complete(QUESTION)
+    assert (reply.text, reply.tool_calls, reply.attempts) == (None, (), 3)
+
+
+@pytest.mark.parametrize(
+    "answer, reason",
+    [
+        (server_says.Text("half a sum", finish_reason="length"), "length"),
+        (server_says.Text("", finish_reason="length"), "length"),
+        (server_says.Text(None, refusal="I would rather not"), "content_filter"),
+        (server_says.Text("", finish_reason="content_filter"), "content_filter"),
+    ],
+    ids=str,
+)
+def test_a_reply_that_is_cut_off_or_refused_says_so_and_is_not_paid_for_twice(server, answer, reason):
+    server.script(answer)
+    assert model_at(server).complete(QUESTION).finish_reason == reason
+    assert len(server.requests) == 1
+
+
+def test_a_fallback_is_asked_when_a_model_fails_and_the_reply_says_who_gave_it(server):
+    server.respond(
+        lambda request: server_says.Text("mine") if "4.1" in request.body["model"] else server_says.Failure(401)
+    )
+    fallback = {"model": "openai/gpt-4.1-mini", "base_url": server.url, "api_key": "another"}
+    reply = model_at(server, fallbacks=[fallback]).complete(QUESTION)
+    assert (reply.text, reply.model, reply.attempts) == ("mine", "gpt-4.1-mini", 2)
+
+
+def test_a_fallback_is_asked_when_a_model_only_gives_empty_replies(server):
+    server.respond(lambda request: server_says.Text("mine" if "4.1" in request.body["model"] else ""))
+    fallback = {"model": "openai/gpt-4.1-mini", "base_url": server.url, "api_key": "another"}
+    assert model_at(server, retries=0, fallbacks=[fallback]).complete(QUESTION).text == "mine"
+
+
+def test_when_all_fail_the_first_models_failure_is_reported_with_all_attempts(server):
+    server.script(server_says.Failure(503), server_says.Failure(503), server_says.Failure(401))
+    fallback = {"model": "openai/gpt-4.1-mini", "base_url": server.url, "api_key": "another"}
+    error = failure_of(model_at(server, retries=1, fallbacks=[fallback]))
+    assert (error.failure, error.model, error.batch["attempts"]) == ("unavailable", "openai/gpt-4o-mini", 3)
+
+
+def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    server.script(server_says.Failure(401, f"Incorrect API key provided: {KEY}"))
+    llm = model_at(server)
+    error = failure_of(llm)
+    seen = [repr(llm), repr(llm.config), str(llm.config), str(error), repr(error.batch), llm.config.model_dump_json()]
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("condensers")]
+    assert not [text for text in (*seen, *ours, *capfd.readouterr()) if KEY in text]
+
+
+def test_the_key_is_taken_from_the_environment_variable_that_is_named(server, monkeypatch):
+    monkeypatch.setenv("THE_KEY", KEY)
+    model_at(server, api_key=None, api_key_env="THE_KEY").complete(QUESTION)
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_a_named_environment_variable_that_is_not_set_is_an_error_when_the_model_is_made(server, monkeypatch):
+    monkeypatch.delenv("THE_KEY", raising=False)
+    with pytest.raises(InvalidCondenser, match="environment variable THE_KEY"):
+        model_at(server, api_key=None, api_key_env="THE_KEY")
+
+
+def test_capabilities_and_limits_come_from_the_configuration_and_else_from_litellm(server):
+    known = model_at(server)
+    assert (known.supports_function_calling, known.supports_response_schema) == (True, True)
+    assert (known.max_input_tokens, known.max_output_tokens) == (128_000, 16_384)
+    private = model_at(server, model="openai/a-private-model")
+    assert (private.supports_function_calling, private.supports_response_schema) == (False, False)
+    assert (private.max_input_tokens, private.max_output_tokens) == (None, None)
+    told = model_at(
+        server,
+        model="openai/a-private-model",
+        function_calling=True,
+        response_schema=True,
+        max_input_tokens=9,
+        max_output_tokens=3,
+    )
+    assert (told.supports_function_calling, told.supports_response_schema) == (True, True)
+    assert (told.max_input_tokens, told.max_output_tokens) == (9, 3)
+
+
+def test_many_threads_may_ask_one_model_at_once(server):
+    server.respond(lambda request: server_says.Text(request.body["messages"][0]["content"]))
+    llm = model_at(server)
+    replies: dict[int, Reply] = {}
+
+    def ask(n: int) -> None:
+        replies[n] = llm.complete([{"role": "user", "content": f"number {n}"}])
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {n: reply.text for n, reply in replies.items()} == {n: f"number {n}" for n in range(16)}
