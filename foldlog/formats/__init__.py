@@ -1,0 +1,14 @@
+"""Histories of other agents, in and out.
+
+    events = decode(records, format="openhands-v0")     # ids 0, 1, 2, …; event.origin.id is the source's own
+    records == list(encode(events, format="openhands-v0"))
+
+A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of two). Every format is
+lossless: an export gives the records back as they were, parsed.
+"""
+
+from __future__ import annotations
+
+from foldlog.formats.registry import FORMATS, Finding, UnknownFormat, decode, encode
+
+__all__ = ["FORMATS", "Finding", "UnknownFormat", "decode", "encode"]

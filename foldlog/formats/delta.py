@@ -1,0 +1,90 @@
+"""What a source record says beyond what an event's fields give back: a small JSON difference.
+
+An importer predicts the record from the event that it made of it; what the prediction got wrong or left out is kept
+in ``origin.rest``. So an export is exact by construction: ``apply(predicted, delta(predicted, record))`` is ``record``,
+with the types of JSON (``1``, ``1.0`` and ``true`` are three things, and null is not absence).
+
+A difference is JSON itself:
+
+    None                               they are the same
+    {"=": value}                       it is another value
+    {"set": {…}, "del": […], "in": {…}}  two objects: keys with another value, keys that are absent, differences inside
+    [difference, …]                    two arrays of one length, element by element
+
+Values that an importer carried over by reference are recognized by identity, so a difference costs the size of what
+was predicted, not of what the record holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["apply", "delta", "object_delta"]
+
+Delta = dict[str, Any] | list[Any] | None
+
+
+def delta(predicted: Any, record: Any) -> Delta:
+    """How ``record`` differs from ``predicted``. Neither is changed; the answer shares values with ``record``."""
+    if predicted is record:
+        return None
+    kind = type(record)
+    if kind is not type(predicted):
+        return {"=": record}
+    if kind is dict:
+        return object_delta(predicted, record)
+    if kind is list:
+        if len(predicted) != len(record):
+            return {"=": record}
+        differences = [delta(*pair) for pair in zip(predicted, record, strict=True)]
+        return differences if any(difference is not None for difference in differences) else None
+    if kind is float:  # -0.0 is not 0.0, and NaN is what it is
+        return None if repr(predicted) == repr(record) else {"=": record}
+    return None if predicted == record else {"=": record}
+
+
+def object_delta(predicted: dict[str, Any], record: dict[str, Any]) -> dict[str, Any] | None:
+    """The same for two objects."""
+    changed: dict[str, Any] = {}
+    inside: dict[str, Any] = {}
+    common = 0
+    for key, value in record.items():
+        if key not in predicted:
+            changed[key] = value
+            continue
+        common += 1
+        expected = predicted[key]
+        if expected is value:
+            continue
+        difference = delta(expected, value)
+        if difference is None:
+            continue
+        if type(difference) is dict and "=" in difference:
+            changed[key] = value
+        else:
+            inside[key] = difference
+    answer: dict[str, Any] = {}
+    if changed:
+        answer["set"] = changed
+    if common != len(predicted):
+        answer["del"] = [key for key in predicted if key not in record]
+    if inside:
+        answer["in"] = inside
+    return answer or None
+
+
+def apply(predicted: Any, difference: Delta) -> Any:
+    """The record that ``difference`` was taken from. ``predicted`` is not changed; values are shared with both."""
+    if difference is None:
+        return predicted
+    if isinstance(difference, list):
+        return [apply(*pair) for pair in zip(predicted, difference, strict=True)]
+    if "=" in difference:
+        return difference["="]
+    record = dict(predicted)
+    for key in difference.get("del", ()):
+        del record[key]
+    record.update(difference.get("set", {}))
+    for key, inside in difference.get("in", {}).items():
+        record[key] = apply(predicted[key], inside)
+    return record

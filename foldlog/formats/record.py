@@ -1,0 +1,46 @@
+"""What the formats share: what a record may not be, and how a source's clock reads."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from eventstore.events import Origin
+
+__all__ = ["NotAnEvent", "described", "read_time", "time_text"]
+
+
+class NotAnEvent(ValueError):
+    """This record is no event of the format: a finding where it stands. The rest is imported."""
+
+
+_JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
+
+
+def described(value: Any) -> str:
+    """What a JSON value is, for a message: ``an array``, ``null``."""
+    name = _JSON_NAMES.get(type(value))
+    if name is None:
+        return "null" if value is None else f"a {type(value).__name__}"
+    return f"an {name}" if name[0] in "ao" else f"a {name}"
+
+
+def read_time(text: Any) -> tuple[datetime | None, str | None]:
+    """A source's time as (timestamp, origin.time): the first where it names its zone, the second where it does not."""
+    if type(text) is not str:
+        return None, None
+    try:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            return None, text
+        return time.astimezone(UTC), None
+    except (ValueError, OverflowError):
+        return None, None
+
+
+def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
+    """The text that ``read_time`` most likely read: naive text as it was, an aware time in UTC with a Z."""
+    if timestamp is None:
+        return None if origin is None else origin.time
+    precision = "milliseconds" if timestamp.microsecond % 1000 == 0 else "microseconds"
+    return timestamp.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")

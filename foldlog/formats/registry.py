@@ -1,0 +1,116 @@
+"""Which formats there are, and how to read and write one by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from eventstore.errors import InvalidEvent
+from eventstore.events import Event
+from foldlog.formats import openhands_v0, openhands_v1
+from foldlog.formats.record import NotAnEvent
+
+__all__ = ["FORMATS", "LATER", "Finding", "UnknownFormat", "check_format", "decode", "encode"]
+
+FORMATS = (openhands_v0.FORMAT, openhands_v1.FORMAT)
+"""The formats that can be imported and exported."""
+LATER = ("claude-code", "codex", "swe-agent")
+"""Formats that are recognized, and not yet read."""
+
+
+class UnknownFormat(ValueError):
+    """There is no such format, or not yet: choose one of ``FORMATS``."""
+
+    def __init__(self, format: str) -> None:
+        known = ", ".join(FORMATS)
+        what = "is not supported yet" if format in LATER else "is not a format"
+        super().__init__(f"{format!r} {what}; choose one of {known}")
+        self.format = format
+
+
+class Finding(NamedTuple):
+    """Something in a source that could not be imported: where it is, and what is wrong with it."""
+
+    place: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
+class Decoder(Protocol):
+    def events(self, record: Any) -> list[Event]:
+        """The events of the next record. Raises ``NotAnEvent``, having taken nothing."""
+
+
+class Encoder(Protocol):
+    def records(self, event: Event) -> list[Any]:
+        """The records that are complete with ``event``."""
+
+
+def check_format(format: str) -> None:
+    """Raises ``UnknownFormat`` where ``format`` can be neither read nor written."""
+    if format not in FORMATS:
+        raise UnknownFormat(format)
+
+
+def decode(
+    records: Iterable[Any],
+    format: str,
+    *,
+    as_history: bool = False,
+    findings: Callable[[Finding], None] | None = None,
+) -> Iterator[Event]:
+    """The events of one history, in order, with ids 0, 1, 2, …
+
+    ``as_history`` takes OpenHands V0 records as the agent's history: all of them are shown but condensations and
+    requests. Otherwise they are a stream, and what the agent's history leaves out is kept and not shown. Of a V1 log
+    that branches the active branch is shown.
+
+    A record that is no event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
+    Raises ``UnknownFormat``. Cost: one pass over the records, after a look through them for branches and delegates; a
+    one-shot iterator is read into memory for that.
+    """
+    check_format(format)
+    if iter(records) is records:
+        records = list(records)
+    return _decoded(records, decoder_for(format, records, as_history=as_history), findings)
+
+
+def decoder_for(format: str, records: Iterable[Any], *, as_history: bool = False, leaf: str | None = None) -> Decoder:
+    """What turns ``records``, one after the other, into events. They are looked through, not kept."""
+    if format == openhands_v1.FORMAT:
+        return openhands_v1.Decoder(outside=openhands_v1.outside_branch(records, leaf))
+    outside = () if as_history else openhands_v0.outside_history(records)
+    return openhands_v0.Decoder(as_history=as_history, outside=outside)
+
+
+def _decoded(records: Iterable[Any], decoder: Decoder, findings: Callable[[Finding], None] | None) -> Iterator[Event]:
+    for number, record in enumerate(records):
+        try:
+            events = decoder.events(record)
+        except NotAnEvent as error:
+            finding = Finding(f"record {number}", str(error))
+            if findings is None:
+                raise InvalidEvent(f"{finding}; mend it, or collect what is wrong with findings=") from error
+            findings(finding)
+        else:
+            yield from events
+
+
+def encode(events: Iterable[Event], format: str) -> Iterator[Any]:
+    """The records of a whole history, from its event 0 on, as the source wrote them.
+
+    Raises ``UnknownFormat``, and ``ValueError`` where the events do not begin at 0 or leave one out: a record may refer
+    to what an earlier one says.
+    """
+    check_format(format)
+    encoder: Encoder = openhands_v1.Encoder() if format == openhands_v1.FORMAT else openhands_v0.Encoder()
+    return _encoded(events, encoder)
+
+
+def _encoded(events: Iterable[Event], encoder: Encoder) -> Iterator[Any]:
+    for expected, event in enumerate(events):
+        if event.id != expected:
+            raise ValueError(f"expected event {expected}, found event {event.id}; an export needs the whole history")
+        yield from encoder.records(event)
