@@ -293,9 +293,9 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
     def application_recorder(self) -> ApplicationRecorder:
         return _Recorder(self._recorder)
 
-    def tracking_recorder(self, tracking_recorder_class: type[_View] | None = None) -> _View:  # type: ignore[override]
+    def tracking_recorder(self, tracking_recorder_class: type[_View] | None = None) -> _View:
         named = self.env.get(self.TRACKING_RECORDER_TOPIC)
-        view = tracking_recorder_class or (resolve_topic(named) if named else TrackingView)
+        view: Any = tracking_recorder_class or (resolve_topic(named) if named else TrackingView)
         return cast("_View", view(self._recorder))
 
     def process_recorder(self) -> ProcessRecorder:

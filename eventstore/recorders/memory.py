@@ -93,8 +93,9 @@ class MemoryReader:
         return None if key is None else self._with_tail(key)
 
     def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
-        floor = _order(after or "")
-        ids = sorted((i for i in self._tables.visible if _order(i) > floor), key=_order)
+        ids = sorted(self._tables.visible, key=_order)
+        if after is not None:
+            ids = ids[bisect.bisect_right(ids, _order(after), key=_order) :]
         return [self._with_tail(self._tables.visible[i]) for i in ids[:limit]]
 
     def staged(self, conversation_id: str) -> Sequence[int]:

@@ -294,7 +294,9 @@ class SQLiteReader:
         return _conversation(conversation_id, found) if found else None
 
     def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
-        rows = self._execute(_SQL["conversations"], (_bytes(after or ""), limit)).fetchall()
+        # The text that follows ``after`` at once is itself with a zero byte behind it.
+        start = b"" if after is None else _bytes(after) + b"\0"
+        rows = self._execute(_SQL["conversations"], (start, limit)).fetchall()
         return [_conversation(_text(row[0]), row[1:]) for row in rows]
 
     def staged(self, conversation_id: str) -> Sequence[int]:

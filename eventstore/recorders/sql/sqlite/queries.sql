@@ -16,7 +16,7 @@ SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head
 FROM conversations c
 LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
-WHERE c.visible AND c.id > CAST(? AS TEXT)
+WHERE c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
 -- name: begin_conversation

@@ -1,0 +1,38 @@
+"""What every recorder is tested with. A recorder is done when this folder passes; none is tested on its own for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from eventstore.recorders.base import Recorder
+from eventstore.recorders.memory import MemoryRecorder
+from eventstore.recorders.sqlite import SQLiteRecorder
+
+RECORDERS = ("memory", "sqlite")
+
+OpenRecorder = Callable[[], Recorder]
+
+
+@pytest.fixture(params=RECORDERS)
+def open_recorder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenRecorder]:
+    """Opens a recorder on a new, empty store each time it is called; closes them all at the end."""
+    opened: list[Recorder] = []
+
+    def open_one() -> Recorder:
+        if request.param == "memory":
+            opened.append(MemoryRecorder())
+        else:
+            opened.append(SQLiteRecorder(str(tmp_path / f"{len(opened)}.db")))
+        return opened[-1]
+
+    yield open_one
+    for recorder in opened:
+        recorder.close()
+
+
+@pytest.fixture
+def recorder(open_recorder: OpenRecorder) -> Recorder:
+    return open_recorder()

@@ -1,0 +1,330 @@
+"""One suite for all recorders: uniqueness, atomicity, positions, staging, records, for any bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+from eventsourcing.persistence import IntegrityError, InterfaceError
+
+from eventstore.recorders.base import PlacedRow, Record, Recorder, Row, Transaction
+
+SALT = bytes(16)
+
+
+def row(event_id: int, body: bytes = b"{}", *, shown: bool = True, structural: bool = False) -> Row:
+    return Row(event_id, "message", 1, shown, structural, 1_000 + event_id, 0, body, bytes([event_id % 256]) * 32)
+
+
+def begin(recorder: Recorder, conversation: str, rows: Sequence[Row] = ()) -> int:
+    def work(transaction: Transaction) -> int:
+        key = transaction.begin(conversation, 5, SALT).key
+        if rows:
+            transaction.insert(key, rows)
+        return key
+
+    return recorder.transact(work)
+
+
+def placed(recorder: Recorder, after: int = 0, limit: int = 100) -> list[PlacedRow]:
+    with recorder.read() as reader:
+        return list(reader.placed_rows(after, limit))
+
+
+def test_an_unknown_conversation_is_not_there(recorder: Recorder):
+    with recorder.read() as reader:
+        assert reader.conversation("nobody") is None
+        assert reader.rows(1, 0, 10, 10) == []
+        assert reader.last_position() == 0
+
+
+@pytest.mark.parametrize("name", ["c1", "", "ümlaut ✓", "a/b\\c'; DROP TABLE events; --", "nul \0 inside", "lone \udcff"])
+def test_any_text_names_a_conversation(recorder: Recorder, name: str):
+    begin(recorder, name, [row(0)])
+    with recorder.read() as reader:
+        found = reader.conversation(name)
+        assert found is not None
+        assert (found.id, found.version, found.salt, found.created_at) == (name, 1, SALT, 5)
+        assert [c.id for c in reader.conversations(None, 10)] == [name]
+        assert [p.conversation for p in reader.placed_rows(0, 10)] == [name]
+
+
+def test_a_conversation_has_the_version_head_and_time_of_its_last_row(recorder: Recorder):
+    begin(recorder, "c1", [row(0), row(1)])
+    with recorder.read() as reader:
+        found = reader.conversation("c1")
+    assert found is not None
+    assert (found.version, found.updated_at, found.head) == (2, 1_001, b"\1" * 32)
+
+
+@pytest.mark.parametrize("body", [b"{}", b"state1", b"", "ü✓".encode(), b"x" * 100_000])
+def test_rows_come_back_as_they_were_written(recorder: Recorder, body: bytes):
+    written = [row(0, body), row(1, body, shown=False, structural=True)]
+    key = begin(recorder, "c1", written)
+    with recorder.read() as reader:
+        assert list(reader.rows(key, 0, 10, 10)) == written
+
+
+def test_a_row_with_another_encoding_is_any_bytes(recorder: Recorder):
+    sealed = row(0, bytes(range(256)))._replace(encoding=7)
+    key = begin(recorder, "c1", [sealed, row(1)])
+    with recorder.read() as reader:
+        assert list(reader.rows(key, 0, 10, 10)) == [sealed, row(1)]
+
+
+def test_rows_are_read_by_half_open_range_and_limit(recorder: Recorder):
+    key = begin(recorder, "c1", [row(n) for n in range(10)])
+    with recorder.read() as reader:
+        assert [r.id for r in reader.rows(key, 2, 5, 10)] == [2, 3, 4]
+        assert [r.id for r in reader.rows(key, 2, 10, 3)] == [2, 3, 4]
+        assert [r.id for r in reader.rows(key, 5, 5, 3)] == []
+
+
+def test_structural_and_shown_rows_are_found_without_the_others(recorder: Recorder):
+    rows = [row(n, shown=n % 2 == 0, structural=n % 3 == 0) for n in range(12)]
+    key = begin(recorder, "c1", rows)
+    with recorder.read() as reader:
+        assert [r.id for r in reader.structural_rows(key, 1, 12, 2)] == [3, 6]
+        assert [r.id for r in reader.shown_rows(key, [(0, 3), (7, 8), (11, 40)])] == [0, 2, 8]
+        assert reader.shown_rows(key, []) == []
+
+
+def test_an_id_is_taken_once(recorder: Recorder):
+    key = begin(recorder, "c1", [row(0)])
+    with pytest.raises(IntegrityError):
+        recorder.transact(lambda transaction: transaction.insert(key, [row(0)]))
+
+
+def test_a_batch_is_written_whole_or_not_at_all(recorder: Recorder):
+    key = begin(recorder, "c1", [row(0)])
+    with pytest.raises(IntegrityError):
+        recorder.transact(lambda transaction: transaction.insert(key, [row(1), row(2), row(0)]))
+    with recorder.read() as reader:
+        assert [r.id for r in reader.rows(key, 0, 10, 10)] == [0]
+    assert len(placed(recorder)) == 1
+
+
+def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
+    key = begin(recorder, "c1", [row(0)])
+
+    def work(transaction: Transaction) -> None:
+        transaction.insert(key, [row(1)])
+        transaction.begin("c2", 1, SALT)
+        transaction.remember(key, "turn-1", 0, 1)
+        transaction.put_records("views", key, [Record(1, 1, None, b"x")])
+        transaction.insert_tracking("app", 1)
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        recorder.transact(work)
+    with recorder.read() as reader:
+        assert [r.id for r in reader.rows(key, 0, 10, 10)] == [0]
+        assert reader.conversation("c2") is None
+        assert reader.recall(key, "turn-1") is None
+        assert reader.record_at("views", key, 9) is None
+        assert reader.max_tracking_id("app") is None
+    assert placed(recorder)[-1].position == 1
+
+
+def test_conversations_are_paged_in_the_order_of_their_bytes(recorder: Recorder):
+    names = ["b", "a", "Z", "é", "aa", "~", "日"]
+    for name in names:
+        begin(recorder, name, [row(0)])
+    expected = sorted(names, key=str.encode)
+    with recorder.read() as reader:
+        first = [c.id for c in reader.conversations(None, 3)]
+        rest = [c.id for c in reader.conversations(first[-1], 100)]
+    assert first + rest == expected
+
+
+def test_positions_rise_over_all_conversations(recorder: Recorder):
+    one, two = begin(recorder, "one", [row(0), row(1)]), begin(recorder, "two", [row(0)])
+    recorder.transact(lambda transaction: transaction.insert(one, [row(2)]))
+    recorder.transact(lambda transaction: transaction.insert(two, [row(1)]))
+    followed = placed(recorder)
+    assert [(p.conversation, p.row.id) for p in followed] == [("one", 0), ("one", 1), ("two", 0), ("one", 2), ("two", 1)]
+    positions = [p.position for p in followed]
+    assert positions == sorted(set(positions))
+    assert placed(recorder, positions[2]) == followed[3:]
+    assert placed(recorder, 0, 2) == followed[:2]
+    with recorder.read() as reader:
+        assert reader.last_position() == positions[-1]
+        assert reader.position(one, 2) == positions[3]
+
+
+def test_insert_tells_the_first_of_its_consecutive_positions(recorder: Recorder):
+    key = begin(recorder, "c1")
+    first = recorder.transact(lambda transaction: transaction.insert(key, [row(0), row(1)]))
+    assert [p.position for p in placed(recorder)] == [first, first + 1]
+
+
+def stage(recorder: Recorder, conversation: str, chunks: Sequence[Sequence[Row]]) -> int:
+    key = recorder.transact(lambda transaction: transaction.begin(conversation, 5, SALT, staged=True)).key
+    for chunk in chunks:
+        recorder.transact(lambda transaction, chunk=chunk: transaction.stage(key, chunk))  # type: ignore[misc]
+    return key
+
+
+def test_a_staged_conversation_is_seen_by_nobody(recorder: Recorder):
+    key = stage(recorder, "import", [[row(0), row(1)], [row(2)]])
+    begin(recorder, "live", [row(0)])
+    with recorder.read() as reader:
+        assert reader.conversation("import") is None
+        assert [c.id for c in reader.conversations(None, 10)] == ["live"]
+        assert list(reader.staged("import")) == [key]
+    assert [p.conversation for p in placed(recorder)] == ["live"]
+
+
+def test_a_published_conversation_appears_whole_behind_what_was_there(recorder: Recorder):
+    key = stage(recorder, "import", [[row(0), row(1)], [row(2)]])
+    live = begin(recorder, "live", [row(0)])
+    first = recorder.transact(lambda transaction: transaction.publish(key, 3))
+    recorder.transact(lambda transaction: transaction.insert(live, [row(1)]))
+    followed = placed(recorder)
+    assert [(p.conversation, p.row.id) for p in followed] == [
+        ("live", 0), ("import", 0), ("import", 1), ("import", 2), ("live", 1),
+    ]  # fmt: skip
+    assert followed[1].position == first
+    positions = [p.position for p in followed]
+    assert positions == sorted(set(positions))
+    for limit in range(1, 6):
+        for start, position in enumerate([0, *positions]):
+            assert placed(recorder, position, limit) == followed[start : start + limit]
+    with recorder.read() as reader:
+        found = reader.conversation("import")
+        assert found is not None
+        assert found.version == 3
+        assert reader.position(key, 2) == followed[3].position
+        assert reader.staged("import") == []
+
+
+def test_a_published_conversation_grows_like_any_other(recorder: Recorder):
+    key = stage(recorder, "import", [[row(0)]])
+    recorder.transact(lambda transaction: transaction.publish(key, 1))
+    recorder.transact(lambda transaction: transaction.insert(key, [row(1)]))
+    assert [(p.conversation, p.row.id) for p in placed(recorder)] == [("import", 0), ("import", 1)]
+
+
+def test_publishing_under_a_name_that_is_taken_is_refused(recorder: Recorder):
+    key = stage(recorder, "c1", [[row(0)]])
+    begin(recorder, "c1", [row(0)])
+    with pytest.raises(IntegrityError):
+        recorder.transact(lambda transaction: transaction.publish(key, 1))
+
+
+def test_a_discarded_staging_leaves_nothing(recorder: Recorder):
+    key = stage(recorder, "import", [[row(0), row(1), row(2)]])
+    while not recorder.transact(lambda transaction: transaction.discard(key, 2)):
+        pass
+    with recorder.read() as reader:
+        assert reader.staged("import") == []
+        assert reader.rows(key, 0, 10, 10) == []
+
+
+def test_idempotency_keys_are_of_one_conversation(recorder: Recorder):
+    one, two = begin(recorder, "one", [row(0)]), begin(recorder, "two", [row(0)])
+    recorder.transact(lambda transaction: transaction.remember(one, "turn-\udcff\0", 3, 2))
+    with recorder.read() as reader:
+        assert reader.recall(one, "turn-\udcff\0") == (3, 2)
+        assert reader.recall(two, "turn-\udcff\0") is None
+
+
+def test_records_are_found_at_or_before_a_version(recorder: Recorder):
+    key = begin(recorder, "c1", [row(0)])
+    records = [Record(version, 1, None if version == 3 else 3, b"%d" % version) for version in (3, 7, 9)]
+    recorder.transact(lambda transaction: transaction.put_records("views", key, records))
+    with recorder.read() as reader:
+        assert reader.record_at("views", key, 2) is None
+        assert reader.record_at("views", key, 3) == records[0]
+        assert reader.record_at("views", key, 8) == records[1]
+        assert reader.record_at("views", key, 1_000) == records[2]
+        assert reader.record_at("other", key, 1_000) is None
+        assert list(reader.records("views", key, 3, 10)) == records[1:]
+        assert list(reader.records("views", key, 0, 2)) == records[:2]
+    replaced = Record(7, 2, None, b"new")
+    recorder.transact(lambda transaction: transaction.put_records("views", key, [replaced]))
+    with recorder.read() as reader:
+        assert reader.record_at("views", key, 8) == replaced
+    recorder.transact(lambda transaction: transaction.delete_records("views", key))
+    with recorder.read() as reader:
+        assert reader.record_at("views", key, 1_000) is None
+
+
+def test_tracking_only_goes_forward(recorder: Recorder):
+    recorder.transact(lambda transaction: transaction.insert_tracking("app", 5))
+    for late in (5, 4):
+        with pytest.raises(IntegrityError):
+            recorder.transact(lambda transaction, late=late: transaction.insert_tracking("app", late))  # type: ignore[misc]
+    with recorder.read() as reader:
+        assert reader.max_tracking_id("app") == 5
+
+
+def test_the_data_version_tells_of_commits(recorder: Recorder):
+    before = recorder.data_version()
+    begin(recorder, "c1", [row(0)])
+    assert recorder.data_version() != before
+
+
+def test_a_closed_recorder_says_so(recorder: Recorder):
+    recorder.close()
+    with pytest.raises(InterfaceError, match="closed"):
+        begin(recorder, "c1", [row(0)])
+    with pytest.raises(InterfaceError, match="closed"), recorder.read():
+        pass
+
+
+def test_concurrent_writers_have_one_winner_for_each_id(recorder: Recorder):
+    key = begin(recorder, "c1", [row(0)])
+    won: list[int] = []
+    barrier = threading.Barrier(8)
+
+    def race(writer: int) -> None:
+        barrier.wait()
+        for event_id in range(1, 21):
+            try:
+                recorder.transact(lambda transaction, n=event_id: transaction.insert(key, [row(n, b"%d" % writer)]))  # type: ignore[misc]
+            except IntegrityError:
+                continue
+            won.append(event_id)
+
+    threads = [threading.Thread(target=race, args=(writer,)) for writer in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won) == list(range(1, 21))
+    positions = [p.position for p in placed(recorder)]
+    assert len(positions) == 21
+    assert positions == sorted(positions)
+
+
+def test_a_follower_never_sees_a_smaller_position_later(recorder: Recorder):
+    keys = [begin(recorder, f"c{n}", [row(0)]) for n in range(4)]
+    done = threading.Event()
+
+    def write(key: int) -> None:
+        for event_id in range(1, 101):
+            recorder.transact(lambda transaction, n=event_id: transaction.insert(key, [row(n)]))  # type: ignore[misc]
+
+    threads = [threading.Thread(target=write, args=(key,)) for key in keys]
+
+    def wait() -> None:
+        for thread in threads:
+            thread.join()
+        done.set()
+
+    for thread in threads:
+        thread.start()
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    seen: list[int] = []
+    while True:
+        finished = done.is_set()
+        page = placed(recorder, seen[-1] if seen else 0, 7)
+        seen += [p.position for p in page]
+        if finished and not page:
+            break
+    waiter.join()
+    assert len(seen) == 4 * 101
+    assert seen == sorted(set(seen))
