@@ -8,7 +8,7 @@ from condensers.base import AgentModel, Batch, Condensation, Condenser, Step, re
 from condensers.errors import NoCondensationAvailable
 from projections import View
 
-__all__ = ["NoOpCondenser", "PipelineCondenser"]
+__all__ = ["CondenserPipeline", "NoOpCondenser", "PipelineCondenser"]
 
 
 class NoOpCondenser(Condenser):
@@ -20,11 +20,11 @@ class NoOpCondenser(Condenser):
         return Step(view)
 
 
-class PipelineCondenser(Condenser):
+class CondenserPipeline(Condenser):
     """Its parts in order, each on the View that the one before it gave, up to the first condensation.
 
-    Parts may be pipelines. Every part's report is kept, however deep. One that masks belongs before one that summarizes
-    only where the summarizer shall not see what is masked.
+    A part that should condense and cannot leaves it to those after it; where none of them condenses, its error is the
+    pipeline's. Parts may be pipelines. Every part's report is kept, however deep.
     """
 
     type = "pipeline"
@@ -37,13 +37,23 @@ class PipelineCondenser(Condenser):
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         batches: tuple[Batch, ...] = ()
+        unavailable: NoCondensationAvailable | None = None
         for condenser in self.condensers:
             try:
                 result, more = condenser.step(view, agent_llm)
             except NoCondensationAvailable as error:
-                error.batches = (*batches, *error.batches)
-                raise
+                unavailable = unavailable or error
+                batches += error.batches
+                continue
+            batches += more
             if isinstance(result, Condensation):
-                return reported(result, (*batches, *more))
-            view, batches = result, (*batches, *more)
+                return reported(result, batches)
+            view = result
+        if unavailable is not None:
+            unavailable.batches = batches
+            raise unavailable
         return Step(view, batches)
+
+
+PipelineCondenser = CondenserPipeline
+"""The name that people know from OpenHands V1."""

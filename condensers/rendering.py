@@ -8,6 +8,7 @@ from typing import Any
 
 from eventstore.events import (
     Action,
+    Annotation,
     CondensationSummary,
     Content,
     Event,
@@ -17,7 +18,7 @@ from eventstore.events import (
     UnknownEvent,
 )
 
-__all__ = ["as_json", "event_block", "event_text", "plain_text", "summaries", "truncated"]
+__all__ = ["as_json", "event_block", "event_blocks", "event_text", "plain_text", "previous_summary", "truncated"]
 
 
 def event_text(event: Event) -> str:
@@ -38,18 +39,26 @@ def event_text(event: Event) -> str:
             return f"Summary of what came before:\n{event.content}"
         case UnknownEvent():
             return f"{event.stored_kind}:\n{event.body.decode('utf-8', 'replace')}"
-    return f"{event.name}:\n{as_json(event.data)}" if hasattr(event, "name") else type(event).__name__
+        case Annotation():
+            return f"{event.name}:\n{as_json(event.data)}"
+    return type(event).__name__
+
+
+def event_blocks(events: Sequence[Event], limit: int | None) -> str:
+    """``event_block`` of every event that is no summary."""
+    return "\n\n".join(event_block(event, limit) for event in events if not isinstance(event, CondensationSummary))
 
 
 def event_block(event: Event, limit: int | None) -> str:
-    """An event between tags that carry its id, its text cut to ``limit`` characters. Its text cannot close the tag."""
+    """An event between tags with its id, its text cut to ``limit`` characters. A closing tag in it closes nothing."""
     text = truncated(event_text(event), limit).replace("</EVENT>", "<\\/EVENT>")
     return f"<EVENT id={event.id}>\n{text}\n</EVENT>"
 
 
-def summaries(events: Sequence[Event]) -> str:
-    """The texts of every summary among ``events``, in order, wherever they stand; empty where there is none."""
-    return "\n\n".join(event.content for event in events if isinstance(event, CondensationSummary))
+def previous_summary(events: Sequence[Event], limit: int | None) -> str:
+    """The text of every summary among ``events``, in order, wherever they stand, each cut to ``limit`` characters."""
+    texts = [truncated(event.content, limit) for event in events if isinstance(event, CondensationSummary)]
+    return "\n\n".join(texts) or "(none: this is the first)"
 
 
 def truncated(text: str, limit: int | None) -> str:

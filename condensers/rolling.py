@@ -7,8 +7,12 @@ hard (a request, tokens)    a condensation; else the hard reset; else NoCondensa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from condensers.base import AgentModel, Condensation, Condenser, Reason, Requirement, Step, reported
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.selection import forget, real
+from eventstore.events import Event
 from projections import View
 
 __all__ = ["RollingCondenser", "check_sizes", "reasons_by_size"]
@@ -47,6 +51,24 @@ class RollingCondenser(Condenser):
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         return self.gather(lambda: self._roll(view, agent_llm))
+
+    def without_summary(self, view: View, forgotten: Sequence[Event], why_not: str) -> Condensation:
+        """The condensation that forgets these events and puts nothing in their place.
+
+        Raises ``NoCondensationAvailable``, with ``why_not``, where none of them is an event of the log.
+        """
+        if not real(forgotten):
+            raise NoCondensationAvailable(
+                f"nothing can be forgotten: {why_not}, or belongs to calls that must stay whole"
+            )
+        metadata = {
+            "condenser": self.type,
+            "outcome": "condensed",
+            "reason": ", ".join(sorted(self.reasons(view))) or "asked for",
+            "events_before": len(view),
+            "events_after": len(view) - len(forgotten),
+        }
+        return Condensation(forget(forgotten, metadata))
 
     def _roll(self, view: View, agent_llm: AgentModel | None) -> Step:
         requirement = self.condensation_requirement(view, agent_llm)

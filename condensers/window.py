@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from condensers.base import AgentModel, Condensation, Condenser, Reason, Step
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.rendering import plain_text
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from condensers.selection import forget, middle, next_cut, real, unkept
+from condensers.selection import middle, next_cut, real, unkept
 from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from projections import View
 
@@ -55,7 +55,7 @@ class AmortizedForgettingCondenser(RollingCondenser):
         target = self.max_size // 2
         span = middle(view, self.keep_first, target - self.keep_first)
         forgotten = view[span.start : span.stop] if span else ()
-        return _without_summary(self, view, forgotten, f"a View of {len(view)} is within half of max_size ({target})")
+        return self.without_summary(view, forgotten, f"a View of {len(view)} is within half of max_size ({target})")
 
 
 class ConversationWindowCondenser(RollingCondenser):
@@ -70,50 +70,42 @@ class ConversationWindowCondenser(RollingCondenser):
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         essential = _essentials(view)
         if essential is None:
-            raise NoCondensationAvailable(
-                "no user message in the View says what it is about: nothing is forgotten"
-            )
+            raise NoCondensationAvailable("no user message in the View says what it is about: nothing is forgotten")
         stays = essential | {i for i, event in enumerate(view.events) if isinstance(event, CondensationSummary)}
         forgotten: tuple[Event, ...] = ()
         for start in _window_starts(view, max(1, (len(view) - len(essential)) // 2)):
             forgotten = unkept(view, stays.union(range(start, len(view))))
             if real(forgotten):
                 break
-        return _without_summary(self, view, forgotten, f"all {len(view)} events of the View are essential or recent")
-
-
-def _without_summary(
-    condenser: RollingCondenser, view: View, forgotten: tuple[Event, ...], why_not: str
-) -> Condensation:
-    if not real(forgotten):
-        raise NoCondensationAvailable(f"nothing can be forgotten: {why_not}, or belongs to calls that must stay whole")
-    metadata = {
-        "condenser": condenser.type,
-        "reason": ", ".join(sorted(condenser.reasons(view))) or "asked for",
-        "events_before": len(view),
-        "events_after": len(view) - len(forgotten),
-    }
-    return Condensation(forget(forgotten, metadata))
+        return self.without_summary(view, forgotten, f"all {len(view)} events of the View are essential or recent")
 
 
 def _essentials(view: View) -> frozenset[int] | None:
     """Indices of the system prompt, the first user message, its recall and what that gave; None without the message."""
-    system = asked = recall = recalled = None
+    found: dict[str, tuple[int, Event]] = {}
     for index, event in enumerate(view.events):
-        match event:
-            case SystemMessage() if system is None:
-                system = index
-            case Message(source="user") if asked is None:
-                asked = index
-            case Action(tool="recall") if asked is not None and recall is None:
-                if _query(event) == plain_text(view.events[asked].content):
-                    recall = index
-            case Observation() if recall is not None and recalled is None:
-                if event.cause == view.events[recall].id:
-                    recalled = index
-    if asked is None:
-        return None
-    return frozenset(index for index in (system, asked, recall, recalled) if index is not None)
+        role = _role(event, found)
+        if role is not None:
+            found.setdefault(role, (index, event))
+    return frozenset(index for index, _ in found.values()) if "asked" in found else None
+
+
+def _role(event: Event, found: Mapping[str, tuple[int, Event]]) -> str | None:
+    """What ``event`` would be among the essentials, after those ``found`` before it."""
+    match event:
+        case SystemMessage():
+            return "system"
+        case Message(source="user"):
+            return "asked"
+        case Action(tool="recall") if "asked" in found and _query(event) == _words(found["asked"][1]):
+            return "recall"
+        case Observation() if "recall" in found and event.cause == found["recall"][1].id:
+            return "recalled"
+    return None
+
+
+def _words(event: Event) -> str | None:
+    return plain_text(event.content) if isinstance(event, Message) else None
 
 
 def _query(recall: Action) -> object:

@@ -1,0 +1,63 @@
+"""One question to the model behind a condenser, and a verdict on its reply: a useless one is never a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from condensers.base import Batch, Reply, Summarizer
+from condensers.errors import ModelCallFailed
+from condensers.prompts import Prompt
+
+__all__ = ["ask", "made_by", "report", "usable_text", "useless"]
+
+
+def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
+    """A whole reply to ``messages``; ``how`` is what ``Summarizer.complete`` takes beside them.
+
+    Raises ``ModelCallFailed`` where there is none, and where it was cut off or withheld: half a memory is no memory.
+    """
+    reply = llm.complete(messages, **how)
+    if reply.finish_reason == "length":
+        raise useless(reply, "the reply was cut off at the model's output limit")
+    if reply.finish_reason == "content_filter":
+        raise ModelCallFailed(reply.model, "refused", "the reply was withheld by a content filter", report(reply))
+    return reply
+
+
+def usable_text(reply: Reply) -> str:
+    """The reply's text, as it is. Raises ``ModelCallFailed`` where there is nothing in it."""
+    if not reply.text or not reply.text.strip():
+        raise useless(reply, "the reply has no text")
+    return reply.text
+
+
+def useless(reply: Reply, problem: str) -> ModelCallFailed:
+    """The error to raise for a reply that came, was paid for, and cannot be used."""
+    batch = {**report(reply), "failure": "bad_reply", "problem": problem}
+    return ModelCallFailed(reply.model, "bad_reply", problem, batch)
+
+
+def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
+    """What a condensation's metadata says of the reply that it is made of, and of the words that asked for it."""
+    return {
+        "model": reply.model,
+        "response_id": reply.response_id,
+        "cost": reply.cost,
+        "latency_s": reply.latency_s,
+        "prompt": prompt.name,
+        "prompt_sha256": prompt.sha256,
+    }
+
+
+def report(reply: Reply) -> Batch:
+    """What there is to report of a reply, its text left out: of a good one that is the summary."""
+    return {
+        "response": {"id": reply.response_id, "model": reply.model, "finish_reason": reply.finish_reason},
+        "metrics": {
+            "usage": dict(reply.usage),
+            "cost": reply.cost,
+            "latency_s": reply.latency_s,
+            "attempts": reply.attempts,
+        },
+    }

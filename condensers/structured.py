@@ -1,0 +1,138 @@
+"""A summary in eighteen fields, which a model fills in by calling a tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from condensers.asking import ask, made_by, report, useless
+from condensers.base import Reply, Summarizer
+from condensers.errors import InvalidCondenser
+from condensers.prompts import load_prompt
+from condensers.rendering import event_blocks, previous_summary
+from condensers.summary import SelectionRule, SummarizingCondenser, Summary
+from eventstore.events import Event
+
+__all__ = ["FIELDS", "TOOL_NAME", "StructuredSummaryCondenser", "state_summary_tool"]
+
+TOOL_NAME = "create_state_summary"
+
+
+class Field(NamedTuple):
+    """One field: where it stands in the rendered summary, and what the model is told to put into it."""
+
+    name: str
+    label: str
+    part: str
+    meaning: str
+    required: bool = False
+
+
+_CORE, _CODE, _TESTS, _VCS, _MORE = (
+    "Core Information",
+    "Code Changes",
+    "Testing Status",
+    "Version Control",
+    "Additional Context",
+)
+
+FIELDS = (
+    Field("user_context", "User Context", _CORE, "what the user wants: requirements, goals, clarifications", True),
+    Field("completed_tasks", "Completed Tasks", _CORE, "what is done, each with its result in brief", True),
+    Field("pending_tasks", "Pending Tasks", _CORE, "what is still to be done", True),
+    Field("current_state", "Current State", _CORE, "variables, figures and whatever else is held in mind now"),
+    Field("files_modified", "Files Modified", _CODE, "files that were created or changed"),
+    Field("function_changes", "Function Changes", _CODE, "functions that were created or changed"),
+    Field("data_structures", "Data Structures", _CODE, "data structures that matter, used or changed"),
+    Field("tests_written", "Tests Written", _TESTS, "whether tests were written: true, false or unknown"),
+    Field("tests_passing", "Tests Passing", _TESTS, "whether all tests pass: true, false or unknown"),
+    Field("failing_tests", "Failing Tests", _TESTS, "the tests that fail"),
+    Field("error_messages", "Error Messages", _TESTS, "the errors that matter, word for word"),
+    Field("branch_created", "Branch Created", _VCS, "whether a branch was made for this work: true, false or unknown"),
+    Field("branch_name", "Branch Name", _VCS, "the branch that the work is on"),
+    Field("commits_made", "Commits Made", _VCS, "whether anything was committed: true, false or unknown"),
+    Field("pr_created", "PR Created", _VCS, "whether a pull request was opened: true, false or unknown"),
+    Field("pr_status", "PR Status", _VCS, "of the pull request: draft, open, merged, closed or unknown"),
+    Field("dependencies", "Dependencies", _CODE, "imports and packages that were added or changed"),
+    Field("other_relevant_context", "Other Relevant Context", _MORE, "anything that matters and fits nowhere else"),
+)
+"""The eighteen fields, all text, in the order in which a model is asked for them."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StructuredSummaryCondenser(SummarizingCondenser):
+    """Has the model behind ``llm`` fill in ``FIELDS``. It must be able to call tools: else ``InvalidCondenser``.
+
+    A call that is missing, malformed or without a required field is a failure: what was known before stays.
+    """
+
+    type = "structured"
+
+    llm: Summarizer = field(kw_only=False)
+    selection: SelectionRule = "openhands-v0"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.llm.supports_function_calling:
+            raise InvalidCondenser(
+                f"the structured condenser needs a model that can call tools, and {self.llm.model!r} cannot; "
+                f"use the condenser 'llm', or set function_calling for the model if it can after all"
+            )
+
+    def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
+        prompt = load_prompt("structured")
+        messages = prompt.messages(
+            tool=TOOL_NAME,
+            previous_summary=previous_summary(events, max_event_length),
+            events=event_blocks(events, max_event_length),
+        )
+        reply = ask(self.llm, messages, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
+        state = _state(reply)
+        return Summary(_rendered(state), made_by(reply, prompt), (report(reply),))
+
+
+def state_summary_tool() -> dict[str, Any]:
+    """The tool that the model must call, in OpenAI's shape."""
+    return {
+        "type": "function",
+        "function": {
+            "name": TOOL_NAME,
+            "description": "Records the state of the work, for an agent that will know nothing else of it.",
+            "parameters": {
+                "type": "object",
+                "properties": {field.name: {"type": "string", "description": field.meaning} for field in FIELDS},
+                "required": [field.name for field in FIELDS if field.required],
+            },
+        },
+    }
+
+
+def _state(reply: Reply) -> dict[str, str]:
+    """What the model filled in; unknown fields are left out. Raises ``ModelCallFailed`` where it is no state."""
+    call = next((call for call in reply.tool_calls if call.name == TOOL_NAME), None)
+    if call is None:
+        called = ", ".join(call.name for call in reply.tool_calls) or "nothing"
+        raise useless(reply, f"the model was to call {TOOL_NAME} and called {called}")
+    try:
+        given = json.loads(call.arguments)
+    except ValueError as error:
+        raise useless(reply, f"the arguments of {TOOL_NAME} are not JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise useless(reply, f"the arguments of {TOOL_NAME} are a JSON {type(given).__name__}, not an object")
+    state = {field.name: given[field.name] for field in FIELDS if field.name in given}
+    wrong = [name for name, value in state.items() if not isinstance(value, str)]
+    missing = [field.name for field in FIELDS if field.required and field.name not in state]
+    if wrong or missing:
+        problems = [f"{', '.join(names)} {what}" for names, what in ((missing, "missing"), (wrong, "no text")) if names]
+        raise useless(reply, f"the state summary is not usable: {'; '.join(problems)}")
+    return state
+
+
+def _rendered(state: Mapping[str, str]) -> str:
+    lines = ["# State Summary"]
+    for part in (_CORE, _CODE, _TESTS, _VCS, _MORE):
+        lines.append(f"## {part}")
+        lines += [f"**{field.label}**: {state.get(field.name, '')}" for field in FIELDS if field.part == part]
+    return "\n\n".join(lines)

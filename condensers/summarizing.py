@@ -1,0 +1,35 @@
+"""A summary written by a model, as free text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from condensers.asking import ask, made_by, report, usable_text
+from condensers.base import Summarizer
+from condensers.prompts import load_prompt
+from condensers.rendering import event_blocks, previous_summary
+from condensers.summary import SummarizingCondenser, Summary
+from eventstore.events import Event
+
+__all__ = ["LLMSummarizingCondenser"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LLMSummarizingCondenser(SummarizingCondenser):
+    """Has the model behind ``llm`` write the summary. For the rest see ``SummarizingCondenser``."""
+
+    type = "llm"
+
+    llm: Summarizer = field(kw_only=False)
+
+    def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
+        prompt = load_prompt("summary")
+        reply = ask(
+            self.llm,
+            prompt.messages(
+                previous_summary=previous_summary(events, max_event_length),
+                events=event_blocks(events, max_event_length),
+            ),
+        )
+        return Summary(usable_text(reply), made_by(reply, prompt), (report(reply),))

@@ -1,0 +1,180 @@
+"""Strategies that put a summary in the place of what they forget: what they have in common.
+
+due         more than max_size events, more tokens than the agent's model takes, or a request
+forgotten   what lies between the head and a tail that brings the View down to half of the limit that was passed
+in return   one summary, at the place of what it stands for; older summaries in between are summarized with the rest
+never made  a condensation that forgets too little or saves no tokens; any at all without a usable summary
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from condensers.base import AgentModel, Batch, Condensation, Reason
+from condensers.budget import Overrun, overrun, tokens_of
+from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
+from condensers.metadata import with_batches
+from condensers.rendering import event_text, truncated
+from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
+from condensers.selection import Span, after_system_prompt, forget, middle, next_cut, real
+from condensers.tokens import TokenBudget
+from eventstore.events import CondensationSummary, Event, summary_id
+from projections import View
+
+__all__ = ["SelectionRule", "SummarizingCondenser", "Summary"]
+
+SelectionRule = Literal["openhands-v1", "openhands-v0"]
+"""Whose arithmetic. V1's: a request halves the View as it is, and the first system prompt always stays. V0's: a request
+aims at half of ``max_size``, and ``keep_first`` alone says what stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What shall stand for the forgotten: a text, what the condensation's metadata says of it, and what it took."""
+
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    batches: tuple[Batch, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SummarizingCondenser(RollingCondenser):
+    """Selection, progress and the hard reset. A strategy defines ``summarize``.
+
+    ``max_size``, ``keep_first``   in events of the View
+    ``max_event_length``           in characters, for each event that the summarizer sees; None or negative: no limit
+    ``max_tokens``                 bounds the agent's prompt, beside the limit of its model
+    ``token_margin_ratio``         the part of that model's input that stays free
+    ``minimum_progress``           the least part of a View that a condensation forgets, in events of the log
+    ``hard_context_reset_*``       how often the last resort is tried, each time with events cut to that much of before
+    """
+
+    max_size: int = 100
+    keep_first: int = 1
+    max_event_length: int | None = 10_000
+    max_tokens: int | None = None
+    token_margin_ratio: float = 0.1
+    minimum_progress: float = 0.1
+    hard_context_reset_max_retries: int = 5
+    hard_context_reset_context_scaling: float = 0.8
+    selection: SelectionRule = "openhands-v1"
+
+    def __post_init__(self) -> None:
+        check_sizes(self.max_size, self.keep_first, summaries=1)
+        for name in ("minimum_progress", "hard_context_reset_context_scaling"):
+            if not 0 < getattr(self, name) < 1:
+                raise InvalidCondenser(f"{name} ({getattr(self, name)}) must lie between 0 and 1, both excluded")
+        if self.hard_context_reset_max_retries < 1:
+            raise InvalidCondenser(
+                f"hard_context_reset_max_retries ({self.hard_context_reset_max_retries}) must be at least 1"
+            )
+
+    @abstractmethod
+    def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
+        """What is to stand for ``events``, older summaries among them. Raises ``ModelCallFailed``; may take long."""
+
+    def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
+        return _reasons(view, self.max_size, self._overrun(view, agent_llm))
+
+    def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
+        over = self._overrun(view, agent_llm)
+        span = self._middle(view, over)
+        forgotten = view[span.start : span.stop]
+        if not real(forgotten):
+            raise NoCondensationAvailable(
+                f"nothing can be forgotten of a View of {len(view)} events behind its first {self.keep_first}"
+            )
+        if real(forgotten) < self.minimum_progress * len(view):
+            raise NoCondensationAvailable(
+                f"{real(forgotten)} of {len(view)} events could be forgotten, "
+                f"which is less than the minimum progress of {self.minimum_progress:g}"
+            )
+        try:
+            summary = self.summarize(forgotten, self.max_event_length)
+        except ModelCallFailed as error:
+            raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", (error.batch,)) from error
+        return self._condensation(view, span, summary, agent_llm, "condensed")
+
+    def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
+        """Forgets all that can be spared: everything between the first system prompt and a call that waits.
+
+        Where the model fails it is asked again with shorter events. None where there is no event of the log to forget.
+        """
+        start = next_cut(view.cut_points, after_system_prompt(view))
+        if start is None or not real(view[start : view.cut_points[-1]]):
+            return None
+        span = Span(start, view.cut_points[-1])
+        failures: list[ModelCallFailed] = []
+        for limit in self._reset_limits(view[span.start : span.stop]):
+            try:
+                summary = self.summarize(view[span.start : span.stop], limit)
+            except ModelCallFailed as error:
+                failures.append(error)
+                if error.failure == "rejected":
+                    break
+            else:
+                reset = self._condensation(view, span, summary, agent_llm, "reset")
+                return Condensation(with_batches(reset.action, (failure.batch for failure in failures)))
+        raise NoCondensationAvailable(
+            f"the hard context reset was given up after {len(failures)} calls: {failures[-1].problem}",
+            tuple(failure.batch for failure in failures),
+        ) from failures[-1]
+
+    def _overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
+        return overrun(view, agent_llm, TokenBudget(self.max_tokens, self.token_margin_ratio))
+
+    def _middle(self, view: View, over: Overrun | None) -> Span:
+        """What to forget: between the head and the shortest tail that any of the reasons asks for. May be empty."""
+        due = _reasons(view, self.max_size, over)
+        beside = self.keep_first + 1
+        head, tails = self.keep_first, [self.max_size // 2 - beside]
+        if self.selection == "openhands-v1":
+            head = max(head, after_system_prompt(view))
+            if Reason.REQUEST in due:
+                tails = [len(view) // 2 - beside, *(tails if Reason.EVENTS in due else ())]
+        if over:
+            tails = [over.tail(self.keep_first), *(tails if len(due) > 1 else ())]
+        return middle(view, head, min(tails)) or Span(0, 0)
+
+    def _reset_limits(self, events: Sequence[Event]) -> Iterator[int | None]:
+        yield self.max_event_length
+        limit = max(len(truncated(event_text(event), self.max_event_length)) for event in events)
+        for _ in range(self.hard_context_reset_max_retries - 1):
+            limit = max(1, int(limit * self.hard_context_reset_context_scaling))
+            yield limit
+
+    def _condensation(
+        self, view: View, span: Span, summary: Summary, agent_llm: AgentModel | None, outcome: str
+    ) -> Condensation:
+        """``span`` in exchange for ``summary``. Raises ``NoCondensationAvailable`` where that would save no tokens."""
+        forgotten = view[span.start : span.stop]
+        stands_in = CondensationSummary(id=summary_id(view.version), content=summary.text)
+        after = view.with_events((*view[: span.start], stands_in, *view[span.stop :]))
+        over = self._overrun(view, agent_llm)
+        tokens_after = tokens_of(after, agent_llm)
+        if over and tokens_after is not None and tokens_after >= over.tokens:
+            raise NoCondensationAvailable(
+                f"a summary of {len(forgotten)} events would leave {tokens_after} tokens where there were "
+                f"{over.tokens}: it is larger than what it stands for",
+                summary.batches,
+            )
+        metadata = {
+            "condenser": self.type,
+            "outcome": outcome,
+            "reason": ", ".join(sorted(_reasons(view, self.max_size, over))) or "asked for",
+            "events_before": len(view),
+            "events_after": len(after),
+            **summary.metadata,
+        }
+        if tokens_after is not None:
+            metadata |= {"tokens_before": tokens_of(view, agent_llm), "tokens_after": tokens_after}
+        action = forget(forgotten, metadata, summary=summary.text, offset=span.start)
+        return Condensation(with_batches(action, summary.batches))
+
+
+def _reasons(view: View, max_size: int, over: Overrun | None) -> frozenset[Reason]:
+    due = reasons_by_size(view, max_size)
+    return due | {Reason.TOKENS} if over else due
