@@ -1,0 +1,198 @@
+"""The View as a fold: what each event makes of what is shown.
+
+There is one fold. ``evolve`` is the fold of one event, so that folding step by step and folding at once cannot differ.
+It accepts whatever the log holds and never repairs: making events fit for a model is ``well_formed``, on the way out.
+
+    a shown event          is added to the end
+    CondensationRequest    sets the flag
+    CondensationAction     removes what it forgets, then inserts its summary at its offset; clears the flag
+
+A condensation imported from V0 follows other rules: see ``projections.batch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from eventstore.errors import InvalidEvent, UnknownEventType
+from eventstore.events import (
+    NOT_RECORDED,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    UnknownEvent,
+    summary_id,
+)
+from projections.batch import Register, buried, entombed, is_batch, with_register
+from projections.intervals import Intervals
+from projections.units import parted
+
+__all__ = ["EMPTY", "Folded", "State", "evolve", "fold"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What of a View is needed to fold on.
+
+    ``items`` are the events shown, and summaries whose place is fixed; their ids ascend but for those of summaries.
+    ``left_behind`` are ids of items whose unit lost another member: shown to no model. ``register`` and ``tomb`` belong
+    to the dialect ``batch``.
+    """
+
+    version: int = 0
+    items: tuple[Event, ...] = ()
+    unhandled_condensation_request: bool = False
+    left_behind: frozenset[int] = frozenset()
+    register: Register | None = None
+    tomb: Intervals = ()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events of the View, in order."""
+        return self.items if self.register is None else tuple(with_register(self.items, self.register))
+
+
+EMPTY = State()
+"""The View of an empty conversation."""
+
+
+class Folded(NamedTuple):
+    """A state, and the condensations among the events that were folded into it."""
+
+    state: State
+    condensations: tuple[CondensationAction, ...]
+
+
+def evolve(state: State, event: Event) -> State:
+    """The state after one more event. See ``fold``."""
+    return fold((event,), state).state
+
+
+def fold(events: Iterable[Event], start: State = EMPTY) -> Folded:
+    """The state after ``events``, which follow ``start``: their ids are its version and on, dense.
+
+    Events in no conversation yet (id -1) are taken to be recorded next. Raises ``InvalidEvent`` where the first or last
+    id is another, ``UnknownEventType`` for a structural event of an unknown kind: a View that passed over it would be
+    wrong. Cost: the events; for each condensation also the items of the View at that moment.
+    """
+    batch = _numbered(events, start.version)
+    folding = _Folding(start)
+    folding.run(batch)
+    return Folded(folding.state(start.version + len(batch)), tuple(folding.condensations))
+
+
+def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
+    batch = events if isinstance(events, list | tuple) else list(events)
+    if not batch:
+        return batch
+    if batch[0].id == NOT_RECORDED:
+        batch = [
+            replace(event, id=event_id) if event.id == NOT_RECORDED else event
+            for event_id, event in enumerate(batch, version)
+        ]
+    first, last = batch[0].id, batch[-1].id
+    if first != version or last != version + len(batch) - 1:
+        raise InvalidEvent(
+            f"{len(batch)} events with ids {first} to {last} do not follow version {version}; "
+            f"a View is folded over all events of a conversation, in order"
+        )
+    return batch
+
+
+_STRUCTURAL = frozenset({CondensationAction, CondensationRequest, UnknownEvent})
+
+
+class _Folding:
+    """A fold in progress. Mutable, and seen by no one else."""
+
+    def __init__(self, start: State) -> None:
+        self._items = list(start.items)
+        self._requested = start.unhandled_condensation_request
+        self._left_behind = start.left_behind
+        self._register = start.register
+        self._tomb = start.tomb
+        self.condensations: list[CondensationAction] = []
+
+    def state(self, version: int) -> State:
+        return State(version, tuple(self._items), self._requested, self._left_behind, self._register, self._tomb)
+
+    def run(self, events: Sequence[Event]) -> None:
+        start = 0
+        for place in [place for place, kind in enumerate(map(type, events)) if kind in _STRUCTURAL]:
+            event = events[place]
+            if isinstance(event, UnknownEvent) and not event.is_structural:
+                continue
+            self._show(events[start:place])
+            self._fold_in(event)
+            start = place + 1
+        self._show(events[start:])
+
+    def _show(self, events: Sequence[Event]) -> None:
+        shown = [event for event in events if event.shown]
+        for place in reversed(buried(self._tomb, shown)):
+            del shown[place]
+        self._items += shown
+
+    def _fold_in(self, event: Event) -> None:
+        if isinstance(event, CondensationAction):
+            if is_batch(event):
+                self._condense_batch(event)
+            else:
+                self._condense(event)
+            self._requested = False
+            self.condensations.append(event)
+        elif isinstance(event, CondensationRequest):
+            if is_batch(event):
+                self._tomb = entombed(self._tomb, event)
+                self._forget(buried(self._tomb, self._items))
+            self._requested = True
+        elif isinstance(event, UnknownEvent):
+            raise UnknownEventType(
+                event.stored_kind,
+                event.stored_schema,
+                f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which this version "
+                f"does not know and which changes the View; upgrade foldlog to read this conversation from there on",
+            )
+
+    def _condense(self, action: CondensationAction) -> None:
+        if self._register is not None:
+            self._items = with_register(self._items, self._register)
+            self._register = None
+        self._forget(_named(action, self._items))
+        if action.summary is not None and action.summary_offset is not None:
+            self._items.insert(action.summary_offset, _summary(action, action.summary))
+
+    def _condense_batch(self, action: CondensationAction) -> None:
+        self._tomb = entombed(self._tomb, action)
+        self._forget(buried(self._tomb, self._items))
+        if action.summary is not None and action.summary_offset is not None:
+            self._register = Register(_summary(action, action.summary), action.summary_offset)
+
+    def _forget(self, places: Sequence[int]) -> None:
+        """Remove items, having marked what stays of their units."""
+        if not places:
+            return
+        gone = {self._items[place].id for place in places}
+        shown = self._items if self._register is None else with_register(self._items, self._register)
+        left_behind = self._left_behind | parted(shown, self._left_behind, lambda place: shown[place].id in gone)
+        self._left_behind = left_behind - gone
+        for place in reversed(places):
+            del self._items[place]
+
+
+def _named(action: CondensationAction, items: Sequence[Event]) -> list[int]:
+    """Positions of what a condensation of the dialect ``ordered`` forgets: of what is shown, not what may come."""
+    start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
+    if start is not None and end is not None:
+        return [place for place, event in enumerate(items) if start <= event.id <= end]
+    ids = set(action.forgotten_event_ids or ())
+    return [place for place, event in enumerate(items) if event.id in ids]
+
+
+def _summary(action: CondensationAction, text: str) -> CondensationSummary:
+    return CondensationSummary(id=summary_id(action.id), content=text, summary_of=action.id)

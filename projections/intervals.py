@@ -1,0 +1,45 @@
+"""Sets of integers as sorted, disjoint, inclusive intervals that do not touch: {0, 1, 2, 7} is ``((0, 2), (7, 7))``."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+__all__ = ["Intervals", "contains", "normalized", "runs"]
+
+Intervals = tuple[tuple[int, int], ...]
+
+
+def normalized(pairs: Iterable[tuple[int, int]]) -> Intervals:
+    """The union of inclusive pairs in any order, overlapping or not. A pair that runs backwards is empty.
+
+    Cost: sorting the pairs; their width does not matter.
+    """
+    union: list[tuple[int, int]] = []
+    for first, last in sorted(pairs):
+        if first > last:
+            continue
+        if union and first <= union[-1][1] + 1:
+            if last > union[-1][1]:
+                union[-1] = (union[-1][0], last)
+        else:
+            union.append((first, last))
+    return tuple(union)
+
+
+def runs(ascending: Sequence[int]) -> Intervals:
+    """The intervals of integers that are given one by one, strictly ascending. Cost: their number."""
+    breaks = [place for place in range(1, len(ascending)) if ascending[place] != ascending[place - 1] + 1]
+    firsts = [0, *breaks]
+    lasts = [*breaks, len(ascending)]
+    return tuple((ascending[first], ascending[last - 1]) for first, last in zip(firsts, lasts, strict=True) if last)
+
+
+def contains(intervals: Intervals, value: int) -> bool:
+    """Whether ``value`` is in the set. Cost: the logarithm of the number of intervals."""
+    place = bisect_right(intervals, value, key=_first) - 1
+    return place >= 0 and value <= intervals[place][1]
+
+
+def _first(interval: tuple[int, int]) -> int:
+    return interval[0]

@@ -1,0 +1,101 @@
+"""The View: what the model is shown now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, overload
+
+from eventstore.events import CondensationAction, Event
+from projections.fold import State, fold
+from projections.messages import Rendered, rendered
+from projections.units import cut_positions, fit_positions
+
+__all__ = ["View"]
+
+
+@dataclass(frozen=True)
+class View:
+    """The ordered events that a model is shown, with the request flag and the condensations that made it. Immutable.
+
+    A sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), iteration. Summaries are
+    ``CondensationSummary`` events with ids below -1. Views are equal that show the same and fold on in the same way.
+    """
+
+    state: State
+    condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
+    """All of them, oldest first. Where the View comes from a store they are read when they are asked for."""
+
+    @classmethod
+    def from_events(cls, events: Iterable[Event]) -> View:
+        """The View of a conversation: the fold of all its events, from the first on. Nothing is enforced.
+
+        Raises what ``projections.fold`` raises.
+        """
+        return cls(*fold(events))
+
+    def then(self, events: Iterable[Event]) -> View:
+        """The View after further events, the next of its conversation. Cost: those, and once the items of this View."""
+        state, condensations = fold(events, self.state)
+        return View(state, (*self.condensations, *condensations) if condensations else self.condensations)
+
+    def with_events(self, events: Iterable[Event]) -> View:
+        """The same View, showing these events instead, for example with some of them masked or left out."""
+        items = tuple(events)
+        left_behind = self.state.left_behind.intersection(event.id for event in items)
+        state = State(self.version, items, self.unhandled_condensation_request, left_behind)
+        return View(state, self.condensations)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        return self.state.events
+
+    @property
+    def version(self) -> int:
+        """How many events of the conversation were folded."""
+        return self.state.version
+
+    @property
+    def unhandled_condensation_request(self) -> bool:
+        """Whether a condensation was asked for and none came since."""
+        return self.state.unhandled_condensation_request
+
+    @cached_property
+    def cut_points(self) -> tuple[int, ...]:
+        """The indices at which the View may be cut without splitting a call from its answer, a batch or a tool loop."""
+        return cut_positions(self.events, self.state.left_behind)
+
+    @cached_property
+    def fit_positions(self) -> tuple[int, ...]:
+        """Indices of the events that can be sent to a model: see ``well_formed``."""
+        return tuple(fit_positions(self.events, self.state.left_behind))
+
+    def rendered(self) -> list[Rendered]:
+        """The messages of ``to_messages``, each with the indices of the events that it was made of."""
+        return rendered(self.events, self.fit_positions)
+
+    def to_messages(self) -> list[dict[str, Any]]:
+        """What is sent to a model, in OpenAI's chat format, of the events that are fit for it.
+
+        Every tool call is answered by one tool message, right behind the message that makes it. The messages are the
+        caller's own. Cost: the events of the View.
+        """
+        return [message for message, _ in self.rendered()]
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Event, ...]: ...
+    def __getitem__(self, index: int | slice) -> Event | tuple[Event, ...]:
+        return self.events[index]
+
+    def __repr__(self) -> str:
+        request = ", condensation requested" if self.unhandled_condensation_request else ""
+        return f"<View of {len(self)} events at version {self.version}{request}>"
