@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eventstore import Store
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
@@ -36,3 +37,9 @@ def open_recorder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Op
 @pytest.fixture
 def recorder(open_recorder: OpenRecorder) -> Recorder:
     return open_recorder()
+
+
+@pytest.fixture
+def store(recorder: Recorder) -> Store:
+    """A store on each recorder, with a clock that the test sets."""
+    return Store(recorder)

@@ -39,7 +39,9 @@ def test_an_unknown_conversation_is_not_there(recorder: Recorder):
         assert reader.last_position() == 0
 
 
-@pytest.mark.parametrize("name", ["c1", "", "ümlaut ✓", "a/b\\c'; DROP TABLE events; --", "nul \0 inside", "lone \udcff"])
+@pytest.mark.parametrize(
+    "name", ["c1", "", "ümlaut ✓", "a/b\\c'; DROP TABLE events; --", "nul \0 inside", "lone \udcff"]
+)
 def test_any_text_names_a_conversation(recorder: Recorder, name: str):
     begin(recorder, name, [row(0)])
     with recorder.read() as reader:
@@ -143,7 +145,13 @@ def test_positions_rise_over_all_conversations(recorder: Recorder):
     recorder.transact(lambda transaction: transaction.insert(one, [row(2)]))
     recorder.transact(lambda transaction: transaction.insert(two, [row(1)]))
     followed = placed(recorder)
-    assert [(p.conversation, p.row.id) for p in followed] == [("one", 0), ("one", 1), ("two", 0), ("one", 2), ("two", 1)]
+    assert [(p.conversation, p.row.id) for p in followed] == [
+        ("one", 0),
+        ("one", 1),
+        ("two", 0),
+        ("one", 2),
+        ("two", 1),
+    ]
     positions = [p.position for p in followed]
     assert positions == sorted(set(positions))
     assert placed(recorder, positions[2]) == followed[3:]

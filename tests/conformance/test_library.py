@@ -1,0 +1,189 @@
+"""The recorder tests that the eventsourcing library ships, on our recorders; its Application and ProjectionRunner."""
+
+from __future__ import annotations
+
+import itertools
+import unittest
+from pathlib import Path
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import pytest
+from eventsourcing.application import Application
+from eventsourcing.persistence import InfrastructureFactoryError, IntegrityError, StoredEvent, Tracking
+from eventsourcing.projection import Projection, ProjectionRunner
+from eventsourcing.tests import persistence as shipped
+
+from eventstore import ANY_VERSION, Message, Observation, Record, open_store
+from eventstore.persistence import ConversationEvent, ConversationMapper, Factory, TrackingView
+from eventstore.recorders.base import Transaction
+
+from .conftest import RECORDERS
+
+
+class _OnOurs:
+    """Gives the shipped cases a recorder on a new store. Ids are text, as ORIGINATOR_ID_TYPE=text says."""
+
+    __test__ = False  # test_shipped runs them, once for each recorder
+    url: ClassVar[str]
+    made: ClassVar[Any] = itertools.count()
+    opened: list[Factory]
+
+    def setUp(self) -> None:
+        self.opened = []
+
+    def tearDown(self) -> None:
+        for factory in self.opened:
+            factory.close()
+
+    def factory(self) -> Factory:
+        url = self.url.format(number=next(self.made))
+        self.opened.append(Factory({"FOLDLOG_URL": url}))
+        return self.opened[-1]
+
+    def new_originator_id(self) -> str:
+        return str(uuid4())
+
+
+class _Aggregate(_OnOurs, shipped.AggregateRecorderTestCase):
+    def create_recorder(self) -> Any:
+        return self.factory().aggregate_recorder()
+
+
+class _Application(_OnOurs, shipped.ApplicationRecorderTestCase):
+    def create_recorder(self) -> Any:
+        return self.factory().application_recorder()
+
+    def test_insert_subscribe(self) -> None:
+        self.optional_test_insert_subscribe()
+
+
+class _Tracking(_OnOurs, shipped.TrackingRecorderTestCase):
+    def create_recorder(self) -> Any:
+        return self.factory().tracking_recorder()
+
+
+class _Process(_OnOurs, shipped.ProcessRecorderTestCase):
+    def create_recorder(self) -> Any:
+        return self.factory().process_recorder()
+
+
+class _NonInterleaving(_OnOurs, shipped.NonInterleavingNotificationIDsBaseCase):
+    insert_num = 1000
+
+    def create_recorder(self) -> Any:
+        return self.factory().application_recorder()
+
+
+CASES = (_Aggregate, _Application, _Tracking, _Process, _NonInterleaving)
+
+
+def _names(case: type[unittest.TestCase]) -> list[str]:
+    return unittest.defaultTestLoader.getTestCaseNames(case)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/{{number}}.db"
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("url", RECORDERS, indirect=True)
+@pytest.mark.parametrize("case, name", [(case, name) for case in CASES for name in _names(case)])
+def test_shipped(case: type[unittest.TestCase], name: str, url: str):
+    on_this = type(case.__name__, (case,), {"url": url})
+    result = unittest.TestResult()
+    on_this(name).run(result)
+    assert result.testsRun == 1
+    assert not result.skipped
+    assert result.wasSuccessful(), "\n".join(text for _, text in result.failures + result.errors)
+
+
+# -- Application and ProjectionRunner ---------------------------------------------------------------------------------
+
+
+class Conversations(Application[str]):
+    """A library application whose events are ours."""
+
+    def say(self, conversation: str, version: int, text: str) -> None:
+        message = Message(source="user", content=text)
+        self.events.put([ConversationEvent(conversation, version, message)])
+
+
+class Heard(TrackingView):
+    """Keeps the number of characters heard, with how far it has come, in one transaction."""
+
+    def hear(self, characters: int, tracking: Tracking) -> None:
+        def work(transaction: Transaction) -> None:
+            self.track(transaction, tracking)
+            record = transaction.record_at("heard", 0, 1)
+            total = int(record.body) if record else 0
+            transaction.put_records("heard", 0, [Record(1, 1, None, b"%d" % (total + characters))])
+
+        self.recorder.transact(work)
+
+    def total(self) -> int:
+        with self.recorder.read() as reader:
+            record = reader.record_at("heard", 0, 1)
+        return int(record.body) if record else 0
+
+
+class HearEverything(Projection[Heard]):
+    name = "hear"
+
+    def process_event(self, domain_event: Any, tracking: Tracking) -> None:
+        self.view.hear(len(domain_event.event.content), tracking)
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {"PERSISTENCE_MODULE": "eventstore.persistence", "FOLDLOG_URL": f"sqlite:///{tmp_path}/library.db"}
+
+
+def test_an_application_writes_what_a_store_reads(tmp_path: Path):
+    env = environment(tmp_path)
+    with Conversations(env=env) as application:
+        application.say("c1", 0, "hi")
+        application.say("c1", 1, "there")
+        assert [e.event.content for e in application.events.get("c1")] == ["hi", "there"]  # type: ignore[attr-defined]
+        with pytest.raises(IntegrityError):
+            application.say("c1", 1, "again")
+    with open_store(env["FOLDLOG_URL"]) as store:
+        assert [(e.id, e.content) for e in store.events("c1")] == [(0, "hi"), (1, "there")]  # type: ignore[union-attr]
+        assert [e.shown for e in store.events("c1")] == [True, True]
+
+
+def test_a_projection_runner_processes_each_event_once(tmp_path: Path):
+    env = environment(tmp_path)
+    with open_store(env["FOLDLOG_URL"]) as store:
+        for n in range(10):
+            store.append("c1", Message(source="user", content="x" * n), expected_version=ANY_VERSION)
+        runner = ProjectionRunner(
+            application_class=Conversations, projection_class=HearEverything, view_class=Heard, env=env
+        )
+        with runner:
+            runner.wait(10)
+            store.append("c1", Message(source="user", content="x" * 10), expected_version=ANY_VERSION)
+            runner.wait(11)
+            assert runner.view.total() == sum(range(11))
+    again = ProjectionRunner(
+        application_class=Conversations, projection_class=HearEverything, view_class=Heard, env=env
+    )
+    with again:
+        again.wait(11)
+        assert again.view.total() == sum(range(11))
+
+
+def test_a_stored_topic_is_a_registered_name_and_nothing_is_imported_for_it():
+    mapper = ConversationMapper(transcoder=None)  # type: ignore[arg-type]
+    event = ConversationEvent("c1", 3, Observation(tool="ls", content="a"))
+    stored = mapper.to_stored_event(event)
+    assert stored.topic == "observation/1"
+    recorded = ConversationEvent("c1", 3, Observation(id=3, tool="ls", content="a"))
+    assert mapper.to_domain_event(stored) == recorded
+    evil = mapper.to_domain_event(StoredEvent("c1", 0, "os:system", b"{}"))
+    assert evil.event.stored_kind == "os:system"  # type: ignore[attr-defined]
+
+
+def test_the_librarys_own_ciphers_are_refused():
+    with pytest.raises(InfrastructureFactoryError, match="seals events itself"):
+        Factory({"CIPHER_KEY": "secret"})

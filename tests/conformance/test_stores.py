@@ -1,0 +1,394 @@
+"""The store's promises, on every recorder."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    ConversationNotFound,
+    Event,
+    HistoryDiverged,
+    IdempotencyConflict,
+    InvalidEvent,
+    Message,
+    Observation,
+    Origin,
+    Record,
+    Store,
+    StoreUnavailable,
+    UnknownEventType,
+    VersionConflict,
+    WritableSnapshot,
+    integrity,
+)
+from eventstore.recorders.base import Recorder
+
+
+def said(text: str, **fields: object) -> Message:
+    return Message(source="user", content=text, **fields)  # type: ignore[arg-type]
+
+
+def ids(store: Store, conversation: str) -> list[int]:
+    return [event.id for event in store.events(conversation)]
+
+
+# -- append -----------------------------------------------------------------------------------------------------------
+
+
+def test_append_gives_ids_from_zero_and_returns_what_it_recorded(store: Store):
+    recorded = store.append("c1", [said("hi"), Action(tool="ls", cause=0)], expected_version=0)
+    assert [r.id for r in recorded] == [0, 1]
+    assert [r.event for r in recorded] == list(store.events("c1"))
+    assert recorded == tuple(store.follow())
+    assert store.version("c1") == 2
+
+
+def test_append_takes_one_event_too(store: Store):
+    assert store.append("c1", said("hi"), expected_version=0)[0].event == said("hi", id=0)
+
+
+def test_append_leaves_the_given_event_alone(store: Store):
+    event = said("hi")
+    store.append("c1", event, expected_version=0)
+    assert event.id == -1
+
+
+def test_an_unknown_conversation_is_at_version_zero_and_has_no_events(store: Store):
+    assert store.version("c1") == 0
+    with pytest.raises(ConversationNotFound, match="no conversation 'c1'"):
+        store.events("c1")
+
+
+def test_another_version_than_expected_is_a_conflict_with_numbers(store: Store):
+    store.append("c1", [said("a"), said("b")], expected_version=0)
+    for expected in (0, 1, 3, -1):
+        with pytest.raises(VersionConflict, match=f"'c1' is at version 2, append expected {expected}") as conflict:
+            store.append("c1", said("c"), expected_version=expected)
+        assert (conflict.value.conversation, conflict.value.expected, conflict.value.actual) == ("c1", expected, 2)
+    with pytest.raises(VersionConflict):
+        store.append("new", said("c"), expected_version=1)
+    assert ids(store, "c1") == [0, 1]
+    assert store.version("new") == 0
+
+
+def test_any_version_appends_at_the_end(store: Store):
+    for _ in range(3):
+        store.append("c1", said("x"), expected_version=ANY_VERSION)
+    assert ids(store, "c1") == [0, 1, 2]
+
+
+def test_each_expected_version_has_one_winner(store: Store):
+    conflicts: list[VersionConflict] = []
+
+    def race() -> None:
+        for version in range(20):
+            try:
+                store.append("c1", said("x"), expected_version=version)
+            except VersionConflict as conflict:
+                conflicts.append(conflict)
+
+    threads = [threading.Thread(target=race) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ids(store, "c1") == list(range(20))
+    assert len(conflicts) == 7 * 20
+
+
+@pytest.mark.parametrize(
+    "events, message",
+    [
+        ([], "nothing to append"),
+        ([said("a", id=5)], "already has id 5, it would get 2"),
+        ([said("a", id=-3)], "already has id -3"),
+        ([said("a", cause=2)], "names cause 2; a cause is an earlier event, 0 to 1"),
+        ([said("a", cause=-1)], "names cause -1"),
+        ([CondensationAction(forgotten_event_ids=[0, 2])], "forgets event 2; there are only events 0 to 1"),
+        ([CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=7)], "forgets event 7"),
+        ([CondensationAction(forgotten_event_ids=[-1])], "forgets id -1, which is no event"),
+        ([CondensationAction(forgotten_event_ids=[-2])], "event 0 is no condensation with a summary"),
+        ([CondensationAction(forgotten_event_ids=[-9])], "event 7 is no condensation with a summary"),
+        ([CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=-1)], "summary_offset -1"),
+        ([CondensationAction(forgotten_event_ids=[0], summary=" ", summary_offset=0)], "an empty summary"),
+        ([CondensationSummary(content="s", summary_of=1)], "summaries are made by a View"),
+        (
+            [CondensationAction(forgotten_event_ids=[0], origin=Origin(format="openhands-v0"))],
+            "use ingest for histories",
+        ),
+        ([Message(source="user", content=3)], "cannot be stored"),  # type: ignore[arg-type]
+        ([said("a", timestamp=datetime(2026, 1, 1))], "names no zone"),
+    ],
+)
+def test_a_broken_rule_is_refused_before_anything_is_written(store: Store, events: list[Event], message: str):
+    store.append("c1", [said("a"), said("b")], expected_version=0)
+    with pytest.raises(InvalidEvent, match=message):
+        store.append("c1", [*events, said("fine")] if events else [], expected_version=2)
+    assert ids(store, "c1") == [0, 1]
+
+
+def test_what_is_no_event_is_refused(store: Store):
+    with pytest.raises(UnknownEventType, match="a str is no event; build one of"):
+        store.append("c1", ["hello"], expected_version=0)  # type: ignore[list-item]
+
+
+def test_an_event_over_the_limit_is_refused_with_both_sizes(recorder: Recorder):
+    store = Store(recorder, event_bytes_max=100)
+    with pytest.raises(InvalidEvent, match=r"takes 1\d\d bytes; the most for one event is 100"):
+        store.append("c1", said("x" * 90), expected_version=0)
+
+
+def test_a_batch_may_refer_to_itself(store: Store):
+    store.append(
+        "c1",
+        [
+            Action(tool="ls", call_id="k"),
+            Observation(tool="ls", call_id="k", content="a b", cause=0),
+            CondensationAction(forgotten_event_ids=[0, 1], summary="listed", summary_offset=0),
+            CondensationAction(forgotten_event_ids=[-4]),
+        ],
+        expected_version=0,
+    )
+    assert ids(store, "c1") == [0, 1, 2, 3]
+
+
+def test_a_summary_of_an_earlier_append_can_be_forgotten(store: Store):
+    store.append("c1", said("a"), expected_version=0)
+    store.append("c1", CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=0), expected_version=1)
+    store.append("c1", CondensationAction(forgotten_event_ids=[-3]), expected_version=2)
+    assert ids(store, "c1") == [0, 1, 2]
+
+
+# -- idempotency ------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_key_and_events_append_once_also_with_a_stale_version(store: Store):
+    first = store.append("c1", [said("a"), said("b", cause=0)], expected_version=0, idempotency_key="turn-1")
+    store.append("c1", said("c"), expected_version=2)
+    again = store.append("c1", [said("a"), said("b", cause=0)], expected_version=0, idempotency_key="turn-1")
+    assert again == first
+    assert ids(store, "c1") == [0, 1, 2]
+
+
+def test_the_same_key_for_other_events_is_a_conflict(store: Store):
+    store.append("c1", said("a"), expected_version=0, idempotency_key="turn-1")
+    for other in ([said("b")], [said("a"), said("a")], [Annotation(name="a")]):
+        with pytest.raises(IdempotencyConflict, match="already has other events under idempotency key 'turn-1'"):
+            store.append("c1", other, expected_version=ANY_VERSION, idempotency_key="turn-1")
+    assert ids(store, "c1") == [0]
+
+
+def test_a_key_is_of_one_conversation(store: Store):
+    store.append("c1", said("a"), expected_version=0, idempotency_key="turn-1")
+    assert store.append("c2", said("b"), expected_version=0, idempotency_key="turn-1")[0].id == 0
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_events_are_read_by_half_open_range(store: Store):
+    store.append("c1", [said(str(n)) for n in range(2_500)], expected_version=0)
+    assert [e.id for e in store.events("c1", 998, 1_003)] == list(range(998, 1_003))
+    assert [e.id for e in store.events("c1", 2_498)] == [2_498, 2_499]
+    assert [e.id for e in store.events("c1", -5, 2)] == [0, 1]
+    assert list(store.events("c1", 7, 3)) == []
+    assert len(list(store.events("c1", 0, 99_999))) == 2_500
+
+
+def test_conversations_are_listed_with_version_times_and_head(recorder: Recorder):
+    moments = iter(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(9))
+    store = Store(recorder, clock=lambda: next(moments))
+    store.append("c1", said("a"), expected_version=0)
+    store.append("c1", said("b"), expected_version=1)
+    (listed,) = store.conversations()
+    assert (listed.id, listed.version, listed.erased_at) == ("c1", 2, None)
+    assert listed.updated_at - listed.created_at == timedelta(hours=1)
+    assert len(bytes.fromhex(listed.head)) == integrity.HEAD_BYTES
+
+
+def test_conversations_are_paged(store: Store):
+    for n in range(7):
+        store.append(f"c{n}", said("a"), expected_version=0)
+    page = store.conversations(limit=3)
+    rest = store.conversations(after=page[-1].id)
+    assert [c.id for c in page + rest] == [f"c{n}" for n in range(7)]
+
+
+def test_follow_goes_on_where_it_ended(store: Store):
+    store.append("c1", [said("a"), said("b")], expected_version=0)
+    first = list(store.follow())
+    store.append("c2", said("c"), expected_version=0)
+    store.append("c1", said("d"), expected_version=2)
+    rest = list(store.follow(first[-1].position))
+    assert [(r.conversation, r.id) for r in first + rest] == [("c1", 0), ("c1", 1), ("c2", 0), ("c1", 2)]
+    assert list(store.follow(limit=3)) == (first + rest)[:3]
+    assert list(store.follow(limit=0)) == []
+
+
+def test_the_clock_never_runs_backwards_in_a_conversation(recorder: Recorder):
+    moments = iter(
+        [datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 3, tzinfo=UTC)]
+    )
+    store = Store(recorder, clock=lambda: next(moments))
+    for version in range(3):
+        store.append("c1", said("a"), expected_version=version)
+    assert [r.recorded_at.day for r in store.follow()] == [2, 2, 3]
+
+
+def test_heads_chain_every_event_to_those_before_it(recorder: Recorder):
+    store = Store(recorder)
+    store.append("c1", [said("a"), said("b")], expected_version=0)
+    with recorder.read() as reader:
+        found = reader.conversation("c1")
+        assert found is not None
+        rows = reader.rows(found.key, 0, 2, 2)
+    head = integrity.seed("c1", found.salt)
+    for row in rows:
+        head = integrity.link(head, row.id, row.kind, row.schema, row.recorded_at, row.body)
+        assert row.head == head
+    assert store.conversations()[0].head == head.hex()
+
+
+# -- ingest -----------------------------------------------------------------------------------------------------------
+
+HISTORY = [said(str(n), origin=Origin(format="openai-chat", id=n % 3)) for n in range(2_300)]
+
+
+@pytest.mark.parametrize("size", [1, 999, 1_000, 1_001, 2_300])
+def test_an_imported_history_is_there_whole(store: Store, size: int):
+    assert store.ingest("c1", iter(HISTORY[:size])) == (size, size)
+    assert ids(store, "c1") == list(range(size))
+    assert [r.id for r in store.follow()] == list(range(size))
+
+
+def test_importing_twice_adds_nothing(store: Store):
+    store.ingest("c1", HISTORY)
+    assert store.ingest("c1", HISTORY) == (0, 2_300)
+    assert store.ingest("c1", HISTORY[:10]) == (0, 2_300)
+
+
+@pytest.mark.parametrize("grown_by", [1, 1_500])
+def test_a_grown_source_adds_its_tail(store: Store, grown_by: int):
+    store.ingest("c1", HISTORY[:-grown_by])
+    assert store.ingest("c1", HISTORY) == (grown_by, 2_300)
+    assert ids(store, "c1") == list(range(2_300))
+
+
+def test_a_source_that_differs_is_refused_and_adds_nothing(store: Store):
+    store.ingest("c1", HISTORY[:5])
+    with pytest.raises(HistoryDiverged, match="has 5 events and the history given differs from event 3") as diverged:
+        store.ingest("c1", [*HISTORY[:3], said("other"), *HISTORY[4:]])
+    assert (diverged.value.event_id, diverged.value.version) == (3, 5)
+    assert store.version("c1") == 5
+
+
+def test_a_conversation_that_went_on_here_does_not_take_a_grown_source(store: Store):
+    store.ingest("c1", HISTORY[:5])
+    store.append("c1", said("here"), expected_version=5)
+    with pytest.raises(HistoryDiverged):
+        store.ingest("c1", HISTORY[:6])
+    assert store.ingest("c1", HISTORY[:5]) == (0, 6)
+
+
+@pytest.mark.parametrize("good", [0, 3, 1_700])
+def test_a_source_that_breaks_off_leaves_nothing(store: Store, recorder: Recorder, good: int):
+    def breaks() -> object:
+        yield from HISTORY[:good]
+        raise OSError("the disk was pulled out")
+
+    with pytest.raises(OSError, match="pulled out"):
+        store.ingest("c1", breaks())  # type: ignore[arg-type]
+    assert store.version("c1") == 0
+    assert store.conversations() == ()
+    with recorder.read() as reader:
+        assert reader.staged("c1") == []
+
+
+def test_a_history_may_hold_what_an_append_may_not(store: Store):
+    origin = Origin(format="openhands-v0")
+    history = [
+        CondensationAction(forgotten_event_ids=[700, -4], summary="", summary_offset=-3, origin=origin),
+        CondensationAction(forgotten_event_ids=[], origin=origin),
+        CondensationSummary(content="stored"),
+        said("a", cause=9),
+    ]
+    assert store.ingest("c1", history) == (4, 4)
+
+
+def test_a_history_with_ids_out_of_order_is_refused(store: Store):
+    with pytest.raises(InvalidEvent, match="event 1 of the history has id 2"):
+        store.ingest("c1", [said("a", id=0), said("b", id=2)])
+    assert store.version("c1") == 0
+
+
+def test_an_empty_history_makes_no_conversation(store: Store):
+    assert store.ingest("c1", []) == (0, 0)
+    assert store.conversations() == ()
+
+
+# -- projections ------------------------------------------------------------------------------------------------------
+
+
+class CountsCondensations:
+    """An inline projection that keeps how many structural events there were."""
+
+    def __init__(self) -> None:
+        self.fail = False
+
+    def project(self, snapshot: WritableSnapshot, events: object) -> None:
+        count = sum(1 for _ in snapshot.structural_events())
+        snapshot.put_records("counts", [Record(snapshot.version, 1, None, b"%d" % count)])
+        if self.fail:
+            raise RuntimeError("the projection failed")
+
+
+def test_an_inline_projection_is_written_with_the_structural_events(store: Store):
+    store.register(CountsCondensations())
+    store.append("c1", said("a"), expected_version=0)
+    store.append("c1", [CondensationRequest(), said("b")], expected_version=1)
+    store.append("c1", said("c"), expected_version=3)
+    with store.snapshot("c1") as snapshot:
+        assert list(snapshot.records("counts")) == [Record(3, 1, None, b"1")]
+        assert snapshot.version == 4
+
+
+def test_nothing_is_appended_where_an_inline_projection_fails(store: Store):
+    projection = CountsCondensations()
+    store.register(projection)
+    store.append("c1", CondensationRequest(), expected_version=0)
+    projection.fail = True
+    with pytest.raises(RuntimeError, match="the projection failed"):
+        store.append("c1", CondensationRequest(), expected_version=1)
+    assert store.version("c1") == 1
+    with store.snapshot("c1") as snapshot:
+        assert [record.version for record in snapshot.records("counts")] == [1]
+
+
+def test_an_inline_projection_sees_a_staged_import(store: Store):
+    store.register(CountsCondensations())
+    store.ingest("c1", [*HISTORY[:1_200], CondensationRequest(), *HISTORY[1_201:]])
+    with store.snapshot("c1") as snapshot:
+        assert list(snapshot.records("counts")) == [Record(2_000, 1, None, b"1")]
+
+
+def test_a_snapshot_reads_one_moment(store: Store):
+    store.append("c1", [said(str(n), shown=n != 2) for n in range(5)], expected_version=0)
+    with store.snapshot("c1") as snapshot:
+        assert [e.id for e in snapshot.shown_events([(0, 2), (4, 9)])] == [0, 1, 4]
+        assert [e.id for e in snapshot.events(1, 3)] == [1, 2]
+        assert snapshot.head is not None
+
+
+def test_a_closed_store_says_so(store: Store):
+    store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        store.append("c1", said("a"), expected_version=0)
