@@ -1,0 +1,215 @@
+"""Events to bytes and back: exact, lenient to what is new, refusing what is broken."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    InvalidEvent,
+    Message,
+    Observation,
+    Origin,
+    SystemMessage,
+    UnknownEvent,
+    UnknownEventType,
+)
+from eventstore.codec import KINDS, Undecodable, decode, encode
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+text = st.text(st.characters(codec=None), max_size=8)  # lone surrogates and NUL too
+numbers = st.integers() | st.floats(allow_nan=False)
+json_values = st.recursive(
+    st.none() | st.booleans() | numbers | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=8,
+)
+maps = st.dictionaries(text, json_values, max_size=3)
+contents = text | st.lists(maps, max_size=2).map(tuple)
+zones = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45)), timezone(-timedelta(hours=8))])
+common = {
+    "id": st.integers(-1, 2**40),
+    "timestamp": st.none() | st.datetimes(timezones=zones).map(lambda t: t.astimezone(UTC)),
+    "cause": st.none() | st.integers(0, 2**40),
+    "origin": st.none()
+    | st.builds(Origin, format=text, id=st.none() | st.integers() | text, time=st.none() | text, rest=json_values),
+    "meta": maps,
+    "source": st.sampled_from(["user", "agent", "environment"]),
+    "shown": st.booleans(),
+}
+events = st.one_of(
+    st.builds(SystemMessage, content=contents, tools=st.lists(maps, max_size=2).map(tuple), **common),
+    st.builds(Message, content=contents, **common),
+    st.builds(
+        Action,
+        tool=text,
+        arguments=st.none() | text | maps,
+        call_id=st.none() | text,
+        response_id=st.none() | text,
+        thought=contents,
+        thinking=st.lists(maps, max_size=2).map(tuple),
+        **common,
+    ),
+    st.builds(Observation, content=contents, tool=text, is_error=st.booleans(), extras=maps, **common),
+    st.builds(Annotation, name=text, data=json_values, **common),
+    st.builds(CondensationRequest, reason=text, **common),
+    st.builds(
+        CondensationAction, forgotten_event_ids=st.lists(st.integers(-9, 99), min_size=1), metadata=maps, **common
+    ),
+    st.builds(CondensationSummary, content=text, summary_of=st.none() | st.integers(0), **common),
+)
+
+
+def round_trip(event: Event) -> Event:
+    stored = encode(event)
+    return decode(stored.kind, stored.schema, stored.body, event.id, shown=stored.shown, structural=stored.structural)
+
+
+@given(events)
+@example(Message(source="user", content="lone \ud800 and \x00"))
+@example(Annotation(name="big", data=[math.inf, -math.inf, 2**200, {"\udfff": None}]))
+def test_every_event_comes_back_as_it_was(event: Event):
+    assert round_trip(event) == event
+
+
+@given(events)
+def test_every_stored_body_is_json_that_other_tools_read(event: Event):
+    body = encode(event).body.decode("utf-8")
+    parsed = json.loads(body, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert parsed["kind"] == encode(event).kind
+    assert "\x00" not in body
+
+
+def test_the_id_is_not_in_the_body():
+    assert (
+        encode(Message(id=7, source="user", content="hi")).body == b'{"kind":"message","content":"hi","source":"user"}'
+    )
+
+
+def test_what_has_its_default_takes_no_room():
+    assert encode(Annotation(name="n")).body == b'{"kind":"annotation","name":"n"}'
+
+
+def test_values_that_json_cannot_hold_are_kept_exactly_beside_a_readable_form():
+    stored = json.loads(encode(Message(source="user", content="a\ud800b")).body)
+    assert stored["content"] == "a\ufffdb"
+    assert "$exact" in stored
+
+
+def test_a_field_of_a_newer_version_is_kept_and_goes_back_to_its_place():
+    body = b'{"kind":"message","content":"hi","source":"user","mood":{"calm":1.5}}'
+    event = decode("message", 1, body, 0)
+    assert event.extra == {"mood": {"calm": 1.5}}
+    assert encode(event).body == body
+
+
+@pytest.mark.parametrize("kind, schema", [("hologram", 1), ("message", 9)])
+def test_a_kind_or_schema_of_a_newer_version_is_carried_whole(kind: str, schema: int):
+    body = b'{"kind":"hologram","content":{"deep":[1]}}'
+    event = decode(kind, schema, body, 4, shown=True, structural=True)
+    assert event == UnknownEvent(
+        id=4, stored_kind=kind, stored_schema=schema, body=body, shown=True, is_structural=True
+    )
+    assert encode(event)[:5] == (kind, schema, True, True, body)
+
+
+def test_an_older_schema_is_brought_up_on_reading():
+    body = b'{"kind":"condensation","forgotten_event_ids":[1],"reason":"events","metadata":{"model":"m"}}'
+    event = decode("condensation", 1, body, 3)
+    assert event == CondensationAction(id=3, forgotten_event_ids=[1], metadata={"reason": "events", "model": "m"})
+    assert encode(event).schema == 2
+
+
+@pytest.mark.parametrize(
+    "kind, schema, body, problem",
+    [
+        ("message", 1, b"", "not JSON"),
+        ("message", 1, b'{"kind":"message"', "not JSON"),
+        ("message", 1, b"\xff", "not JSON"),
+        ("message", 1, b"[1]", "a JSON list"),
+        ("message", 1, b'{"kind":"action","tool":"ls"}', "column says message, its body action"),
+        ("message", 1, b'{"content":"hi","source":"user"}', "its body None"),
+        ("message", 1, b'{"kind":"message","content":3,"source":"user"}', "Expected `str | array`, got `int`"),
+        ("message", 1, b'{"kind":"message","source":"user"}', "missing required field `content`"),
+        ("message", 1, b'{"kind":"message","content":"x","source":"user","$exact":"%%%"}', "not JSON"),
+        ("message", 1, b"[" * 100_000, "not JSON"),
+        ("message", 0, b'{"kind":"message","content":"hi","source":"user"}', "the first is 1"),
+        ("condensation", 2, b'{"kind":"condensation"}', "neither given"),
+    ],
+)
+def test_what_is_no_event_is_named_and_never_guessed(kind: str, schema: int, body: bytes, problem: str):
+    with pytest.raises(Undecodable, match=problem):
+        decode(kind, schema, body, 0)
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [600, 5_000, 100_000])
+def test_nesting_that_could_not_be_read_again_is_refused(levels: int):
+    with pytest.raises(InvalidEvent, match="nested"):
+        encode(Annotation(name="deep", data=nested(levels)))
+
+
+def test_deep_nesting_within_the_limit_comes_back():
+    event = Annotation(name="deep", data=nested(400))
+    assert round_trip(event) == event
+
+
+def test_brackets_in_text_are_no_nesting():
+    event = Annotation(name="brackets", data='["\\"[[' * 1_000)
+    assert round_trip(event) == event
+
+
+@pytest.mark.parametrize(
+    "event, problem",
+    [
+        (Message(source="nobody", content="hi"), "Invalid enum value 'nobody'"),  # type: ignore[arg-type]
+        (Message(source="user", content=None), "Expected `str | array`, got `null`"),  # type: ignore[arg-type]
+        (Annotation(name="object", data=object()), "object"),
+        (Message(source="user", content="hi", timestamp=datetime(2026, 1, 1)), "names no zone"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_when_it_is_encoded(event: Event, problem: str):
+    with pytest.raises(InvalidEvent, match=problem):
+        encode(event)
+
+
+def test_what_is_no_event_is_not_encoded():
+    with pytest.raises(UnknownEventType, match="a dict is no event"):
+        encode({"kind": "message"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_golden_bytes_are_read_for_ever(path: Path):
+    """Each file holds a stored body of some released schema, and the event that it must still give."""
+    golden = json.loads(path.read_text())
+    event = decode(golden["kind"], golden["schema"], golden["body"].encode(), 0)
+    assert json.loads(encode(event).body) == golden["reads_as"]
+    if golden["schema"] == KINDS[golden["kind"]].schema:
+        assert encode(event).body == golden["body"].encode()
+
+
+def test_there_are_golden_bytes_of_every_schema_of_every_kind():
+    stored = {
+        (golden["kind"], golden["schema"]) for golden in map(json.loads, map(Path.read_text, GOLDEN.glob("*/*.json")))
+    }
+    assert stored == {(name, schema) for name, kind in KINDS.items() for schema in range(1, kind.schema + 1)}
