@@ -43,7 +43,7 @@ class View:
     def with_events(self, events: Iterable[Event]) -> View:
         """The same View, showing these events instead, for example with some of them masked or left out."""
         items = tuple(events)
-        left_behind = self.state.left_behind.intersection(event.id for event in items)
+        left_behind = self.left_behind.intersection(event.id for event in items)
         state = State(self.version, items, self.unhandled_condensation_request, left_behind)
         return View(state, self.condensations)
 
@@ -61,15 +61,20 @@ class View:
         """Whether a condensation was asked for and none came since."""
         return self.state.unhandled_condensation_request
 
+    @property
+    def left_behind(self) -> frozenset[int]:
+        """Ids of events that stay though a condensation forgot another part of their unit: shown to no model."""
+        return self.state.left_behind
+
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
         """The indices at which the View may be cut without splitting a call from its answer, a batch or a tool loop."""
-        return cut_positions(self.events, self.state.left_behind)
+        return cut_positions(self.events, self.left_behind)
 
     @cached_property
     def fit_positions(self) -> tuple[int, ...]:
         """Indices of the events that can be sent to a model: see ``well_formed``."""
-        return tuple(fit_positions(self.events, self.state.left_behind))
+        return tuple(fit_positions(self.events, self.left_behind))
 
     def rendered(self) -> list[Rendered]:
         """The messages of ``to_messages``, each with the indices of the events that it was made of."""

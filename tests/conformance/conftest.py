@@ -43,3 +43,12 @@ def recorder(open_recorder: OpenRecorder) -> Recorder:
 def store(recorder: Recorder) -> Store:
     """A store on each recorder, with a clock that the test sets."""
     return Store(recorder)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many recorded answers were compared: a suite that compares nothing passes too."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for name, value in report.user_properties:
+                if name == "compared":
+                    terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {value}")
