@@ -1,4 +1,4 @@
-"""The language model behind condensers and budgets: one call, its errors, its limits. The only file that imports litellm.
+"""The language model behind condensers and budgets: one call, its errors, its limits. Only this file imports litellm.
 
 litellm is imported at the first call, not before: it takes two seconds and 160 MB. It is kept from what it would do
 unasked: download its price list, download tokenizers, load a ``.env`` file, print to stdout.
@@ -14,61 +14,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr
-
-from condensers.agent import is_context_window_error
 from condensers.base import Reply, ToolCall
-from condensers.errors import Failure, InvalidCondenser, ModelCallFailed, TokensUnknown
+from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
+from condensers.llm_config import LLMConfig
+from condensers.llm_failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of
 from condensers.tokens import TokenCounter
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from projections import View
 
 __all__ = ["LLM", "LLMConfig"]
 
-_RETRIED: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
-"""What may go better when it is tried again. A refusal, a bad key and a prompt that is too long do not."""
-
-_RETRY_WAIT_MAX_S = 60.0
-
-_STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What litellm raises, by accident, on a reply that is no chat completion and on a message that is none."""
-
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
 """Parts of the model names whose tokenizer litellm fetches from the Hugging Face Hub."""
-
-
-class LLMConfig(BaseModel):
-    """How to reach a model, and how patiently. The key is shown nowhere: not in a repr, an error or an event."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    model: str = Field(min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini")
-    api_key: SecretStr | None = Field(None, description="else api_key_env, else what litellm finds in the environment")
-    api_key_env: str | None = Field(None, min_length=1, description="name of the environment variable that has the key")
-    base_url: str | None = Field(None, description="the server's address, for a proxy or a server of one's own")
-    api_version: str | None = Field(None, description="for servers that want one, such as Azure's")
-    max_input_tokens: int | None = Field(None, ge=1, description="input limit; else litellm's entry for the model")
-    max_output_tokens: int | None = Field(None, ge=1, description="output limit, sent with a call; else the model's")
-    temperature: float | None = Field(None, ge=0, description="else the server's own")
-    timeout_s: float = Field(
-        120.0, gt=0, validation_alias=AliasChoices("timeout_s", "timeout"), description="for one attempt, in seconds"
-    )
-    retries: int = Field(
-        2, ge=0, validation_alias=AliasChoices("retries", "num_retries"), description="attempts after the first"
-    )
-    retry_wait_s: float = Field(1.0, ge=0, description="before the first retry, doubled before each further one")
-    fallbacks: tuple[LLMConfig, ...] = Field((), description="models to ask, in turn, when this one gives no reply")
-    function_calling: bool | None = Field(
-        None, description="whether it can be made to call a tool; else litellm's word"
-    )
-    response_schema: bool | None = Field(None, description="whether it can be held to a schema; else litellm's word")
-    tokenizer: str | None = Field(None, min_length=1, description="the model whose tokenizer counts, if not its own")
-    extra: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="anything else for litellm.completion, passed on as it is"
-    )
 
 
 class LLM:
@@ -79,7 +37,7 @@ class LLM:
 
     def __init__(self, config: LLMConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.config = config
-        self._key = _key(config)
+        self._key = config.key()
         self._sleep = sleep
         self._fallbacks = tuple(LLM(fallback, sleep=sleep) for fallback in config.fallbacks)
         self._counter = TokenCounter(self._count)
@@ -143,9 +101,9 @@ class LLM:
             try:
                 reply = self._attempt(request, bill)
             except ModelCallFailed as error:
-                if wait_s is None or error.failure not in _RETRIED:
+                if wait_s is None or error.failure not in PASSING:
                     raise
-                wait_s = max(wait_s, _asked_to_wait(error.__cause__))
+                wait_s = max(wait_s, asked_to_wait(error.__cause__))
             else:
                 if wait_s is None or _says_something(reply) or _is_final(reply):
                     return reply
@@ -155,15 +113,13 @@ class LLM:
     def _waits(self) -> Iterator[float | None]:
         """How long to wait after each attempt that failed; None after the last."""
         for retry in range(self.config.retries):
-            yield min(self.config.retry_wait_s * 2**retry, _RETRY_WAIT_MAX_S)
+            yield min(self.config.retry_wait_s * 2**retry, RETRY_WAIT_MAX_S)
         yield None
 
     def _attempt(self, request: Mapping[str, Any], bill: _Bill) -> Reply:
         litellm = _litellm()
         config = self.config
         begun = time.perf_counter()
-        failure: Failure
-        cause: Exception
         try:
             response = litellm.completion(
                 model=config.model,
@@ -181,14 +137,9 @@ class LLM:
                 **config.extra,
             )
             return bill.add(_reply(response, config.model, time.perf_counter() - begun))
-        except _raised_on_purpose(litellm) as error:
-            failure, cause = _failure(litellm, error), error
-        except _STUMBLES as error:
-            failure, cause = "bad_reply", error
-        except ImportError as error:  # the package of a cloud's own client is missing
-            failure, cause = "rejected", error
-        bill.waste(time.perf_counter() - begun)
-        raise ModelCallFailed(config.model, failure, self._without_key(str(cause))) from cause
+        except _errors(litellm) as error:
+            bill.waste(time.perf_counter() - begun)
+            raise ModelCallFailed(config.model, failure_of(error), self._without_key(str(error))) from error
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
@@ -229,7 +180,7 @@ class LLM:
                 tools=list(tools) or None,
                 use_default_image_token_count=_shows_remote_images(messages),
             )
-        except _STUMBLES as error:
+        except STUMBLES as error:
             raise TokensUnknown(f"litellm cannot count these messages for model {name!r}: {error}") from error
         if count <= 0:  # litellm.disable_token_counter: a failure to count is never "nothing there"
             raise TokensUnknown(f"litellm counts {count} tokens for model {name!r}: its counter is disabled")
@@ -261,20 +212,6 @@ class _Bill:
     def batch(self) -> dict[str, Any]:
         paid = {"usage": self.usage, "cost": self.cost} if self.usage else {}
         return {"attempts": self.attempts, "latency_s": self.latency_s, **paid}
-
-
-def _key(config: LLMConfig) -> str | None:
-    if config.api_key is not None:
-        return config.api_key.get_secret_value()
-    if config.api_key_env is None:
-        return None
-    key = os.environ.get(config.api_key_env)
-    if not key:
-        raise InvalidCondenser(
-            f"the environment variable {config.api_key_env} that api_key_env names for model {config.model!r} "
-            f"is not set; set it to the key"
-        )
-    return key
 
 
 def _request(
@@ -321,57 +258,22 @@ def _is_final(reply: Reply) -> bool:
     return reply.finish_reason in {"content_filter", "length"}
 
 
-def _raised_on_purpose(litellm: ModuleType) -> tuple[type[Exception], ...]:
+def _errors(litellm: Any) -> tuple[type[Exception], ...]:
+    """What a call may end in: almost all that litellm raises on purpose is of the OpenAI client's kind, too."""
     kinds = litellm.exceptions
-    return (kinds.openai.OpenAIError, kinds.BudgetExceededError, kinds.ModelNotMappedError)
-
-
-def _failure(litellm: ModuleType, error: Exception) -> Failure:
-    kinds = litellm.exceptions
-    if is_context_window_error(error):
-        return "context_window"
-    if isinstance(error, (kinds.ContentPolicyViolationError, kinds.RejectedRequestError)):
-        return "refused"
-    status = getattr(error, "status_code", None)
-    if isinstance(error, kinds.Timeout) or status in {408, 504}:
-        return "timeout"
-    if status == 429:
-        return "rate_limited"
-    if isinstance(status, int) and status < 500:
-        return "rejected"
-    return "unavailable" if _came_from_the_network(error) else "bad_reply"
-
-
-def _came_from_the_network(error: BaseException | None) -> bool:
-    """litellm calls a malformed reply a server error too; behind a real one there is an error of its HTTP client."""
-    while error is not None:
-        if type(error).__module__.split(".")[0] in {"httpx", "httpcore", "aiohttp", "socket"}:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def _asked_to_wait(error: BaseException | None) -> float:
-    """The seconds that a server asked to wait, no more than a minute; 0 where it did not ask."""
-    while error is not None:
-        headers = getattr(getattr(error, "response", None), "headers", None) or {}
-        try:
-            return min(float(headers["retry-after"]), _RETRY_WAIT_MAX_S)
-        except (KeyError, ValueError):  # not asked, or asked with a date
-            error = error.__cause__ or error.__context__
-    return 0.0
+    return (kinds.openai.OpenAIError, kinds.BudgetExceededError, kinds.ModelNotMappedError, ImportError, *STUMBLES)
 
 
 def _known_limit(model: str, limit: str) -> int | None:
     litellm = _litellm()
     try:
         known = litellm.get_model_info(model).get(limit)
-    except (*_raised_on_purpose(litellm), ValueError):
+    except _errors(litellm):
         return None
     return known if isinstance(known, int) and known > 0 else None
 
 
-def _bare_name(litellm: ModuleType, model: str) -> str:
+def _bare_name(litellm: Any, model: str) -> str:
     """The model's name without the provider's: litellm finds its tokenizer by that one."""
     try:
         name: str = litellm.get_llm_provider(model)[0]
@@ -393,10 +295,10 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 
 _import_lock = threading.Lock()
-_imported: ModuleType | None = None
+_imported: Any = None
 
 
-def _litellm() -> ModuleType:
+def _litellm() -> Any:
     """litellm, imported once, with its habits curbed."""
     global _imported
     if _imported is None:
@@ -406,7 +308,7 @@ def _litellm() -> ModuleType:
     return _imported
 
 
-def _import_litellm() -> ModuleType:
+def _import_litellm() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     # In its mode DEV, the default, importing litellm loads the nearest .env into the process.
@@ -415,9 +317,7 @@ def _import_litellm() -> ModuleType:
     try:
         import litellm
     except ImportError as error:
-        raise InvalidCondenser(
-            "a condenser with a model needs litellm; install it with: pip install 'foldlog[llm]'"
-        ) from error
+        raise InvalidCondenser("a model needs litellm; install it with: pip install 'foldlog[llm]'") from error
     finally:
         if mode is None:
             del os.environ["LITELLM_MODE"]

@@ -6,11 +6,15 @@ each rendered message is counted once and its count kept, and a step counts only
 
 from __future__ import annotations
 
+import marshal
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+
+from eventstore.events import SystemMessage
 
 if TYPE_CHECKING:
     from condensers.base import AgentModel
@@ -49,21 +53,16 @@ class TokenCounter:
         A message made of several events counts where the last of them stands, so that what a tail costs, the last sum
         less its own, is never less than the truth. Raises ``TokensUnknown``.
         """
-        rendered = rendered_messages(view)
-        tools = tools_of(view)
-        at = [0] * len(view)
-        for message, items in rendered:
-            at[items[-1]] += self._of(message)
-        total = self._frame([message for message, _ in rendered], tools)
-        sums = [total]
-        for tokens in at:
-            total += tokens
-            sums.append(total)
-        return tuple(sums)
+        rendered = view.rendered()
+        added = [0] * len(view)
+        for message, positions in rendered:
+            added[positions[-1]] += self._of(message)
+        frame = self._frame([message for message, _ in rendered], offered_tools(view))
+        return tuple(accumulate(added, initial=frame))
 
     def _of(self, message: Mapping[str, Any]) -> int:
         """What one message adds to any prompt."""
-        key = _frozen(message)
+        key = _key(message)
         known = self._counts.get(key)
         if known is not None:
             return known
@@ -79,11 +78,11 @@ class TokenCounter:
         return self._keep(key, 2 * one - two)
 
     def _frame(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-        """What the prompt has beside its messages: the constant, and the tools, which weigh less beside a system prompt."""
+        """What a prompt has beside its messages: a constant, and the tools, which weigh less beside a system prompt."""
         if not tools:
             return self._constant()
         role = "system" if any(message.get("role") == "system" for message in messages) else "user"
-        key = (role, _frozen(tools))
+        key = (role, marshal.dumps(list(tools), _PLAIN))
         known = self._counts.get(key)
         if known is not None:
             return known
@@ -96,6 +95,12 @@ class TokenCounter:
                 del self._counts[next(iter(self._counts))]
             self._counts[key] = tokens
         return tokens
+
+
+def offered_tools(view: View) -> tuple[Any, ...]:
+    """The tools of the first system prompt that ``view`` shows: they are sent, and counted, with every prompt."""
+    prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
+    return prompt.tools if prompt else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +132,21 @@ class TokenBudget:
 
 
 def start_of_tail_that_fits(sums: Sequence[int], head: int, room: int) -> int:
-    """The start of the longest tail such that the first ``head`` events and ``view[start:]`` have at most ``room`` tokens.
+    """Where the longest tail starts that, with the first ``head`` events, makes a prompt of at most ``room`` tokens.
 
-    ``sums`` are a View's (see ``AgentModel.token_sums``); ``len(sums) - 1`` means that no tail fits. Cost: log of the
-    View's length.
+    ``sums`` are a View's (see ``AgentModel.token_sums``); ``len(sums) - 1`` means that no tail fits. Cost: the
+    logarithm of the View's length.
     """
     return bisect_left(sums, sums[-1] + sums[head] - room, lo=head, hi=len(sums) - 1)
 
 
-def _frozen(value: Any) -> Hashable:
-    """A JSON value as a key: equal where the JSON is."""
-    if isinstance(value, Mapping):
-        return tuple((name, _frozen(held)) for name, held in value.items())
-    if isinstance(value, list | tuple):
-        return (list, *map(_frozen, value))
-    return (type(value), value) if isinstance(value, bool | int | float) else value
+def _key(message: Mapping[str, Any]) -> Hashable:
+    """A message as a key, equal only where the message is. Texts stand for themselves: they are shared by Views, and
+    remember their hash.
+    """
+    values = [value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()]
+    return (*values, *message)
+
+
+_PLAIN = 2
+"""The version of marshal's format that depends on values alone; later ones tell apart equal objects."""

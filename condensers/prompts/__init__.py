@@ -1,7 +1,7 @@
 """Prompt texts, as files beside this one. What a model was told is part of the record, so every prompt has a hash.
 
-A line ``===`` parts a file in two: the instruction, the same in every call, which the system says and which goes first, and
-what is to be worked on, in which ``$name`` stands for what changes from call to call. The hash is of both.
+A line ``===`` parts a file in two: the instruction, which the system says and which goes first, and what is to be
+worked on. ``$name`` stands for what changes from call to call. The hash is of the whole file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PARTED = "\n===\n"
 
 
 class Prompt(NamedTuple):
-    """A prompt's name, its text, and the SHA-256 of that text in UTF-8, which goes into the metadata of what it made."""
+    """A prompt's name, its text, and the SHA-256 of that text in UTF-8, for the metadata of what it made."""
 
     name: str
     text: str

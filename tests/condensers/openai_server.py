@@ -8,9 +8,11 @@ A test scripts what is answered; the last answer repeats. What was asked is in `
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 import threading
-import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -115,6 +117,20 @@ def up_to(limit: int, respond: Responder) -> Responder:
     return responder
 
 
+def _close_litellms_clients() -> None:
+    """litellm keeps its clients, and where threads race for one drops the others without closing them."""
+    litellm = sys.modules.get("litellm")
+    if litellm is None:
+        return
+    for client in list(litellm.in_memory_llm_clients_cache.cache_dict.values()):
+        if isinstance(client, sys.modules["openai"].OpenAI):
+            client.close()
+    litellm.in_memory_llm_clients_cache.flush_cache()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
 class OpenAIServer:
     """Serves ``/v1/chat/completions`` on 127.0.0.1 from its own threads, between ``__enter__`` and ``__exit__``."""
 
@@ -154,6 +170,7 @@ class OpenAIServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        _close_litellms_clients()
 
     def _answer(self, request: Request) -> Answer:
         with self._lock:

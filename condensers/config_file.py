@@ -1,0 +1,165 @@
+"""A condenser from a TOML file: ``[condenser]``, groups ``[condenser.NAME]``, the models ``[llm]`` and ``[llm.NAME]``.
+
+    [condenser]                 # or [condenser.NAME], to be loaded by its name
+    type = "pipeline"
+    [[condenser.condensers]]
+    type = "browser_output"
+    [[condenser.condensers]]
+    type = "llm"                # takes [llm], since it names no other
+    max_size = 80
+
+    [llm]
+    model = "gpt-4o-mini"
+    api_key_env = "OPENAI_API_KEY"
+    [llm.large]                 # has what [llm] has, but for what it says itself
+    model = "gpt-4o"
+
+Other tables are other programs' and are left alone. A mistake is reported with the path of its key, never guessed away.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from condensers.base import Condenser
+from condensers.config import NoOpCondenserConfig
+from condensers.errors import InvalidCondenser
+from condensers.llm_config import LLMConfig
+from condensers.registry import CondenserConfig, from_config, parse_config, parse_llm_config
+
+__all__ = ["load_condenser", "load_condenser_config", "read_condenser_config"]
+
+_Table = Mapping[str, Any]
+
+_KEYS = {"api_key", "api_key_env"}
+
+
+def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Condenser:
+    """The condenser that a TOML file describes in ``[condenser]``, or in ``[condenser.NAME]``.
+
+    Raises ``InvalidCondenser`` where the file cannot be read or says something that has no meaning: with the file, the
+    path of the key, and what is allowed there.
+    """
+    config = load_condenser_config(path, name)
+    try:
+        return from_config(config)
+    except InvalidCondenser as error:
+        raise InvalidCondenser(f"{os.fspath(path)}: {error}") from error
+
+
+def load_condenser_config(path: str | os.PathLike[str], name: str | None = None) -> CondenserConfig:
+    """What ``load_condenser`` makes its condenser of: every name resolved, every default filled in."""
+    where = os.fspath(path)
+    try:
+        return read_condenser_config(tomllib.loads(Path(path).read_text(encoding="utf-8")), name)
+    except OSError as error:
+        raise InvalidCondenser(f"{where}: cannot be read: {error.strerror or error}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidCondenser(f"{where}: is not TOML: {error}") from error
+    except InvalidCondenser as error:
+        raise InvalidCondenser(f"{where}: {error}") from error
+
+
+def read_condenser_config(document: _Table, name: str | None = None) -> CondenserConfig:
+    """The configuration that a document holds; without ``[condenser]`` that of a condenser that does nothing.
+
+    ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
+    """
+    _refuse_misspelt(document)
+    models = _Models(_table(document, "llm"))
+    section = _table(document, "condenser")
+    groups = {key: value for key, value in section.items() if _is_group(key, value)}
+    if name is not None:
+        return _group(groups, name, models)
+    own = {key: value for key, value in section.items() if key not in groups}
+    if not section:
+        return NoOpCondenserConfig()
+    if not own:
+        raise InvalidCondenser(
+            f"condenser.type: is required; or ask for one of the groups {_names(groups)} by its name"
+        )
+    return parse_config(own, resolve_llm=models.resolve)
+
+
+def _group(groups: _Table, name: str, models: _Models) -> CondenserConfig:
+    plain = name.strip("[]").removeprefix("condenser.")
+    if plain not in groups:
+        raise InvalidCondenser(f"condenser.{plain}: there is no such group; there are {_names(groups)}")
+    return parse_config(groups[plain], path=f"condenser.{plain}", resolve_llm=models.resolve)
+
+
+class _Models:
+    """The tables ``[llm]`` and ``[llm.NAME]``, and what a name in ``llm_config`` or ``fallbacks`` comes to."""
+
+    def __init__(self, section: _Table) -> None:
+        fields = LLMConfig.model_fields
+        self._named = {key: value for key, value in section.items() if isinstance(value, Mapping) and key not in fields}
+        self._default = {key: value for key, value in section.items() if key not in self._named}
+
+    def resolve(self, value: Any, path: str) -> LLMConfig | None:
+        """The model for an ``llm_config``: a table, a name, or None for ``[llm]``; None where there is no ``[llm]``."""
+        if value is None:
+            return self._named_model("llm", path, ()) if self._default else None
+        return self._model(value, path, ())
+
+    def _model(self, value: Any, path: str, users: tuple[str, ...]) -> LLMConfig | None:
+        """``users`` are the names of the models that led here by their fallbacks."""
+        if isinstance(value, str):
+            return self._named_model(value, path, users)
+        if isinstance(value, Mapping):
+            value = self._with_fallbacks(value, path, users)
+        return parse_llm_config(value, path)
+
+    def _named_model(self, name: str, path: str, users: tuple[str, ...]) -> LLMConfig | None:
+        known = [*(["llm"] if self._default else []), *self._named]
+        if name not in known:
+            raise InvalidCondenser(f"{path}: there is no model {name!r}; there are {_names(known)}")
+        if name in users:
+            raise InvalidCondenser(f"{path}: the model {name!r} is its own fallback, by way of {' -> '.join(users)}")
+        table = self._default if name == "llm" else {**self._inherited(self._named[name]), **self._named[name]}
+        own_path = "llm" if name == "llm" else f"llm.{name}"
+        return parse_llm_config(self._with_fallbacks(table, own_path, (*users, name)), own_path)
+
+    def _inherited(self, own: _Table) -> _Table:
+        """What a named model has from ``[llm]``: not its fallbacks, since it may be one, nor its key beside its own."""
+        not_this = {"fallbacks", *(_KEYS if _KEYS & own.keys() else ())}
+        return {key: value for key, value in self._default.items() if key not in not_this}
+
+    def _with_fallbacks(self, table: _Table, path: str, users: tuple[str, ...]) -> _Table:
+        fallbacks = table.get("fallbacks")
+        if not isinstance(fallbacks, list):
+            return table
+        return {
+            **table,
+            "fallbacks": [
+                self._model(value, f"{path}.fallbacks[{index}]", users) for index, value in enumerate(fallbacks)
+            ],
+        }
+
+
+def _table(document: _Table, key: str) -> _Table:
+    table = document.get(key, {})
+    if not isinstance(table, Mapping):
+        raise InvalidCondenser(f"{key}: should be a table, not {table!r}")
+    return table
+
+
+def _is_group(key: str, value: Any) -> bool:
+    """Whether a key of ``[condenser]`` is a group of its own. A table without a type is a parameter, or a mistake."""
+    return isinstance(value, Mapping) and key != "llm_config" and ("type" in value or "kind" in value)
+
+
+def _refuse_misspelt(document: _Table) -> None:
+    for key in document:
+        for meant in ("condenser", "llm"):
+            if key != meant and meant not in document and difflib.get_close_matches(key.lower(), [meant], cutoff=0.8):
+                raise InvalidCondenser(f"{key}: is no table that is known here; did you mean [{meant}]?")
+
+
+def _names(names: Any) -> str:
+    return ", ".join(map(repr, names)) or "none"

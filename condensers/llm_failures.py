@@ -1,0 +1,63 @@
+"""What went wrong in a model call, in one of a few words.
+
+litellm raises some fifty kinds of errors. They are told apart by name and status, so that nothing here imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from condensers.agent import is_context_window_error
+from condensers.errors import Failure
+
+__all__ = ["PASSING", "RETRY_WAIT_MAX_S", "STUMBLES", "asked_to_wait", "failure_of"]
+
+PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
+"""What may go better when it is tried again. A refusal, a bad key and a prompt that is too long do not."""
+
+STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What litellm raises, by accident, on a reply that is no chat completion and on a message that is none."""
+
+RETRY_WAIT_MAX_S = 60.0
+"""No wait between two attempts is longer, whatever a server asks for."""
+
+_REFUSALS = {"ContentPolicyViolationError", "RejectedRequestError"}
+_HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Why a call failed that ended in this error of litellm's."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    status = getattr(error, "status_code", None)
+    if is_context_window_error(error):
+        return "context_window"
+    if names & _REFUSALS:
+        return "refused"
+    if "Timeout" in names or status in {408, 504}:
+        return "timeout"
+    if status == 429:
+        return "rate_limited"
+    if isinstance(error, STUMBLES):
+        return "bad_reply"
+    if isinstance(error, ImportError) or (isinstance(status, int) and status < 500):
+        return "rejected"  # an import: the package of a cloud's own client is missing
+    # litellm calls a malformed reply a server error too; behind a real one stands an error of its HTTP client.
+    came_over_http = any(type(link).__module__.split(".")[0] in _HTTP_CLIENTS for link in _chain(error))
+    return "unavailable" if came_over_http else "bad_reply"
+
+
+def asked_to_wait(error: BaseException | None) -> float:
+    """The seconds that the server asked to wait, at most ``RETRY_WAIT_MAX_S``; 0 where it did not ask."""
+    for link in _chain(error):
+        headers = getattr(getattr(link, "response", None), "headers", None) or {}
+        try:
+            return min(float(headers["retry-after"]), RETRY_WAIT_MAX_S)
+        except (KeyError, ValueError):  # not asked, or asked with a date
+            continue
+    return 0.0
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

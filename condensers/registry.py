@@ -1,0 +1,204 @@
+"""Which configuration makes which condenser: a registry by ``type``, open to strategies from other packages.
+
+A configuration is a pydantic model of a strategy's parameters, and the registry a union discriminated by ``type`` that
+can grow. A package adds its own either in code, with ``register_config``, or by an entry point:
+
+    [project.entry-points."foldlog.condensers"]
+    every_other = "mypackage:register"      # the type's name; a function without arguments that calls register_config
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, ValidationError
+
+from condensers.base import Condenser
+from condensers.errors import InvalidCondenser
+from condensers.llm_config import LLMConfig
+
+__all__ = [
+    "CONDENSER_REGISTRY",
+    "ENTRY_POINTS",
+    "AnyCondenserConfig",
+    "CondenserConfig",
+    "config_types",
+    "from_config",
+    "parse_config",
+    "parse_llm_config",
+    "register_config",
+]
+
+ENTRY_POINTS = "foldlog.condensers"
+"""The group in which a package names its condensers."""
+
+
+class CondenserConfig(BaseModel):
+    """The parameters of one strategy. A subclass gives ``type`` as a literal with a default, and a field for each
+    argument of the condenser's constructor.
+
+    Two fields are special: ``llm_config`` may name a table ``[llm.NAME]`` and is ``[llm]`` where it is not given, and
+    ``condensers`` holds the configurations of other condensers.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names for ``type`` that are understood, and never written."""
+
+    type: str
+
+    def arguments(self, path: str) -> dict[str, Any]:
+        """What the condenser's constructor is given. ``path`` says where this configuration stands, for errors."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
+
+
+CONDENSER_REGISTRY: dict[type[CondenserConfig], type[Condenser]] = {}
+"""From a configuration's class to its condenser's."""
+
+_by_name: dict[str, type[CondenserConfig]] = {}
+
+LLMResolver = Callable[[Any, str], LLMConfig | None]
+"""What an ``llm_config`` (a table, a name, None where not given) at a path comes to; None where there is no model."""
+
+
+def register_config(config_type: type[CondenserConfig], condenser_type: type[Condenser]) -> None:
+    """From now on configurations of ``config_type`` make condensers of ``condenser_type``.
+
+    Raises ``InvalidCondenser`` (a ``ValueError``) where the class, its type or one of its aliases is registered.
+    """
+    name = config_type.model_fields["type"].default
+    if not isinstance(name, str):
+        raise InvalidCondenser(f"{config_type.__name__} must give its field 'type' a literal and a default")
+    if config_type in CONDENSER_REGISTRY:
+        raise InvalidCondenser(f"condenser configuration {config_type.__name__} is already registered")
+    for known in (name, *config_type.aliases):
+        if known in _by_name:
+            raise InvalidCondenser(f"condenser type {known!r} is already registered, by {_by_name[known].__name__}")
+    _by_name.update(dict.fromkeys((name, *config_type.aliases), config_type))
+    CONDENSER_REGISTRY[config_type] = condenser_type
+
+
+def config_types() -> list[type[CondenserConfig]]:
+    """Every configuration class, of installed packages too, by the name of its type."""
+    for name in entry_points(group=ENTRY_POINTS).names:
+        _find(name)
+    return sorted(CONDENSER_REGISTRY, key=_name)
+
+
+def from_config(config: CondenserConfig, *, path: str = "condenser") -> Condenser:
+    """The condenser that ``config`` is of.
+
+    Raises ``InvalidCondenser`` where its class is not registered, and, with the path, where the condenser refuses the
+    parameters. Any other error of a condenser's constructor is its own, and is left alone.
+    """
+    condenser_type = CONDENSER_REGISTRY.get(type(config))
+    if condenser_type is None:
+        raise InvalidCondenser(
+            f"Unknown condenser config: {type(config).__name__} is not registered; call register_config first"
+        )
+    arguments = config.arguments(path)
+    try:
+        return condenser_type(**arguments)
+    except InvalidCondenser as error:
+        raise InvalidCondenser(f"{path}: {error}") from error
+
+
+def parse_config(value: Any, *, path: str = "condenser", resolve_llm: LLMResolver | None = None) -> CondenserConfig:
+    """The configuration that a table is, by its ``type``; one that is a configuration already is given back.
+
+    Raises ``InvalidCondenser`` with the path of every key that is wrong, and with what is allowed there.
+    """
+    if isinstance(value, CondenserConfig):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidCondenser(f"{path}: should be a table with a 'type', not {value!r}")
+    config_type = _type_of(value, path)
+    fields = {name: held for name, held in value.items() if name not in {"type", "kind"}}
+    if "llm_config" in config_type.model_fields:
+        fields["llm_config"] = (resolve_llm or parse_llm_config)(fields.get("llm_config"), f"{path}.llm_config")
+        if fields["llm_config"] is None:
+            raise InvalidCondenser(
+                f"{path}.llm_config: a condenser of type {_name(config_type)!r} needs a model; give a table with a "
+                f"'model', the name of a table [llm.NAME], or a table [llm] for all condensers that name none"
+            )
+    elements = fields.get("condensers")
+    if "condensers" in config_type.model_fields and isinstance(elements, list | tuple):
+        fields["condensers"] = tuple(
+            parse_config(element, path=f"{path}.condensers[{index}]", resolve_llm=resolve_llm)
+            for index, element in enumerate(elements)
+        )
+    return _validated(config_type, fields, path)
+
+
+def parse_llm_config(value: Any, path: str) -> LLMConfig | None:
+    """The model that a table is. Raises ``InvalidCondenser`` as ``parse_config`` does; a name means nothing here."""
+    if value is None or isinstance(value, LLMConfig):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidCondenser(
+            f"{path}: should be a table with a 'model', not {value!r}; there are no tables [llm] here"
+        )
+    return _validated(LLMConfig, value, path)
+
+
+AnyCondenserConfig = Annotated[SerializeAsAny[CondenserConfig], BeforeValidator(parse_config)]
+"""A field that holds any condenser's configuration."""
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def _validated(model: type[_Model], fields: Mapping[str, Any], path: str) -> _Model:
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidCondenser("; ".join(_described(error, model, path))) from error
+
+
+def _described(error: ValidationError, model: type[BaseModel], path: str) -> Iterable[str]:
+    for problem in error.errors(include_url=False, include_context=False):
+        at = path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"])
+        match problem["type"]:
+            case "extra_forbidden":
+                allowed = LLMConfig if "llm_config" in problem["loc"][:-1] else model
+                yield f"{at}: unknown key{_suggestion(str(problem['loc'][-1]), allowed.model_fields)}"
+            case "missing":
+                yield f"{at}: is required"
+            case _:
+                given = problem["input"]
+                shown = f", not {given!r}" if isinstance(given, int | float) else ""  # a text may be a key
+                yield f"{at}: {problem['msg'].removeprefix('Input ')}{shown}"
+
+
+def _suggestion(wrong: str, allowed: Iterable[str]) -> str:
+    allowed = sorted(allowed)
+    near = difflib.get_close_matches(wrong, allowed, n=1)
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"{meant}; allowed are {', '.join(allowed)}"
+
+
+def _type_of(table: Mapping[str, Any], path: str) -> type[CondenserConfig]:
+    key = "kind" if "type" not in table and "kind" in table else "type"
+    name = table.get(key)
+    if name is None:
+        raise InvalidCondenser(f"{path}.type: is required; it is one of {', '.join(map(_name, config_types()))}")
+    found = _find(name) if isinstance(name, str) else None
+    if found is None:
+        raise InvalidCondenser(
+            f"{path}.{key}: unknown condenser type {name!r}{_suggestion(str(name), map(_name, config_types()))}"
+        )
+    return found
+
+
+def _find(name: str) -> type[CondenserConfig] | None:
+    if name not in _by_name:
+        for entry_point in entry_points(group=ENTRY_POINTS, name=name):
+            entry_point.load()()
+    return _by_name.get(name)
+
+
+def _name(config_type: type[CondenserConfig]) -> str:
+    return str(config_type.model_fields["type"].default)

@@ -1,0 +1,236 @@
+"""Counts are litellm's own, and no message is counted twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import condensers.llm
+from condensers.errors import TokensUnknown
+from condensers.llm import LLM, LLMConfig
+from condensers.tokens import TokenBudget, TokenCounter, start_of_tail_that_fits
+
+SAMPLES = Path(__file__).parents[2].parent / "shared" / "data"
+MODELS = ["gpt-4o-mini", "gpt-3.5-turbo", "claude-sonnet-4-5", "gemini/gemini-2.5-pro", "deepseek/deepseek-chat"]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "run",
+            "description": "Run a command.",
+            "parameters": {
+                "type": "object",
+                "properties": {"command": {"type": "string", "description": "what to run"}},
+                "required": ["command"],
+            },
+        },
+    }
+]
+
+
+@pytest.fixture(scope="module")
+def litellm():
+    return condensers.llm._litellm()
+
+
+def model(name: str, **settings) -> LLM:
+    return LLM(LLMConfig(model=name, **settings))
+
+
+def openai_samples() -> Iterator[tuple[list[dict], list[dict]]]:
+    """The messages and the tools of real conversations."""
+    for path in sorted((SAMPLES / "openai_chat").glob("*.json")):
+        sample = json.loads(path.read_bytes())
+        if isinstance(sample, dict):
+            yield sample["messages"], sample.get("tools") or sample["kwargs"].get("tools") or []
+        elif "role" in sample[0]:
+            yield [{key: message[key] for key in ("role", "content")} for message in sample], []
+        else:
+            yield from ((trajectory["traj"], TOOLS) for trajectory in sample[:5])
+
+
+def windows(messages: list[dict]) -> Iterator[list[dict]]:
+    n = len(messages)
+    yield messages
+    yield from (messages[:i] for i in (1, n // 3, n // 2))
+    yield from (messages[i:] for i in (1, n // 2, n - 2))
+    yield messages[:2] + messages[n // 2 :]
+
+
+def test_counts_are_litellms_over_real_conversations_and_several_models(litellm):
+    if not SAMPLES.is_dir():
+        pytest.skip(f"the real conversations are not beside this checkout ({SAMPLES} is no folder)")
+    compared, wrong = 0, []
+    for name in MODELS:
+        llm = model(name)
+        for messages, tools in openai_samples():
+            for window in windows(messages):
+                for offered in ([], tools):
+                    ours = llm.count_tokens(window, offered)
+                    bare = condensers.llm._bare_name(litellm, name)
+                    theirs = litellm.token_counter(model=bare, messages=window, tools=offered or None)
+                    compared += 1
+                    if ours != theirs:
+                        wrong.append((name, len(window), ours, theirs))
+    print(f"\n{compared} prompts of real conversations counted for {len(MODELS)} models: {len(wrong)} mismatches")  # noqa: T201
+    assert compared > 1000
+    assert wrong == []
+
+
+texts = st.text(max_size=40) | st.sampled_from(["", " ", "\n\n", "a\u0301", "你好", "🙂" * 3, "x" * 5000])
+parts = st.lists(
+    st.builds(lambda text: {"type": "text", "text": text}, texts)
+    | st.just({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}),
+    max_size=3,
+)
+calls = st.lists(
+    st.builds(
+        lambda name, arguments: {
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps({"command": arguments})},
+        },
+        st.sampled_from(["run", "read"]),
+        texts,
+    ),
+    min_size=1,
+    max_size=3,
+)
+messages = st.one_of(
+    st.builds(
+        lambda role, content: {"role": role, "content": content}, st.sampled_from(["system", "user"]), texts | parts
+    ),
+    st.builds(
+        lambda content, called: {"role": "assistant", "content": content, "tool_calls": called},
+        st.none() | texts,
+        calls,
+    ),
+    st.builds(
+        lambda content: {"role": "tool", "content": content, "tool_call_id": "call_1", "name": "run"}, texts | parts
+    ),
+)
+
+
+@pytest.mark.parametrize("name", ["gpt-4o-mini", "claude-sonnet-4-5"])
+def test_counts_are_litellms_for_any_prompt(litellm, name):
+    llm = model(name)
+
+    @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.lists(messages, max_size=6), st.sampled_from([[], TOOLS]))
+    def check(prompt, tools):
+        assert llm.count_tokens(prompt, tools) == litellm.token_counter(
+            model=name, messages=prompt, tools=tools or None
+        )
+
+    check()
+
+
+class Counting:
+    """An additive counter that notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, prompt, tools) -> int:
+        self.asked += [message["content"] for message in prompt]
+        return 5 + sum(2 + len(message["content"]) for message in prompt) + 11 * len(tools)
+
+
+def said(*contents: str) -> list[dict]:
+    return [{"role": "user", "content": content} for content in contents]
+
+
+def test_a_step_counts_only_the_messages_that_are_new():
+    counting = Counting()
+    counter = TokenCounter(counting)
+    assert counter.count(said("one", "two"), TOOLS) == 5 + 5 + 5 + 11
+    counting.asked.clear()
+    assert counter.count(said("one", "two", "three"), TOOLS) == 5 + 5 + 5 + 7 + 11
+    assert counting.asked == ["three"]
+
+
+def test_messages_that_only_look_alike_are_told_apart():
+    counter = TokenCounter(lambda prompt, tools: sum(len(json.dumps(message)) for message in prompt))
+    prompts = [[{"a": ["b", 1]}], [{"a": {"b": 1}}], [{"a": [["b", 1]]}], [{"a": ["b", True]}], [{"a": ["b", 1.0]}]]
+    assert [counter._of(prompt[0]) for prompt in prompts] == [len(json.dumps(prompt[0])) for prompt in prompts]
+
+
+def test_what_cannot_be_counted_is_unknown_and_never_nothing(litellm, monkeypatch):
+    with pytest.raises(TokensUnknown, match="cannot count"):
+        model("gpt-4o").count_tokens([{"role": "user", "content": [{"type": "no such part"}]}])
+    monkeypatch.setattr(litellm, "disable_token_counter", True)
+    with pytest.raises(TokensUnknown, match="disabled"):
+        model("gpt-4o").count_tokens(said("hello"))
+
+
+def test_a_tokenizer_that_would_have_to_be_downloaded_is_unknown_unless_another_is_named():
+    with pytest.raises(TokensUnknown, match="downloaded"):
+        model("groq/llama-3.3-70b-versatile").count_tokens(said("hello"))
+    assert model("groq/llama-3.3-70b-versatile", tokenizer="gpt-4o").count_tokens(said("hello")) == 8
+
+
+def test_a_remote_image_is_not_downloaded_to_be_measured(monkeypatch):
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: pytest.fail("the network was asked for"))
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/large.png", "detail": "high"}}
+    assert model("gpt-4o").count_tokens([{"role": "user", "content": [image]}]) > 200
+
+
+class Agent:
+    model = "an agent's"
+
+    def __init__(self, max_input_tokens: int | None, max_output_tokens: int | None = None) -> None:
+        self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
+
+
+@pytest.mark.parametrize(
+    "max_tokens, agent, limit",
+    [
+        (None, Agent(128_000, 16_384), 128_000 - 16_384 - 12_800),
+        (50_000, Agent(128_000, 16_384), 50_000),
+        (200_000, Agent(128_000, 16_384), 128_000 - 16_384 - 12_800),
+        (None, Agent(100_000), 90_000),
+        (50_000, Agent(None), 50_000),
+        (None, Agent(None), None),
+        (50_000, None, None),
+        # The price list gives many models the whole window as output: half of it is left for input all the same.
+        (None, Agent(8_192, 8_192), 8_192 - 4_096 - 819),
+    ],
+)
+def test_the_limit_is_the_agents_model_less_its_answer_and_a_margin_or_the_users_own(max_tokens, agent, limit):
+    assert TokenBudget(max_tokens).limit(agent) == limit
+
+
+def test_every_model_of_the_price_list_keeps_room_for_a_prompt(litellm):
+    checked = 0
+    for name, entry in litellm.model_cost.items():
+        if entry.get("mode") != "chat" or not isinstance(entry.get("max_input_tokens"), int):
+            continue
+        limits = entry["max_input_tokens"], entry.get("max_output_tokens")
+        checked += 1
+        if limits[0] > 0:
+            assert TokenBudget().limit(Agent(*limits)) >= limits[0] * 0.39, name
+    assert checked > 1000
+
+
+def test_a_margin_can_be_given_up():
+    assert TokenBudget(margin_ratio=0).limit(Agent(100)) == 100
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(0, 30), st.integers(0, 400), st.data())
+def test_the_longest_tail_that_fits_is_found(costs, frame, room, data):
+    sums = [frame]
+    for cost in costs:
+        sums.append(sums[-1] + cost)
+    head = data.draw(st.integers(0, len(costs)))
+    start = start_of_tail_that_fits(sums, head, room)
+
+    def prompt(start: int) -> int:
+        return frame + sum(costs[:head]) + sum(costs[start:])
+
+    fitting = [start for start in range(head, len(costs) + 1) if prompt(start) <= room]
+    assert start == (fitting[0] if fitting else len(costs))
