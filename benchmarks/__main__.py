@@ -1,0 +1,69 @@
+"""``python -m benchmarks``: ask the questions, print the table, write JSON and a plot."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks.frame import SCALES, Answer, Question, as_json, ask
+
+MODULES = ("reading",)
+RESULTS = Path(__file__).parent / "results"
+
+
+def questions(matching: str) -> list[Question]:
+    modules = [importlib.import_module(f"benchmarks.{name}") for name in MODULES]
+    return [question for module in modules for question in module.QUESTIONS if matching in question.name]
+
+
+def table(answers: list[Answer]) -> Table:
+    shown = Table(title="ours against raw, median of rounds")
+    for column in ("question", "unit", "ours", "raw", "ratio", "target", ""):
+        shown.add_column(column, justify="left" if column in ("question", "unit") else "right")
+    for a in answers:
+        limit = f"{'≤' if a.better == 'at most' else '≥'} {a.target:g}"
+        verdict = "[green]holds[/]" if a.holds else "[red]missed[/]"
+        shown.add_row(a.question, a.unit, f"{a.ours:,.4g}", f"{a.raw:,.4g}", f"{a.ratio:.2f}", limit, verdict)
+    return shown
+
+
+def main(
+    matching: Annotated[str, typer.Argument(help="Only questions whose name has this in it.")] = "",
+    scale: Annotated[str, typer.Option(help="full, or smoke: small, to see that everything works.")] = "full",
+    results: Annotated[Path, typer.Option(help="Folder for the JSON and the plot.")] = RESULTS,
+) -> None:
+    """Ask the questions that have targets. Exit status 1 where a target of a full run is missed."""
+    console = Console(stderr=True)
+    chosen = SCALES[scale]
+    asked = questions(matching)
+    answers: list[Answer] = []
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        for question in asked:
+            task = progress.add_task(question.name, total=chosen.rounds)
+            with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as folder:
+                answers.append(ask(question, chosen, Path(folder), lambda task=task: progress.advance(task)))
+            progress.update(task, completed=chosen.rounds)
+    Console().print(table(answers))
+    results.mkdir(parents=True, exist_ok=True)
+    (results / f"{scale}.json").write_text(as_json(answers, sys.argv))
+    if scale == "full" and not all(answer.holds for answer in answers):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,134 @@
+"""What a question is, and how it is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sqlite3
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["Answer", "Question", "Round", "Scale", "ask", "in_new_process", "provenance"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a run is. ``smoke`` only shows that everything works: its figures mean nothing."""
+
+    name: Literal["smoke", "full"]
+    rounds: int
+    events: tuple[int, ...]
+    """Lengths of histories, ascending. The last but one is the length that targets are given for."""
+
+    @property
+    def usual(self) -> int:
+        return self.events[-2]
+
+
+SCALES = {
+    "smoke": Scale("smoke", 2, (200, 1_000, 2_000)),
+    "full": Scale("full", 7, (1_000, 10_000, 100_000, 1_000_000)),
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """One measurement of both sides, one right after the other, in the question's unit."""
+
+    ours: float
+    raw: float
+
+
+@dataclass(frozen=True)
+class Question:
+    """A figure that has a target. ``measure`` yields rounds; the ratio of a round is ours over raw.
+
+    ``better`` says whether the ratio should be at most or at least the target.
+    """
+
+    name: str
+    unit: str
+    target: float
+    better: Literal["at most", "at least"]
+    measure: Callable[[Scale, Path], Iterator[Round]]
+    raw: str = "raw sqlite3"
+    """What the baseline is."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The median round of a question, and whether its target holds."""
+
+    question: str
+    unit: str
+    baseline: str
+    ours: float
+    raw: float
+    ratio: float
+    target: float
+    better: str
+    rounds: int
+
+    @property
+    def holds(self) -> bool:
+        return self.ratio <= self.target if self.better == "at most" else self.ratio >= self.target
+
+
+def ask(question: Question, scale: Scale, folder: Path, on_round: Callable[[], None] = lambda: None) -> Answer:
+    """Measure a question in an empty folder of its own, and take the round with the median ratio."""
+    rounds = []
+    for measured in question.measure(scale, folder):
+        rounds.append(measured)
+        on_round()
+    middle = statistics.median_low(r.ours / r.raw for r in rounds)
+    median = next(r for r in rounds if r.ours / r.raw == middle)
+    return Answer(
+        question.name,
+        question.unit,
+        question.raw,
+        median.ours,
+        median.raw,
+        middle,
+        question.target,
+        question.better,
+        len(rounds),
+    )
+
+
+def in_new_process(module: str, *arguments: str) -> dict[str, float]:
+    """What ``python -m MODULE ARGUMENTS`` prints as JSON: nothing of ours is warm there, only the page cache may be."""
+    finished = subprocess.run(
+        [sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False, env=os.environ
+    )
+    if finished.returncode:
+        raise RuntimeError(f"python -m {module} {' '.join(arguments)} failed:\n{finished.stderr}")
+    measured: dict[str, float] = json.loads(finished.stdout)
+    return measured
+
+
+def provenance(command: Sequence[str]) -> dict[str, object]:
+    """Where the figures come from: commit, machine, versions, command."""
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return {
+        "commit": commit.stdout.strip() or None,
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(command),
+        "machine": {"cpus": os.cpu_count(), "processor": platform.machine(), "system": platform.system()},
+        "versions": {
+            "python": platform.python_version(),
+            "sqlite": sqlite3.sqlite_version,
+            **{name: version(name) for name in ("foldlog", "msgspec", "eventsourcing")},
+        },
+    }
+
+
+def as_json(answers: Sequence[Answer], command: Sequence[str]) -> str:
+    return json.dumps({**provenance(command), "answers": [{**asdict(a), "holds": a.holds} for a in answers]}, indent=1)

@@ -1,0 +1,56 @@
+"""The baseline: what anyone could write by hand with sqlite3 for one question, and no better is known.
+
+A minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements, msgspec for the bodies. No ids
+checked, no versions, no chain, one process.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from eventstore import Event
+
+__all__ = ["RawStore", "body_of"]
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def body_of(event: Event) -> bytes:
+    return _ENCODER.encode(event)
+
+
+class RawStore:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.text_factory = bytes
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS events "
+            "(conversation TEXT, id INTEGER, kind TEXT, body BLOB, PRIMARY KEY (conversation, id))"
+        )
+
+    def append(self, conversation: str, event_id: int, kind: str, body: bytes) -> None:
+        self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (conversation, event_id, kind, body))
+
+    def append_batch(self, rows: Iterable[tuple[str, int, str, bytes]]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+        self._db.execute("COMMIT")
+
+    def bodies(self, conversation: str, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        return self._db.execute(
+            "SELECT id, body FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id",
+            (conversation, start, stop),
+        )
+
+    def checkpoint(self) -> None:
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        self._db.close()
