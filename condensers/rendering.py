@@ -18,7 +18,16 @@ from eventstore.events import (
     UnknownEvent,
 )
 
-__all__ = ["as_json", "event_block", "event_blocks", "event_text", "plain_text", "previous_summary", "truncated"]
+__all__ = [
+    "as_json",
+    "clipped",
+    "event_block",
+    "event_blocks",
+    "event_text",
+    "plain_text",
+    "previous_summary",
+    "truncated",
+]
 
 
 def event_text(event: Event) -> str:
@@ -74,6 +83,11 @@ def truncated(text: str, limit: int | None) -> str:
         return text[:limit]
     head = (room + 1) // 2
     return text[:head] + note + text[len(text) - (room - head) :]
+
+
+def clipped(line: str, length_max: int) -> str:
+    """A line's beginning, in at most ``length_max`` characters."""
+    return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
 
 
 def plain_text(content: Content) -> str:

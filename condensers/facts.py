@@ -1,0 +1,189 @@
+"""What happened, in facts, read from the events themselves: no model, no guess at what was meant, the same every time.
+
+Tools are told apart by what they are given, not by their names, of which every runtime has its own: a command is a text
+under ``command``, ``cmd`` or ``code``; a file is named under ``path`` or the like, and changed where it gets new text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from condensers.rendering import as_json, clipped, plain_text
+from eventstore.events import Action, Content, Event, Message, Observation
+
+__all__ = ["Fact", "Section", "facts", "subject_of"]
+
+
+class Section(StrEnum):
+    """What a fact is about: its heading in a digest, which has them in this order."""
+
+    ASKED = "Asked by the user"
+    TASKS = "Tasks"
+    CHANGED = "Files changed"
+    ERRORS = "Errors still open"
+    RAN = "Commands run"
+    CALLED = "Other calls"
+    SAID = "Said by the agent"
+    READ = "Files read"
+
+
+class Fact(NamedTuple):
+    """Something to note. Of two with one section and subject the later one counts; None as its text takes it back.
+
+    Subject and text are single lines. In the section ``TASKS`` an empty subject takes back every task.
+    """
+
+    section: Section
+    subject: str
+    text: str | None
+
+
+_PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
+_COMMANDS = ("command", "cmd", "code", "script")
+_CONTENTS = ("old_str", "new_str", "old_string", "new_string", "file_text", "content", "contents", "edits", "diff")
+_CHANGING = frozenset({"write", "edit", "create", "insert", "str_replace", "undo_edit", "multiedit", "delete"})
+_TASK_LISTS = ("task_list", "todos", "tasks", "plan")
+_WORDS = ("thought", "message", "final_thought")
+_ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
+
+_EXIT_CODE = re.compile(r"exit code:?\s+(-?\d+)", re.IGNORECASE)
+_EXIT_UNKNOWN = -1
+
+_ENDED = " → "
+"""Between what was done and how it ended."""
+
+_ASKED_MAX, _SAID_MAX = 2_000, 300
+
+
+def facts(events: Iterable[Event]) -> Iterator[Fact]:
+    """The facts of ``events``, in order. Cost: the events, once."""
+    deeds: dict[object, Fact] = {}
+    for event in events:
+        match event:
+            case Message():
+                yield from _note(Section.ASKED if event.source == "user" else Section.SAID, event.content)
+            case Action():
+                yield from _note(Section.SAID, event.thought)
+                arguments = _arguments(event)
+                yield from _words(arguments)
+                yield from _tasks(arguments)
+                deed = _deed(event.tool, arguments)
+                if deed is not None:
+                    deeds[event.id] = deeds[event.call_id or event.id] = deed
+                    yield deed
+            case Observation():
+                yield from _outcome(event, deeds.get(event.call_id) or deeds.get(event.cause))
+
+
+def subject_of(section: Section, text: str) -> str:
+    """The subject of the fact with this text: what ``facts`` noted it under."""
+    match section:
+        case Section.RAN | Section.ERRORS:
+            return text.partition(_ENDED)[0]
+        case Section.TASKS:
+            return text.partition("] ")[2]
+    return text
+
+
+def _note(section: Section, content: Content) -> Iterator[Fact]:
+    line = _line(plain_text(content), _ASKED_MAX if section is Section.ASKED else _SAID_MAX)
+    if line:
+        yield Fact(section, line, line)
+
+
+def _arguments(action: Action) -> Mapping[str, Any]:
+    arguments: Any = action.arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            return {"arguments": action.arguments}
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _words(arguments: Mapping[str, Any]) -> Iterator[Fact]:
+    """What is said in a call that does nothing but say it."""
+    if arguments and arguments.keys() <= {*_WORDS, *_ASIDES}:
+        for key in _WORDS:
+            if isinstance(arguments.get(key), str):
+                yield from _note(Section.SAID, arguments[key])
+
+
+def _tasks(arguments: Mapping[str, Any]) -> Iterator[Fact]:
+    tasks = next((arguments[key] for key in _TASK_LISTS if isinstance(arguments.get(key), list)), ())
+    if tasks:
+        yield Fact(Section.TASKS, "", None)
+    for task in tasks:
+        if isinstance(task, dict):
+            title = task.get("title") or task.get("content") or task.get("step") or as_json(task)
+            name = _line(f"{task['id']}: {title}" if task.get("id") else str(title))
+            yield Fact(Section.TASKS, name, f"[{_line(str(task.get('status', 'open')))}] {name}")
+
+
+def _deed(tool: str, arguments: Mapping[str, Any]) -> Fact | None:
+    """What a call does; None for one that only says something or keeps tasks."""
+    if arguments.keys() <= {*_WORDS, *_ASIDES} or any(isinstance(arguments.get(key), list) for key in _TASK_LISTS):
+        return None
+    path = _first_text(arguments, _PATHS)
+    if path:
+        verbs = {tool.lower(), str(arguments.get("command", "")).lower()}
+        changes = verbs & _CHANGING or any(arguments.get(key) for key in _CONTENTS)
+        return Fact(Section.CHANGED if changes else Section.READ, path, path)
+    command = _first_text(arguments, _COMMANDS)
+    if command:
+        command = f"`{command.replace('`', chr(39))}`"
+        return Fact(Section.RAN, command, command)
+    given = {key: value for key, value in arguments.items() if key not in _ASIDES}
+    call = _line(f"{tool} {as_json(given)}")
+    return Fact(Section.CALLED, call, call)
+
+
+def _outcome(observation: Observation, deed: Fact | None) -> Iterator[Fact]:
+    """How a deed ended. Where it failed the error is open until the same succeeds."""
+    text = plain_text(observation.content)
+    exit_code = _exit_code(observation.extras, text)
+    failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0)
+    subject = deed.subject if deed else _line(observation.tool)
+    if deed and deed.section is Section.RAN and exit_code is not None:
+        yield Fact(Section.RAN, subject, f"{subject}{_ENDED}exit {exit_code}")
+    said = _last_line(text)
+    if failed and said:  # one that fails without a word, as a search that finds nothing, is no error
+        yield Fact(Section.ERRORS, subject, f"{subject}{_ENDED}{said}")
+    elif deed:
+        yield Fact(Section.ERRORS, subject, None)
+
+
+def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
+    """The command's exit code; None where it has none or none is known."""
+    metadata = extras.get("metadata")
+    code = extras.get("exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None)
+    if not isinstance(code, int):
+        said = _EXIT_CODE.search(text[-400:])
+        code = int(said[1]) if said else None
+    return None if code == _EXIT_UNKNOWN else code
+
+
+def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """The first of these arguments that is a text, or a list of words, as a line; empty where none is."""
+    for key in keys:
+        value = arguments.get(key)
+        if isinstance(value, list) and all(isinstance(word, str) for word in value):
+            value = " ".join(value)
+        if isinstance(value, str) and value.strip():
+            return _line(value)
+    return ""
+
+
+def _line(text: str, length_max: int = 300) -> str:
+    """A text as one line, cut to its beginning."""
+    return clipped(" ".join(text.split()), length_max)
+
+
+def _last_line(text: str) -> str:
+    """The last line that says something, of a traceback the one with the error; empty where none does."""
+    lines = (line for line in map(_line, reversed(text.splitlines())) if line and not _EXIT_CODE.search(line))
+    return next(lines, "")
