@@ -1,21 +1,29 @@
-"""The hash chain: each event's head vouches for it and for every event before it. Pure.
+"""Two guards over every stored event: heads, against those who change a history, and checksums, against decay. Pure.
 
     head(-1) = SHA-256("foldlog" || salt || id of the conversation)
-    head(n)  = SHA-256(head(n-1) || id, schema version, recorded_at, kind || body)
+    head(n)  = SHA-256(head(n-1) || salt || id, schema, shown, structural, recorded_at, kind || body)
 
-It is over the plain text as first written, so encryption, compression, copying and upcasting leave it whole. Publishing
-one head makes every change to that history visible to whoever kept it. ``docs/FORMAT.md`` gives the bytes.
+Each head vouches for its event and for every event before it. It is over the plain text as first written, so that
+encryption, compression, copying and upcasting leave it whole. Publishing one head makes every change to that history
+visible to whoever kept it; without the salt, which is erased with the conversation, it says nothing of what it covers.
+
+A checksum (CRC-32) is of one row as it is stored, and needs no other row: every read checks it, so that a flipped bit
+is an error and not another text. ``docs/FORMAT.md`` gives the bytes of both.
 """
 
 from __future__ import annotations
 
 import secrets
 from hashlib import sha256
+from struct import Struct
+from zlib import crc32
 
-__all__ = ["HEAD_BYTES", "SALT_BYTES", "link", "new_salt", "seed"]
+__all__ = ["HEAD_BYTES", "SALT_BYTES", "checksum", "checksum_seed", "link", "new_salt", "seed"]
 
 HEAD_BYTES = 32
 SALT_BYTES = 16
+
+_pack = Struct(">8q").pack
 
 
 def new_salt() -> bytes:
@@ -27,15 +35,55 @@ def new_salt() -> bytes:
 
 def seed(conversation: str, salt: bytes) -> bytes:
     """The head of an empty conversation."""
-    return sha256(b"foldlog" + salt + conversation.encode("utf-8", "surrogatepass")).digest()
+    return sha256(b"foldlog" + salt + _bytes(conversation)).digest()
 
 
-def link(head: bytes, event_id: int, kind: str, schema: int, recorded_at: int, body: bytes) -> bytes:
+def link(
+    head: bytes,
+    salt: bytes,
+    event_id: int,
+    kind: str,
+    schema: int,
+    shown: bool,
+    structural: bool,
+    recorded_at: int,
+    body: bytes,
+) -> bytes:
     """The head after one more event. ``recorded_at`` is in microseconds since 1970, UTC. Cost: one pass over the body.
 
     The fields before the body are separated by spaces and closed by a line feed; only the kind is text, its length
     stands before it, so no two events have the same bytes.
     """
-    encoded_kind = kind.encode()
-    fields = b"%d %d %d %d %b\n" % (event_id, schema, recorded_at, len(encoded_kind), encoded_kind)
-    return sha256(head + fields + body).digest()
+    name = _bytes(kind)
+    fields = b"%d %d %d %d %d %d %b\n" % (event_id, schema, shown, structural, recorded_at, len(name), name)
+    return sha256(head + salt + fields + body).digest()
+
+
+def checksum_seed(conversation: str) -> int:
+    """Where the checksums of a conversation's rows start, so that a row of another one does not pass for its own."""
+    return crc32(_bytes(conversation))
+
+
+def checksum(
+    seed: int,
+    event_id: int,
+    kind: str,
+    schema: int,
+    shown: bool,
+    structural: bool,
+    recorded_at: int,
+    encoding: int,
+    body: bytes,
+    head: bytes,
+    shown_before: int,
+    structural_before: int,
+) -> int:
+    """The checksum of one row, ``body`` as it is stored. Cost: one pass over the body, some four times as fast as a
+    link.
+    """
+    fields = _pack(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
+    return crc32(body, crc32(fields + _bytes(kind) + head, seed))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

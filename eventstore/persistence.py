@@ -36,7 +36,7 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 from eventstore import codec, integrity
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, PlacedRow, Record, Recorder, Row, Transaction
-from eventstore.rows import PLAIN
+from eventstore.rows import chained
 from eventstore.store import open_recorder
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Factory", "TrackingView"]
@@ -308,16 +308,10 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
 def _insert(transaction: Transaction, stored: StoredEvent, now: int) -> int:
     found = _found_or_begun(transaction, str(stored.originator_id), now)
     kind, schema = _kind_and_schema(stored.topic)
-    shown = structural = False
-    if kind in codec.KINDS:
-        encoded = codec.encode(codec.decode(kind, schema, stored.state, stored.originator_version))
-        shown, structural = encoded.shown, encoded.structural
-    recorded_at = max(now, found.updated_at or 0)
-    head = found.head or integrity.seed(found.id, found.salt)
     version = stored.originator_version
-    linked = integrity.link(head, version, kind, schema, recorded_at, stored.state)
-    row = Row(version, kind, schema, shown, structural, recorded_at, PLAIN, stored.state, linked)
-    return transaction.insert(found.key, [row])
+    encoded = codec.encode(codec.decode(kind, schema, stored.state, version))
+    as_stored = encoded._replace(kind=kind, schema=schema, body=stored.state)
+    return transaction.insert(found.key, chained(found._replace(version=version), [as_stored], now))
 
 
 def _found_or_begun(transaction: Transaction, conversation: str, now: int) -> Conversation:

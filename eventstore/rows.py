@@ -31,20 +31,38 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> list[Row]:
     """The rows that append ``batch`` to ``conversation``: ids dense, heads linked, the clock never running backwards.
 
-    Cost: one hash of each body.
+    Cost: one hash and one checksum of each body.
     """
-    head = conversation.head or integrity.seed(conversation.id, conversation.salt)
+    salt, shown_before, structural_before = conversation.salt, conversation.shown, conversation.structural
+    head = conversation.head or integrity.seed(conversation.id, salt)
+    checksum_seed = integrity.checksum_seed(conversation.id)
     recorded_at = now if conversation.updated_at is None else max(now, conversation.updated_at)
     rows = []
     for event_id, (kind, schema, shown, structural, body, _) in enumerate(batch, start=conversation.version):
-        head = integrity.link(head, event_id, kind, schema, recorded_at, body)
-        rows.append(Row(event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, head))
+        head = integrity.link(head, salt, event_id, kind, schema, shown, structural, recorded_at, body)
+        checksum = integrity.checksum(
+            checksum_seed, event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, head,
+            shown_before, structural_before,
+        )  # fmt: skip
+        rows.append(
+            Row(event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, head,
+                shown_before, structural_before, checksum)
+        )  # fmt: skip
+        shown_before += shown
+        structural_before += structural
     return rows
 
 
 def after(conversation: Conversation, rows: Sequence[Row]) -> Conversation:
     """The conversation once ``rows`` are its newest."""
-    return conversation._replace(version=rows[-1].id + 1, updated_at=rows[-1].recorded_at, head=rows[-1].head)
+    last = rows[-1]
+    return conversation._replace(
+        version=last.id + 1,
+        updated_at=last.recorded_at,
+        head=last.head,
+        shown=last.shown_before + last.shown,
+        structural=last.structural_before + last.structural,
+    )
 
 
 def event_of(conversation: str, row: Row) -> Event:

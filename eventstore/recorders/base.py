@@ -19,7 +19,11 @@ T = TypeVar("T")
 
 
 class Row(NamedTuple):
-    """One event as stored. ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text."""
+    """One event as stored. ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text.
+
+    ``shown_before`` and ``structural_before`` count such events before this one, so that a reader who walks an index
+    sees where one is missing. ``checksum`` is that of the row (``integrity.checksum``). A recorder only keeps them.
+    """
 
     id: int
     kind: str
@@ -30,6 +34,9 @@ class Row(NamedTuple):
     encoding: int
     body: bytes
     head: bytes
+    shown_before: int = 0
+    structural_before: int = 0
+    checksum: int = 0
 
 
 class PlacedRow(NamedTuple):
@@ -51,7 +58,8 @@ class Erasure(NamedTuple):
 
 class Conversation(NamedTuple):
     """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
-    empty conversation has version 0, no head and ``updated_at`` None.
+    empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are how many such
+    events it has: what its last event says was before it, and that event itself.
     """
 
     key: int
@@ -66,6 +74,8 @@ class Conversation(NamedTuple):
     key_id: str | None = None
     sealed_key: bytes | None = None
     erasure: Erasure | None = None
+    shown: int = 0
+    structural: int = 0
 
 
 class Record(NamedTuple):
@@ -87,6 +97,9 @@ class Reader(Protocol):
     def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
         """Published conversations with an id greater than ``after``, in the order of their ids' UTF-8 bytes."""
 
+    def conversation_of(self, key: int) -> Conversation | None:
+        """The conversation with this key, staged or visible."""
+
     def staged(self, conversation_id: str) -> Sequence[int]:
         """Keys of the staged, unpublished conversations of this id."""
 
@@ -98,6 +111,9 @@ class Reader(Protocol):
 
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
         """Shown rows with an id in one of the inclusive intervals, by interval, then id. Cost: intervals and rows."""
+
+    def counts_before(self, key: int, event_ids: Sequence[int]) -> Sequence[tuple[int, int, int]]:
+        """(id, ``shown_before``, ``structural_before``) of the rows with these ids, as far as they are there."""
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Rows behind a position, in the order of positions, at most ``limit``. No later commit can precede them."""

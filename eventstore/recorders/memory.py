@@ -98,6 +98,9 @@ class MemoryReader:
             ids = ids[bisect.bisect_right(ids, _order(after), key=_order) :]
         return [self._with_tail(self._tables.visible[i]) for i in ids[:limit]]
 
+    def conversation_of(self, key: int) -> Conversation | None:
+        return self._with_tail(key) if key in self._tables.conversations else None
+
     def staged(self, conversation_id: str) -> Sequence[int]:
         seen = set(self._tables.visible.values())
         return [k for k, c in self._tables.conversations.items() if c.id == conversation_id and k not in seen]
@@ -111,6 +114,11 @@ class MemoryReader:
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
         rows = self._tables.rows.get(key, [])
         return [row for first, last in intervals for row in _slice(rows, first, last + 1) if row.shown]
+
+    def counts_before(self, key: int, event_ids: Sequence[int]) -> Sequence[tuple[int, int, int]]:
+        rows = self._tables.rows.get(key, [])
+        found = (row for event_id in event_ids for row in _slice(rows, event_id, event_id + 1))
+        return [(row.id, row.shown_before, row.structural_before) for row in found]
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         tables = self._tables
@@ -146,7 +154,14 @@ class MemoryReader:
         rows = self._tables.rows[key]
         if not rows:
             return conversation
-        return conversation._replace(version=rows[-1].id + 1, updated_at=rows[-1].recorded_at, head=rows[-1].head)
+        last = rows[-1]
+        return conversation._replace(
+            version=last.id + 1,
+            updated_at=last.recorded_at,
+            head=last.head,
+            shown=last.shown_before + last.shown,
+            structural=last.structural_before + last.structural,
+        )
 
 
 class MemoryTransaction(MemoryReader):

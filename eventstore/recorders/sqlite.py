@@ -299,6 +299,10 @@ class SQLiteReader:
         rows = self._execute(_SQL["conversations"], (start, limit)).fetchall()
         return [_conversation(_text(row[0]), row[1:]) for row in rows]
 
+    def conversation_of(self, key: int) -> Conversation | None:
+        found = self._execute(_SQL["conversation_of"], (key,)).fetchone()
+        return _conversation(_text(found[0]), found[1:]) if found else None
+
     def staged(self, conversation_id: str) -> Sequence[int]:
         return [row[0] for row in self._execute(_SQL["in_staging"], (_bytes(conversation_id),))]
 
@@ -310,6 +314,9 @@ class SQLiteReader:
 
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
         return list(map(_row, self._execute(_SQL["shown_rows"], (json.dumps(intervals), key))))
+
+    def counts_before(self, key: int, event_ids: Sequence[int]) -> Sequence[tuple[int, int, int]]:
+        return self._execute(_SQL["counts_before"], (json.dumps(event_ids), key)).fetchall()
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Live rows have their positions; those of an import are reckoned from where it was published."""
@@ -326,7 +333,7 @@ class SQLiteReader:
                 continue
             before = block[2] - 1 if block is not None else self.last_position()
             live = self._execute(_SQL["live_rows_from"], (after_position, before, limit - len(placed))).fetchall()
-            placed += [PlacedRow(row[9], self._id(row[10]), _row(row)) for row in live]
+            placed += [PlacedRow(row[12], self._id(row[13]), _row(row)) for row in live]
             if block is None or len(placed) == limit:
                 break
             after_position = before
@@ -445,6 +452,9 @@ class SQLiteTransaction(SQLiteReader):
                         r.structural,
                         r.recorded_at,
                         r.encoding,
+                        r.shown_before,
+                        r.structural_before,
+                        r.checksum,
                         r.head,
                         r.body,
                     )
@@ -475,7 +485,8 @@ def _staged_position(key: int, event_id: int) -> int:
 
 def _plain_parameters(position: int, key: int, row: Row) -> tuple[Any, ...]:
     return (
-        position, key, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.head, row.body,
+        position, key, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at,
+        row.shown_before, row.structural_before, row.checksum, row.head, row.body,
     )  # fmt: skip
 
 
@@ -488,12 +499,16 @@ def _text(stored: bytes) -> str:
 
 
 def _row(row: tuple[Any, ...]) -> Row:
-    return Row(row[0], str(row[1], "utf-8"), row[2], row[3] == 1, row[4] == 1, row[5], row[6], row[7], row[8])
+    return Row(
+        row[0], str(row[1], "utf-8", "replace"), row[2], row[3] == 1, row[4] == 1, row[5], row[6], row[7], row[8],
+        row[9], row[10], row[11],
+    )  # fmt: skip
 
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
     (key, _visible, created_at, parent, parent_version, salt, key_id, sealed_key,
-     erased_at, erased_reason, erased_events, erased_head, last_id, updated_at, head) = found  # fmt: skip
+     erased_at, erased_reason, erased_events, erased_head, last_id, updated_at, head,
+     shown, structural) = found  # fmt: skip
     return Conversation(
         key=key,
         id=conversation_id,
@@ -509,6 +524,8 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
         erasure=None
         if erased_at is None
         else Erasure(erased_at, _text(erased_reason or b""), erased_events, erased_head or b""),
+        shown=shown or 0,
+        structural=structural or 0,
     )
 
 

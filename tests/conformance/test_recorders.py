@@ -92,6 +92,19 @@ def test_structural_and_shown_rows_are_found_without_the_others(recorder: Record
         assert reader.shown_rows(key, []) == []
 
 
+def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorder: Recorder):
+    last = row(1, shown=True)._replace(shown_before=7, structural_before=3, checksum=0xFFFF_FFFF)
+    key = begin(recorder, "c1", [row(0), last])
+    with recorder.read() as reader:
+        assert list(reader.rows(key, 1, 2, 1)) == [last]
+        found = reader.conversation("c1")
+        assert found is not None
+        assert (found.shown, found.structural) == (8, 3)
+        assert reader.conversation_of(key) == found
+        assert reader.conversation_of(key + 1) is None
+        assert sorted(reader.counts_before(key, [0, 1, 2])) == [(0, 0, 0), (1, 7, 3)]
+
+
 def test_an_id_is_taken_once(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
     with pytest.raises(IntegrityError):

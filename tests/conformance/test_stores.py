@@ -253,7 +253,9 @@ def test_heads_chain_every_event_to_those_before_it(recorder: Recorder):
         rows = reader.rows(found.key, 0, 2, 2)
     head = integrity.seed("c1", found.salt)
     for row in rows:
-        head = integrity.link(head, row.id, row.kind, row.schema, row.recorded_at, row.body)
+        head = integrity.link(
+            head, found.salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
+        )
         assert row.head == head
     assert store.conversations()[0].head == head.hex()
 

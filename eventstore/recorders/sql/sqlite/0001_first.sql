@@ -40,6 +40,9 @@ CREATE TABLE events (
     structural   INTEGER NOT NULL,
     recorded_at  INTEGER NOT NULL,
     encoding     INTEGER NOT NULL,
+    shown_before INTEGER NOT NULL,
+    structural_before INTEGER NOT NULL,
+    checksum     INTEGER NOT NULL,
     head         BLOB NOT NULL,
     body         ANY NOT NULL,
     UNIQUE (conversation, id)

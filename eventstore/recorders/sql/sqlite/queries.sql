@@ -3,17 +3,27 @@
 
 -- name: conversation
 SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
+       e.shown_before + e.shown, e.structural_before + e.structural
 FROM conversations c
 LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
 WHERE c.id = CAST(? AS TEXT) AND c.visible
+
+-- name: conversation_of
+SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
+       e.shown_before + e.shown, e.structural_before + e.structural
+FROM conversations c
+LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+WHERE c.key = ?
 
 -- name: conversation_id
 SELECT id FROM conversations WHERE key = ?
 
 -- name: conversations
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
+       e.shown_before + e.shown, e.structural_before + e.structural
 FROM conversations c
 LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
 WHERE c.visible AND c.id >= CAST(? AS TEXT)
@@ -23,12 +33,14 @@ ORDER BY c.id LIMIT ?
 INSERT INTO conversations (id, visible, created_at, salt) VALUES (CAST(? AS TEXT), ?, ?, ?)
 
 -- name: insert_event
-INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding, head, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, CAST(? AS TEXT))
+INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding,
+                    shown_before, structural_before, checksum, head, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, CAST(? AS TEXT))
 
 -- name: insert_sealed_event
-INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding, head, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding,
+                    shown_before, structural_before, checksum, head, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: next_position
 SELECT seq + 1 FROM sqlite_sequence WHERE name = 'events'
@@ -40,23 +52,31 @@ SELECT seq FROM sqlite_sequence WHERE name = 'events'
 UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'events'
 
 -- name: rows
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, position FROM events
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
+       position FROM events
 WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
 -- name: structural_rows
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, position
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
+       position
 FROM events INDEXED BY events_structural
 WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
 
 -- name: shown_rows
-SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head, e.position
+SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
+       e.shown_before, e.structural_before, e.checksum, e.position
 FROM json_each(?) j
 CROSS JOIN events e INDEXED BY events_shown
     ON e.conversation = ? AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1 AND e.shown
 ORDER BY j.id
 
+-- name: counts_before
+SELECT e.id, e.shown_before, e.structural_before
+FROM json_each(?) j CROSS JOIN events e ON e.conversation = ? AND e.id = j.value
+
 -- name: live_rows_from
-SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head, e.position,
+SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
+       e.shown_before, e.structural_before, e.checksum, e.position,
        e.conversation
 FROM events e WHERE e.position > ? AND e.position <= ? ORDER BY e.position LIMIT ?
 
