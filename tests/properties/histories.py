@@ -1,0 +1,190 @@
+"""Histories of every kind that a log may hold, also those that no agent should write.
+
+A history is drawn as a list of steps, each a function from the id that comes next to events, so that a part of an
+example is an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    SystemMessage,
+    UnknownEvent,
+    summary_id,
+)
+
+Step = Callable[[int], Iterable[Event]]
+
+THINKING = ({"type": "thinking", "thinking": "hm"},)
+CALL_IDS = (None, "a", "b", "c")
+RESPONSE_IDS = (None, "r", "s")
+
+
+def history(steps: Iterable[Step]) -> list[Event]:
+    events: list[Event] = []
+    for step in steps:
+        start = len(events)
+        events += [replace(event, id=event_id) for event_id, event in enumerate(step(start), start)]
+    return events
+
+
+# --- what may happen ---
+
+
+def _always(*events: Event) -> Step:
+    return lambda _: events
+
+
+_said = st.builds(
+    lambda source, content: _always(Message(source=source, content=content)),
+    st.sampled_from(["user", "agent", "environment"]),
+    st.sampled_from(["hello", "more"]),
+)
+_call = st.builds(
+    lambda call, response, thinking: _always(
+        Action(tool="run", call_id=call, response_id=response, thinking=THINKING if thinking else (), thought="so")
+    ),
+    st.sampled_from(CALL_IDS),
+    st.sampled_from(RESPONSE_IDS),
+    st.booleans(),
+)
+_answer = st.builds(
+    lambda call, back: lambda i: [Observation(content="done", call_id=call, cause=i - back if back <= i else None)],
+    st.sampled_from(CALL_IDS),
+    st.integers(1, 4),
+)
+_other = st.sampled_from(
+    [
+        _always(SystemMessage(content="you are an agent")),
+        _always(Annotation(name="state")),
+        _always(Annotation(name="state", shown=True)),
+        _always(CondensationSummary(content="an imported one")),
+        _always(UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}")),
+        _always(UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}", shown=True)),
+    ]
+)
+_request = st.just(_always(CondensationRequest()))
+
+
+def _batch(size: int, thinking: bool, interleaved: bool, said_between: bool) -> Step:
+    """What an agent should write: the calls of one response, all of them answered."""
+
+    def events(i: int) -> list[Event]:
+        calls: list[Event] = [
+            Action(
+                tool="run",
+                call_id=f"call {i} {n}",
+                response_id=f"response {i}",
+                thinking=THINKING if thinking and n == 0 else (),
+            )
+            for n in range(size)
+        ]
+        answers: list[Event] = [Observation(content="done", call_id=f"call {i} {n}") for n in range(size)]
+        if interleaved:
+            return list(chain.from_iterable(zip(calls, answers, strict=True)))
+        said: list[Event] = [Message(source="user", content="wait")] if said_between else []
+        return [*calls, *said, *answers]
+
+    return events
+
+
+_answered_batch = st.builds(_batch, st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
+
+
+def _condensation(event_id: int, ids: list[int] | tuple[int, int], summary: str | None, offset: int) -> list[Event]:
+    """Ids are counted back from the present, so that they mostly name something; summaries by the condensation's id."""
+    fields: dict[str, Any] = {} if summary is None else {"summary": summary, "summary_offset": offset}
+    if isinstance(ids, tuple):
+        start, end = event_id - ids[0], event_id - ids[0] + ids[1]
+        fields |= {"forgotten_events_start_id": start, "forgotten_events_end_id": end}
+    else:
+        fields["forgotten_event_ids"] = tuple(
+            event_id - back if back >= 0 else summary_id(event_id + back) for back in ids if event_id + back >= 0
+        )
+        if not ids and summary is None:
+            fields["metadata"] = {"outcome": "declined", "reason": "nothing to forget"}
+    return [CondensationAction(origin=Origin(format="test"), **fields)]
+
+
+_back = st.one_of(st.integers(-12, -1), st.integers(-3, 25))
+_forgotten = st.one_of(
+    st.tuples(st.integers(-2, 25), st.integers(0, 15)),
+    st.lists(_back, max_size=10),
+    st.builds(lambda first, n: list(range(first, first - n, -1)), st.integers(3, 25), st.integers(1, 15)),
+)
+_condense = st.builds(
+    lambda ids, summary, offset: lambda i: _condensation(i, ids, summary, offset),
+    _forgotten,
+    st.sampled_from([None, "", "in short", "in brief"]),
+    st.integers(-2, 12),
+)
+
+
+# --- imported from V0: ids of the source, sparse, repeated, backward or missing ---
+
+_source_id = st.one_of(st.integers(0, 30), st.none())
+
+
+def _from_v0(step: Step, source_id: int | None) -> Step:
+    def events(i: int) -> list[Event]:
+        return [
+            replace(
+                event,
+                origin=Origin(format="openhands-v0", id=None if source_id is None else source_id + n),
+            )
+            for n, event in enumerate(step(i))
+        ]
+
+    return events
+
+
+def _v0_condensation(ids: list[int] | tuple[int, int], summary: str | None, offset: int) -> Step:
+    fields: dict[str, Any] = {} if summary is None else {"summary": summary, "summary_offset": offset}
+    if isinstance(ids, tuple):
+        fields |= {"forgotten_events_start_id": ids[0], "forgotten_events_end_id": ids[0] + ids[1]}
+    else:
+        fields["forgotten_event_ids"] = tuple(ids)
+    return _always(CondensationAction(origin=Origin(format="openhands-v0"), **fields))
+
+
+_v0_condense = st.builds(
+    _v0_condensation,
+    st.one_of(st.tuples(st.integers(-1, 30), st.integers(-2, 8)), st.lists(st.integers(-1, 30), max_size=8)),
+    st.sampled_from([None, "", "in short", "in brief"]),
+    st.integers(-3, 12),
+)
+
+_v0_step = st.builds(
+    _from_v0,
+    st.one_of(_said, _call, _answer, _other, _request, _answered_batch, _v0_condense, _v0_condense),
+    _source_id,
+)
+_native_step = st.one_of(_said, _call, _answer, _other, _request, _answered_batch, _condense, _condense)
+_tidy_step = st.one_of(_said, _answered_batch, _answered_batch, _condense)
+
+ordered_histories = st.builds(history, st.lists(_native_step, max_size=30))
+tidy_histories = st.builds(history, st.lists(_tidy_step, max_size=25))
+v0_histories = st.builds(history, st.lists(_v0_step, max_size=25))
+continued_v0_histories = st.builds(
+    lambda imported, native, more: history([*imported, *native, *more]),
+    st.lists(_v0_step, max_size=15),
+    st.lists(_native_step, max_size=15),
+    st.lists(_v0_step, max_size=5),
+)
+histories = st.one_of(ordered_histories, tidy_histories, v0_histories, continued_v0_histories)
+"""Of both dialects: everything ``ordered``, everything ``batch``, and an import from V0 that went on natively."""

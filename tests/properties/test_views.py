@@ -1,0 +1,219 @@
+"""Laws of the View, on histories that nobody wrote: one fold, and what ``well_formed`` gives can be sent to a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventstore.events import Action, CondensationAction, Event, Observation, summary_id
+from projections import View, cut_points, well_formed
+from projections.fold import EMPTY, evolve, fold
+from projections.units import units
+from tests.properties.histories import histories, ordered_histories, tidy_histories
+from tests.properties.slow_fold import slow_fold
+
+many = settings(max_examples=300, deadline=None)
+
+
+def ids(events: Any) -> list[int]:
+    return [event.id for event in events]
+
+
+# --- one fold ---
+
+
+@many
+@given(histories)
+def test_folding_in_two_parts_at_any_cut_is_folding_at_once(events: list[Event]) -> None:
+    whole = fold(events)
+    for cut in range(len(events) + 1):
+        before = fold(events[:cut])
+        after = fold(events[cut:], before.state)
+        assert after.state == whole.state
+        assert before.condensations + after.condensations == whole.condensations
+
+
+@many
+@given(histories)
+def test_folding_event_by_event_is_folding_at_once(events: list[Event]) -> None:
+    state = EMPTY
+    for event in events:
+        state = evolve(state, event)
+    assert state == fold(events).state
+
+
+@many
+@given(histories)
+def test_the_fold_is_what_its_definition_says(events: list[Event]) -> None:
+    view = View.from_events(events)
+    slow = slow_fold(events)
+    assert list(view.events) == slow.events
+    assert view.unhandled_condensation_request == slow.requested
+    assert view.left_behind == slow.left_behind
+
+
+@many
+@given(histories)
+def test_a_view_that_grows_is_the_view_of_the_whole(events: list[Event]) -> None:
+    view = View.from_events(())
+    for start in range(0, len(events), 3):
+        view = view.then(events[start : start + 3])
+    assert view == View.from_events(events)
+    assert view.condensations == tuple(event for event in events if isinstance(event, CondensationAction))
+
+
+# --- fit for a model ---
+
+
+@many
+@given(histories)
+def test_every_call_that_is_kept_has_one_later_answer_and_every_answer_one_earlier_call(events: list[Event]) -> None:
+    fit = well_formed(View.from_events(events))
+    waiting: list[Action] = []
+    for event in fit:
+        if isinstance(event, Action):
+            waiting.append(event)
+        elif isinstance(event, Observation):
+            call = next(
+                call
+                for call in waiting
+                if (call.id == event.cause if event.call_id is None else call.call_id == event.call_id)
+            )
+            waiting.remove(call)
+    assert waiting == []
+
+
+@many
+@given(histories)
+def test_no_batch_is_kept_by_half_and_no_loop_is_kept_broken(events: list[Event]) -> None:
+    view = View.from_events(events)
+    kept = set(ids(well_formed(view)))
+    found = units(view.events, view.left_behind)
+    for batch in found.batches:
+        assert len({view[place].id in kept for place in batch.members}) == 1
+    for loop in found.loops:
+        shown = [view[place].id in kept for place in loop]
+        assert shown == sorted(shown, reverse=True), "what is kept of a loop is its beginning"
+
+
+@many
+@given(histories)
+def test_nothing_is_dropped_without_need(events: list[Event]) -> None:
+    view = View.from_events(events)
+    kept = set(ids(well_formed(view)))
+    found = units(view.events, view.left_behind)
+    needed = set(found.orphans) | {place for place, event in enumerate(view) if event.id in view.left_behind}
+    reasons = {place for batch in found.batches if not batch.answered for place in batch.members}
+    together = [batch.members for batch in found.batches] + found.loops
+    grown = -1
+    while grown < len(reasons):  # whatever hangs together with a call that has no answer
+        grown = len(reasons)
+        reasons.update(*(members for members in together if not reasons.isdisjoint(members)))
+    for place, event in enumerate(view):
+        assert event.id in kept or place in needed or place in reasons
+
+
+@many
+@given(tidy_histories)
+def test_of_a_history_whose_calls_are_all_answered_only_what_was_parted_is_dropped(events: list[Event]) -> None:
+    view = View.from_events(events)
+    parted = {view[place].id for place in units(view.events, view.left_behind).orphans} | view.left_behind
+    assert ids(well_formed(view)) == [event.id for event in view if event.id not in parted]
+
+
+@many
+@given(histories)
+def test_what_is_well_formed_stays_as_it_is(events: list[Event]) -> None:
+    fit = well_formed(View.from_events(events))
+    assert well_formed(fit) == fit
+
+
+@many
+@given(histories)
+def test_the_reference_policy_is_stable_too(events: list[Event]) -> None:
+    fit = well_formed(View.from_events(events), policy="reference", history=events)
+    assert well_formed(fit, policy="reference", history=events) == fit
+
+
+# --- cutting ---
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(ordered_histories, histories), st.data())
+def test_forgetting_between_two_cut_points_takes_nothing_away_from_what_stays(
+    events: list[Event], data: st.DataObject
+) -> None:
+    view = View.from_events(events)
+    for start, stop in drawn_cuts(view, data):
+        assert_nothing_else_goes(view, start, stop, {"summary": "in short", "summary_offset": start})
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(ordered_histories, histories), st.data())
+def test_without_a_summary_too_unless_that_joins_a_loop_with_a_call_that_was_never_answered(
+    events: list[Event], data: st.DataObject
+) -> None:
+    view = View.from_events(events)
+    found = units(view.events, view.left_behind)
+    of_loops = {place for loop in found.loops for place in loop}
+    if all(batch.answered for batch in found.batches if not of_loops.isdisjoint(batch.actions)):
+        for start, stop in drawn_cuts(view, data):
+            assert_nothing_else_goes(view, start, stop, {})
+
+
+def drawn_cuts(view: View, data: st.DataObject) -> list[tuple[int, int]]:
+    pairs = list(combinations(cut_points(view), 2))
+    return data.draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
+
+
+def assert_nothing_else_goes(view: View, start: int, stop: int, summary: dict[str, Any]) -> None:
+    gone = set(ids(view[start:stop]))
+    action = CondensationAction(id=view.version, forgotten_event_ids=tuple(sorted(gone)), **summary)
+    after = view.then([action])
+    for before_it, after_it in ((view, after), (well_formed(view), well_formed(after))):
+        stays = [event_id for event_id in ids(before_it) if event_id not in gone]
+        assert [event_id for event_id in ids(after_it) if event_id != summary_id(action.id)] == stays
+
+
+@many
+@given(histories)
+def test_a_view_may_be_cut_before_its_first_event_and_no_call_that_waits_at_its_end_may_be_cut_off(
+    events: list[Event],
+) -> None:
+    waiting = Action(tool="run", call_id="new", response_id="new")
+    view = View.from_events(events).then([waiting])
+    assert cut_points(view)[0] == 0
+    assert cut_points(view)[-1] < len(view)
+
+
+# --- messages ---
+
+
+@many
+@given(histories)
+def test_each_tool_call_is_answered_right_behind_its_message_and_call_ids_are_unique(events: list[Event]) -> None:
+    messages = View.from_events(events).to_messages()
+    called = Counter(call["id"] for message in messages for call in message.get("tool_calls", ()))
+    answered = Counter(message["tool_call_id"] for message in messages if message["role"] == "tool")
+    assert called == answered
+    assert all(count == 1 for count in called.values())
+    for place, message in enumerate(messages):
+        calls = message.get("tool_calls", ())
+        answers = messages[place + 1 : place + 1 + len(calls)]
+        assert [answer.get("tool_call_id") for answer in answers] == [call["id"] for call in calls]
+
+
+@many
+@given(histories)
+def test_every_event_that_a_model_may_see_goes_into_one_message(events: list[Event]) -> None:
+    view = View.from_events(events)
+    rendered = view.rendered()
+    assert [message for message, _ in rendered] == view.to_messages()
+    places = [place for _, positions in rendered for place in positions]
+    assert len(places) == len(set(places))
+    seen = set(units(view.events, view.left_behind).seen)
+    assert set(places) == seen.intersection(view.fit_positions)
