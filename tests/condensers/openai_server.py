@@ -117,8 +117,8 @@ def up_to(limit: int, respond: Responder) -> Responder:
     return responder
 
 
-def _close_litellms_clients() -> None:
-    """litellm keeps its clients, and where threads race for one drops the others without closing them."""
+def _close_litellms_clients(*, lost: bool) -> None:
+    """litellm keeps its clients, and where threads race for one it drops the others without closing them: ``lost``."""
     litellm = sys.modules.get("litellm")
     if litellm is None:
         return
@@ -126,9 +126,10 @@ def _close_litellms_clients() -> None:
         if isinstance(client, sys.modules["openai"].OpenAI):
             client.close()
     litellm.in_memory_llm_clients_cache.flush_cache()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    if lost:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 class OpenAIServer:
@@ -137,6 +138,7 @@ class OpenAIServer:
     def __init__(self, *answers: Answer) -> None:
         self.requests: list[Request] = []
         self._lock = threading.Lock()
+        self._connections = 0
         self._stopping = threading.Event()
         self._responder: Responder = lambda _: Text("ok")
         if answers:
@@ -170,7 +172,7 @@ class OpenAIServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-        _close_litellms_clients()
+        _close_litellms_clients(lost=self._connections > 1)
 
     def _answer(self, request: Request) -> Answer:
         with self._lock:
@@ -196,6 +198,10 @@ class OpenAIServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                super().setup()
+                server._connections += 1
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -1,0 +1,236 @@
+"""The configuration of every strategy: its parameters, their ranges and defaults, and its other names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+from condensers.attention import LLMAttentionCondenser
+from condensers.base import Condenser
+from condensers.digest import DigestCondenser
+from condensers.errors import InvalidCondenser
+from condensers.llm import LLM
+from condensers.llm_config import LLMConfig
+from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+from condensers.pipeline import NoOpCondenser, PipelineCondenser
+from condensers.registry import (
+    AnyCondenserConfig,
+    CondenserConfig,
+    config_types,
+    from_config,
+    parse_config,
+    register_config,
+)
+from condensers.structured import StructuredSummaryCondenser
+from condensers.summarizing import LLMSummarizingCondenser
+from condensers.summary import SelectionRule
+from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+
+__all__ = [
+    "AmortizedForgettingCondenserConfig",
+    "BrowserOutputCondenserConfig",
+    "CondenserPipelineConfig",
+    "ConversationWindowCondenserConfig",
+    "DigestCondenserConfig",
+    "LLMAttentionCondenserConfig",
+    "LLMSummarizingCondenserConfig",
+    "NoOpCondenserConfig",
+    "ObservationMaskingCondenserConfig",
+    "Parameter",
+    "RecentEventsCondenserConfig",
+    "Strategy",
+    "StructuredSummaryCondenserConfig",
+    "condenser_from_config",
+    "strategies",
+]
+
+
+def condenser_from_config(config: Mapping[str, Any] | CondenserConfig) -> Condenser:
+    """The condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …}, "max_size": 100}``.
+
+    Raises ``InvalidCondenser`` with the path of every key that is wrong, and with what is allowed there.
+    """
+    return from_config(parse_config(config))
+
+
+class NoOpCondenserConfig(CondenserConfig):
+    """Shows everything, forgets nothing."""
+
+    aliases = ("no_op", "NoOpCondenser")
+    type: Literal["noop"] = "noop"
+
+
+class ObservationMaskingCondenserConfig(CondenserConfig):
+    """Masks the content of all but the newest observations."""
+
+    type: Literal["observation_masking"] = "observation_masking"
+    attention_window: int = Field(5, ge=1, description="how many of the last events are shown in full")
+
+
+class BrowserOutputCondenserConfig(CondenserConfig):
+    """Masks the content of all but the newest outputs of a browser, and keeps the address."""
+
+    aliases = ("browser_output",)
+    type: Literal["browser_output_masking"] = "browser_output_masking"
+    attention_window: int = Field(1, ge=1, description="how many of the last browser outputs are shown in full")
+
+
+class RecentEventsCondenserConfig(CondenserConfig):
+    """Shows the first events and the most recent ones, at every step anew."""
+
+    aliases = ("recent_events",)
+    type: Literal["recent"] = "recent"
+    keep_first: int = Field(1, ge=0, description="how many events at the head are always shown")
+    max_events: int = Field(100, ge=1, description="how many events are shown in all")
+
+
+class AmortizedForgettingCondenserConfig(CondenserConfig):
+    """Forgets the middle of a View that has outgrown max_size, down to half of it, without a summary."""
+
+    aliases = ("amortized_forgetting",)
+    type: Literal["amortized"] = "amortized"
+    max_size: int = Field(100, ge=2, description="more events than this are condensed, to half as many")
+    keep_first: int = Field(1, ge=0, description="how many events at the head are never forgotten")
+
+
+class ConversationWindowCondenserConfig(CondenserConfig):
+    """On request only: forgets the older half of what is not essential. Needs no model."""
+
+    type: Literal["conversation_window"] = "conversation_window"
+
+
+class _Summarizing(CondenserConfig):
+    """Parameters of every strategy that puts a summary in the place of what it forgets."""
+
+    max_size: int = Field(100, ge=2, description="more events than this are condensed, to half as many")
+    keep_first: int = Field(1, ge=0, description="how many events at the head are never forgotten")
+    max_event_length: int | None = Field(
+        10_000, description="how many characters of an event the summarizer sees; negative: all"
+    )
+    max_tokens: int | None = Field(None, ge=1, description="largest prompt of the agent, beside its model's own limit")
+    token_margin_ratio: float = Field(0.1, ge=0, lt=1, description="part of the agent's model's input that stays free")
+    minimum_progress: float = Field(0.1, gt=0, lt=1, description="least part of a View that a condensation forgets")
+    hard_context_reset_max_retries: int = Field(5, ge=1, description="how often the last resort is tried")
+    hard_context_reset_context_scaling: float = Field(
+        0.8, gt=0, lt=1, description="how much of an event's text each further try shows, of that of the one before"
+    )
+    selection: SelectionRule = Field("openhands-v1", description="whose arithmetic says what is forgotten")
+
+
+class DigestCondenserConfig(_Summarizing):
+    """Summarizes without a model, from the events themselves: asks, decisions, files, commands, errors, tasks."""
+
+    type: Literal["digest"] = "digest"
+    max_length: int = Field(6_000, ge=400, description="how many characters a digest has at most")
+
+
+class _Asking(CondenserConfig):
+    """Parameters of every strategy that asks a model."""
+
+    llm_config: LLMConfig = Field(description="the model: a table, or the name of a table [llm.NAME]; else [llm]")
+
+    def arguments(self, path: str) -> dict[str, Any]:
+        arguments = super().arguments(path)
+        del arguments["llm_config"]
+        try:
+            return {**arguments, "llm": LLM(self.llm_config)}
+        except InvalidCondenser as error:
+            raise InvalidCondenser(f"{path}.llm_config.{error}") from error
+
+
+class LLMSummarizingCondenserConfig(_Asking, _Summarizing):
+    """A model summarizes what is forgotten, building on its previous summary."""
+
+    aliases = ("llm_summarizing", "LLMSummarizingCondenser")
+    type: Literal["llm"] = "llm"
+
+
+class StructuredSummaryCondenserConfig(_Asking, _Summarizing):
+    """A model summarizes what is forgotten in eighteen fields, by a tool call that it is made to make."""
+
+    aliases = ("structured_summary",)
+    type: Literal["structured"] = "structured"
+    selection: SelectionRule = Field("openhands-v0", description="whose arithmetic says what is forgotten")
+
+
+class LLMAttentionCondenserConfig(_Asking):
+    """A model chooses which events stay; the others are forgotten, without a summary."""
+
+    type: Literal["llm_attention"] = "llm_attention"
+    max_size: int = Field(100, ge=2, description="more events than this are condensed, to half as many")
+    keep_first: int = Field(1, ge=0, description="how many events at the head are never forgotten")
+    max_event_length: int | None = Field(
+        10_000, description="how many characters of an event the model sees; negative: all"
+    )
+
+
+class CondenserPipelineConfig(CondenserConfig):
+    """Runs condensers in order, each on what the one before it shows, up to the first that condenses."""
+
+    aliases = ("PipelineCondenser",)
+    type: Literal["pipeline"] = "pipeline"
+    condensers: tuple[AnyCondenserConfig, ...] = Field(description="the condensers, as tables with a type each")
+
+    def arguments(self, path: str) -> dict[str, Any]:
+        elements = enumerate(self.condensers)
+        return {"condensers": [from_config(each, path=f"{path}.condensers[{index}]") for index, each in elements]}
+
+
+for _config_type, _condenser_type in (
+    (NoOpCondenserConfig, NoOpCondenser),
+    (ObservationMaskingCondenserConfig, ObservationMaskingCondenser),
+    (BrowserOutputCondenserConfig, BrowserOutputCondenser),
+    (RecentEventsCondenserConfig, RecentEventsCondenser),
+    (AmortizedForgettingCondenserConfig, AmortizedForgettingCondenser),
+    (ConversationWindowCondenserConfig, ConversationWindowCondenser),
+    (DigestCondenserConfig, DigestCondenser),
+    (LLMSummarizingCondenserConfig, LLMSummarizingCondenser),
+    (StructuredSummaryCondenserConfig, StructuredSummaryCondenser),
+    (LLMAttentionCondenserConfig, LLMAttentionCondenser),
+    (CondenserPipelineConfig, PipelineCondenser),
+):
+    register_config(_config_type, _condenser_type)
+
+
+class Parameter(NamedTuple):
+    """One parameter of a strategy, for people: its type as text, and its default as text, None where it is required."""
+
+    name: str
+    type: str
+    default: str | None
+    description: str
+
+
+class Strategy(NamedTuple):
+    """One strategy, for people."""
+
+    type: str
+    aliases: tuple[str, ...]
+    description: str
+    parameters: tuple[Parameter, ...]
+
+
+def strategies() -> list[Strategy]:
+    """Every strategy that a configuration can name, installed packages' own among them, by the name of its type."""
+    return [
+        Strategy(
+            config_type.model_fields["type"].default,
+            config_type.aliases,
+            (config_type.__doc__ or "").strip(),
+            tuple(_parameter(name, field) for name, field in config_type.model_fields.items() if name != "type"),
+        )
+        for config_type in config_types()
+    ]
+
+
+def _parameter(name: str, field: FieldInfo) -> Parameter:
+    kind = {"llm_config": "table or name", "condensers": "list of tables"}.get(name) or _type_name(field.annotation)
+    default = None if field.is_required() else repr(field.default)
+    return Parameter(name, kind, default, field.description or "")
+
+
+def _type_name(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")

@@ -1,0 +1,521 @@
+"""Configurations mean what they say, or say what is wrong with them and where."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from condensers.base import Condenser
+from condensers.config import (
+    CondenserPipelineConfig,
+    NoOpCondenserConfig,
+    RecentEventsCondenserConfig,
+    condenser_from_config,
+    strategies,
+)
+from condensers.config_file import load_condenser, load_condenser_config, read_condenser_config
+from condensers.errors import InvalidCondenser
+from condensers.llm_config import LLMConfig
+from condensers.masking import BrowserOutputCondenser
+from condensers.pipeline import NoOpCondenser, PipelineCondenser
+from condensers.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, parse_config, register_config
+from condensers.summarizing import LLMSummarizingCondenser
+
+CASES = Path(__file__).parents[2].parent / "shared" / "conformance"
+
+KEY_IS_HERE = """
+[condenser]
+type = "llm"
+max_size = 100
+keep_first = 1
+max_event_length = 10000
+llm_config = "condenser_llm"
+
+[llm.condenser_llm]
+model = "gpt-4o-mini"
+api_key = "..."
+"""
+
+A_PIPELINE_WITHOUT_A_NAME = """
+[condenser]
+type = "pipeline"
+[[condenser.condensers]]
+type = "browser_output"
+attention_window = 1
+[[condenser.condensers]]
+type = "llm"
+max_size = 80
+
+[llm]
+model = "gpt-4o-mini"
+"""
+
+
+def read(text: str, name: str | None = None) -> CondenserConfig:
+    return read_condenser_config(tomllib.loads(text), name)
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def problem(text: str, name: str | None = None) -> str:
+    with pytest.raises(InvalidCondenser) as caught:
+        from_config(read(text, name))
+    return str(caught.value)
+
+
+@pytest.fixture
+def toml(tmp_path):
+    def write(text: str) -> Path:
+        path = tmp_path / "config.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+# --- what the reference documents, and turns into NoOp ---
+
+
+def test_a_summarizer_with_a_named_model_loads(toml):
+    condenser = load_condenser(toml(KEY_IS_HERE))
+    assert isinstance(condenser, LLMSummarizingCondenser)
+    assert (condenser.max_size, condenser.keep_first, condenser.max_event_length) == (100, 1, 10_000)
+    assert condenser.llm.model == "gpt-4o-mini"
+    assert condenser.llm.config.api_key.get_secret_value() == "..."
+
+
+def test_a_pipeline_whose_summarizer_names_no_model_takes_the_default_one(toml):
+    condenser = load_condenser(toml(A_PIPELINE_WITHOUT_A_NAME))
+    assert isinstance(condenser, PipelineCondenser)
+    masking, summarizing = condenser.condensers
+    assert isinstance(masking, BrowserOutputCondenser)
+    assert (summarizing.max_size, summarizing.llm.model) == (80, "gpt-4o-mini")
+
+
+# --- the recorded cases ---
+
+DIFFERENCES = {
+    "toml notype": "C1: the wrong key is reported, not the whole configuration dropped",
+    "toml llm missing name": "C1: a name that means nothing is reported, not another model taken",
+    "toml llm no llm_config": "C2: a condenser that names no model takes [llm]",
+    "toml structured named": "C1: names are resolved for every strategy",
+    "toml seed alias": "C1: the documented name of a type is understood",
+    "toml pipeline": "C2: names are resolved in the elements of a pipeline",
+    "toml pipeline untyped element": "C2: an element says its type; it is not guessed from its keys",
+    "toml extra": "C1: an unknown key is reported",
+    "toml attention window 0": "C1: a value out of range is reported",
+    "toml no llms table": "C1: a name that means nothing is reported",
+}
+RESOLVED = {"toml llm no llm_config", "toml structured named", "toml seed alias", "toml pipeline"}
+"""Where ours is what was asked for, and the reference's is NoOp. The others are errors that say what is wrong."""
+
+
+def test_recorded_files_load_as_the_reference_loads_them_or_are_labelled(record_property):
+    if not CASES.is_dir():
+        pytest.skip(f"the recorded cases are not beside this checkout ({CASES} is no folder)")
+    cases = lines(CASES / "v0.edge.jsonl")
+    answers = lines(CASES / "v0.edge.expected.jsonl")
+    agreeing = []
+    for case, answer in zip(cases, answers, strict=True):
+        if case.get("op") != "toml":
+            continue
+        name = case["case"]
+        if name in DIFFERENCES and name not in RESOLVED:
+            assert "condenser." in problem(case["text"]), name
+            continue
+        config = read(case["text"])
+        if name in RESOLVED:
+            assert not isinstance(config, NoOpCondenserConfig), name
+            continue
+        dumped = config.model_dump(mode="json")
+        if "llm_config" in dumped:
+            dumped["llm_config"] = {"model": dumped["llm_config"]["model"]}
+        assert {key: dumped[key] for key in answer["config"]} == answer["config"], name
+        assert type(config).__name__ == answer["class"]
+        agreeing.append(name)
+    record_property("recorded files that agree", len(agreeing))
+    assert len(agreeing) + len(DIFFERENCES) == 17
+
+
+# --- names, defaults, aliases ---
+
+
+@pytest.mark.parametrize(
+    "alias, canonical",
+    [
+        ("no_op", "noop"),
+        ("NoOpCondenser", "noop"),
+        ("observation_masking", "observation_masking"),
+        ("browser_output", "browser_output_masking"),
+        ("recent_events", "recent"),
+        ("amortized_forgetting", "amortized"),
+        ("conversation_window", "conversation_window"),
+        ("llm_summarizing", "llm"),
+        ("LLMSummarizingCondenser", "llm"),
+        ("structured_summary", "structured"),
+        ("llm_attention", "llm_attention"),
+        ("PipelineCondenser", "pipeline"),
+        ("digest", "digest"),
+    ],
+)
+def test_every_name_of_a_type_is_understood_and_the_canonical_one_is_written(alias, canonical):
+    needed = {"llm_config": {"model": "m"}, "condensers": []}
+    kind = type(parse_config({"type": canonical, **_needed(canonical, needed)}))
+    config = parse_config({"type": alias, **_needed(canonical, needed)})
+    assert type(config) is kind
+    assert config.model_dump()["type"] == canonical
+
+
+def _needed(canonical: str, values: dict[str, Any]) -> dict[str, Any]:
+    (strategy,) = (strategy for strategy in strategies() if strategy.type == canonical)
+    return {each.name: values[each.name] for each in strategy.parameters if each.default is None}
+
+
+def test_v1s_key_kind_is_understood_for_type():
+    assert parse_config({"kind": "NoOpCondenser"}) == NoOpCondenserConfig()
+
+
+@pytest.mark.parametrize(
+    "type, defaults",
+    [
+        ("observation_masking", {"attention_window": 5}),
+        ("browser_output_masking", {"attention_window": 1}),
+        ("recent", {"keep_first": 1, "max_events": 100}),
+        ("amortized", {"max_size": 100, "keep_first": 1}),
+        ("digest", {"max_size": 100, "keep_first": 1}),
+        ("llm", {"max_size": 100, "keep_first": 1, "max_event_length": 10_000, "minimum_progress": 0.1}),
+        ("structured", {"max_size": 100, "keep_first": 1, "max_event_length": 10_000}),
+        ("llm_attention", {"max_size": 100, "keep_first": 1}),
+    ],
+)
+def test_defaults_are_the_configurations(type, defaults):
+    needs_model = "llm" in type or type == "structured"
+    config = parse_config({"type": type} | ({"llm_config": {"model": "m"}} if needs_model else {}))
+    assert {name: getattr(config, name) for name in defaults} == defaults
+
+
+def test_every_strategy_is_built_from_its_configuration_with_every_parameter():
+    model = {"model": "gpt-4o-mini", "function_calling": True, "response_schema": True}
+    built = set()
+    for config_type, condenser_type in list(CONDENSER_REGISTRY.items()):
+        table = {"type": config_type.model_fields["type"].default}
+        table |= {"llm_config": model} if "llm_config" in config_type.model_fields else {}
+        table |= {"condensers": [{"type": "noop"}]} if "condensers" in config_type.model_fields else {}
+        condenser = condenser_from_config(table)
+        assert type(condenser) is condenser_type
+        assert condenser.type == table["type"]
+        built.add(condenser.type)
+    assert len(built) >= 11
+
+
+def test_a_configuration_survives_being_written_and_read():
+    config = read(A_PIPELINE_WITHOUT_A_NAME)
+    assert parse_config(config.model_dump(mode="json")) == config
+    assert parse_config(json.loads(config.model_dump_json())) == config
+
+
+def test_pipelines_nest():
+    config = CondenserPipelineConfig(
+        condensers=[{"type": "pipeline", "condensers": [{"type": "recent_events", "max_events": 7}]}]
+    )
+    assert config.condensers[0].condensers == (RecentEventsCondenserConfig(max_events=7),)
+    assert from_config(config).condensers[0].condensers[0].max_events == 7
+
+
+def test_a_file_without_a_condenser_section_gives_one_that_does_nothing(toml):
+    assert isinstance(load_condenser(toml("[core]\nworkspace = 'here'")), NoOpCondenser)
+
+
+# --- models ---
+
+MODELS = """
+[condenser]
+type = "pipeline"
+[[condenser.condensers]]
+type = "structured"
+llm_config = "cheap"
+[[condenser.condensers]]
+type = "pipeline"
+[[condenser.condensers.condensers]]
+type = "llm_attention"
+llm_config = "cheap"
+[[condenser.condensers.condensers]]
+type = "llm"
+[condenser.small]
+type = "llm"
+llm_config = "dear"
+max_size = 20
+[llm]
+model = "base"
+base_url = "http://example.org/v1"
+api_key = "base key"
+fallbacks = ["cheap"]
+num_retries = 7
+[llm.cheap]
+model = "cheap"
+timeout = 5
+[llm.dear]
+model = "dear"
+api_key_env = "DEAR_KEY"
+fallbacks = ["llm", {model = "inline"}]
+"""
+
+
+def test_model_names_are_resolved_at_every_depth_and_named_models_inherit():
+    structured, inner = read(MODELS).condensers
+    attention, summarizing = inner.condensers
+    for named in (structured, attention):
+        assert (named.llm_config.model, named.llm_config.base_url) == ("cheap", "http://example.org/v1")
+        assert (named.llm_config.retries, named.llm_config.timeout_s) == (7, 5)
+        assert named.llm_config.fallbacks == ()
+    assert summarizing.llm_config.model == "base"
+    assert [model.model for model in summarizing.llm_config.fallbacks] == ["cheap"]
+
+
+def test_a_named_group_is_loaded_by_its_name_however_it_is_written():
+    for name in ("small", "condenser.small", "[condenser.small]"):
+        config = read(MODELS, name)
+        assert (config.type, config.max_size, config.llm_config.model) == ("llm", 20, "dear")
+
+
+def test_a_models_own_way_to_its_key_is_taken_before_an_inherited_key():
+    config = read(MODELS, "small").llm_config
+    assert (config.api_key, config.api_key_env) == (None, "DEAR_KEY")
+    assert [model.model for model in config.fallbacks] == ["base", "inline"]
+
+
+def test_a_model_that_falls_back_on_itself_is_an_error():
+    circle = MODELS.replace('[llm.cheap]\nmodel = "cheap"', '[llm.cheap]\nmodel = "cheap"\nfallbacks = ["llm"]')
+    assert "its own fallback, by way of cheap -> llm" in problem(circle)
+
+
+def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monkeypatch):
+    monkeypatch.delenv("DEAR_KEY", raising=False)
+    said = problem(MODELS, "small")
+    assert said.startswith("condenser.llm_config.api_key_env: the environment variable DEAR_KEY is not set")
+
+
+# --- mistakes ---
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ('[condenser]\ntype = "recnt"', "condenser.type: unknown condenser type 'recnt' (did you mean 'recent'?)"),
+        ("[condenser]\nmax_size = 3", "condenser.type: is required; it is one of amortized,"),
+        (
+            '[condenser]\ntype = "llm"\nmax_sise = 3\n[llm]\nmodel = "m"',
+            "condenser.max_sise: unknown key (did you mean",
+        ),
+        ('[condenser]\ntype = "noop"\nfoo = 1', "condenser.foo: unknown key; allowed are type"),
+        (
+            '[condenser]\ntype = "recent"\nmax_events = 0',
+            "condenser.max_events: should be greater than or equal to 1, not",
+        ),
+        ('[condenser]\ntype = "recent"\nmax_events = "many"', "condenser.max_events: should be a valid integer"),
+        ('[condenser]\ntype = "llm"', "condenser.llm_config: a condenser of type 'llm' needs a model"),
+        (
+            '[condenser]\ntype = "llm"\nllm_config = "x"\n[llm.y]\nmodel = "m"',
+            "condenser.llm_config: there is no model 'x'",
+        ),
+        (
+            '[condenser]\ntype = "llm"\nllm_config = "y"\n[llm.y]\nmodle = "m"',
+            "llm.y.model: is required; llm.y.modle: unkn",
+        ),
+        ('[condenser]\ntype = "llm"\n[llm]\ntemperature = 1', "llm.model: is required"),
+        (
+            '[condenser]\ntype = "llm"\n[condenser.llm_config]\nmodel = "m"\nkey = "x"',
+            "condenser.llm_config.key: unknown",
+        ),
+        (
+            '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\nattention_window = 1',
+            "condenser.condensers[0].type: is",
+        ),
+        (
+            '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype = "noop"\n'
+            '[[condenser.condensers]]\ntype = "recent"\nmax_events = -1',
+            "condenser.condensers[1].max_events: should be",
+        ),
+        ('[condenser]\ntype = "pipeline"\ncondensers = 3', "condenser.condensers: "),
+        (
+            '[condenser]\ntype = "pipeline"\ncondensers = [3]',
+            "condenser.condensers[0]: should be a table with a 'type'",
+        ),
+        (
+            '[condenser]\ntype = "amortized"\nmax_size = 4\nkeep_first = 2',
+            "condenser: keep_first (2) must be less than half",
+        ),
+        (
+            '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype = "digest"\nmax_size = 4\nkeep_first = 1',
+            "condenser.condensers[0]: keep_first (1) must",
+        ),
+        ('[condenser.a]\ntype = "noop"', "condenser.type: is required; or ask for one of the groups 'a' by its name"),
+        ('[condensers]\ntype = "noop"', "condensers: is no table that is known here; did you mean [condenser]?"),
+        ('condenser = "noop"', "condenser: should be a table, not 'noop'"),
+    ],
+)
+def test_a_mistake_is_reported_with_the_path_of_its_key_and_what_is_allowed(text, said):
+    assert problem(text).startswith(said)
+
+
+def test_a_group_that_is_not_there_is_reported_with_those_that_are():
+    assert problem('[condenser.a]\ntype = "noop"', "b") == "condenser.b: there is no such group; there are 'a'"
+
+
+def test_an_error_in_a_file_names_the_file_and_where(toml, tmp_path):
+    path = toml('[condenser]\ntype = "recent"\nmax_events = 0')
+    with pytest.raises(InvalidCondenser) as caught:
+        load_condenser(path)
+    assert str(caught.value).startswith(f"{path}: condenser.max_events: ")
+    path = toml("[condenser\n")
+    with pytest.raises(InvalidCondenser, match=r"config.toml: is not TOML: .*line 1"):
+        load_condenser(path)
+    with pytest.raises(InvalidCondenser, match=r"nowhere.toml: cannot be read: No such file"):
+        load_condenser(tmp_path / "nowhere.toml")
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidCondenser, match="is not TOML"):
+        load_condenser_config(path)
+
+
+def test_no_key_is_shown_by_an_error(toml):
+    text = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\napi_key = ["sk-secret"]\nbase_url = 3\nsk_key = "sk-secret"'
+    with pytest.raises(InvalidCondenser) as caught:
+        load_condenser(toml(text))
+    assert "sk-secret" not in str(caught.value)
+    assert "sk-secret" not in str(caught.value.__cause__)
+
+
+def test_a_name_in_place_of_a_model_needs_a_file():
+    with pytest.raises(InvalidCondenser, match=r"condenser.llm_config: .*there are no tables \[llm\] here"):
+        condenser_from_config({"type": "llm", "llm_config": "cheap"})
+
+
+def test_a_model_may_be_given_as_a_configuration_of_its_own():
+    config = LLMConfig(model="m")
+    assert parse_config({"type": "llm", "llm_config": config}).llm_config is config
+
+
+# --- strategies from elsewhere ---
+
+
+class EveryOther(Condenser):
+    """Goes on with every other event."""
+
+    type = "every_other"
+
+    def __init__(self, first: int) -> None:
+        if first == 13:
+            raise KeyError(first)
+        self.first = first
+
+    def condense(self, view, agent_llm=None):
+        return view.with_events(view.events[self.first :: 2])
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """The registry as it was, afterwards."""
+    module = importlib.import_module("condensers.registry")
+    monkeypatch.setattr(module, "_by_name", dict(module._by_name))
+    before = dict(CONDENSER_REGISTRY)
+    yield
+    CONDENSER_REGISTRY.clear()
+    CONDENSER_REGISTRY.update(before)
+
+
+def every_other_config() -> type[CondenserConfig]:
+    class EveryOtherConfig(CondenserConfig):
+        """Goes on with every other event."""
+
+        aliases = ("second",)
+        type: Literal["every_other"] = "every_other"
+        first: int = 0
+
+    return EveryOtherConfig
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_strategy_of_ones_own_is_registered_and_configured_like_any_other():
+    register_config(every_other_config(), EveryOther)
+    assert condenser_from_config({"type": "second", "first": 1}).first == 1
+    inner = condenser_from_config({"type": "pipeline", "condensers": [{"type": "every_other"}]}).condensers[0]
+    assert isinstance(inner, EveryOther)
+    assert "every_other" in [strategy.type for strategy in strategies()]
+
+
+@pytest.mark.usefixtures("registry")
+def test_registering_a_type_twice_is_an_error():
+    config = every_other_config()
+    register_config(config, EveryOther)
+    with pytest.raises(ValueError, match="already registered"):
+        register_config(config, EveryOther)
+    with pytest.raises(ValueError, match="'every_other' is already registered, by EveryOtherConfig"):
+        register_config(every_other_config(), EveryOther)
+
+
+def test_an_unregistered_configuration_is_an_error():
+    with pytest.raises(ValueError, match="Unknown condenser config: EveryOtherConfig"):
+        from_config(every_other_config()())
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_strategys_own_key_error_is_not_taken_for_an_unknown_configuration():
+    register_config(every_other_config(), EveryOther)
+    with pytest.raises(KeyError, match="13"):
+        condenser_from_config({"type": "every_other", "first": 13})
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, monkeypatch):
+    (tmp_path / "third.py").write_text(
+        "from typing import Literal\n"
+        "from condensers.base import Condenser\n"
+        "from condensers.registry import CondenserConfig, register_config\n"
+        "class ThirdConfig(CondenserConfig):\n"
+        "    '''Does nothing, elsewhere.'''\n"
+        "    type: Literal['third'] = 'third'\n"
+        "class Third(Condenser):\n"
+        "    type = 'third'\n"
+        "    def condense(self, view, agent_llm=None): return view\n"
+        "def register(): register_config(ThirdConfig, Third)\n"
+    )
+    installed = tmp_path / "third-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: third\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[foldlog.condensers]\nthird = third:register\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "third", raising=False)
+    assert "third" in [strategy.type for strategy in strategies()]
+    assert type(condenser_from_config({"type": "third"})).__name__ == "Third"
+    monkeypatch.delitem(sys.modules, "third")
+
+
+# --- the list for people ---
+
+
+def test_strategies_are_listed_with_every_parameter_its_type_default_and_meaning():
+    listed = {strategy.type: strategy for strategy in strategies()}
+    assert list(listed) == sorted(listed)
+    recent = listed["recent"]
+    assert recent.aliases == ("recent_events",)
+    assert [(each.name, each.type, each.default) for each in recent.parameters] == [
+        ("keep_first", "int", "1"),
+        ("max_events", "int", "100"),
+    ]
+    assert ("llm_config", "table or name", None) in [tuple(each[:3]) for each in listed["llm"].parameters]
+    wordless = [
+        (strategy.type, each.name)
+        for strategy in listed.values()
+        for each in strategy.parameters
+        if not each.description
+    ]
+    assert wordless == []
+    assert [strategy.type for strategy in listed.values() if not strategy.description] == []
