@@ -137,8 +137,10 @@ class Digest:
         lines = list(self.lines[section].values())
         if section is Section.ASKED:
             lines = _shortened(lines, room)
+        first = 1 if section is Section.ASKED else 0  # what the user asked first is what it is all about
         for dropped in range(len(lines)):
-            text = _listed(section, lines[dropped:], self.left_out[section] + dropped)
+            stay = lines[:first] + lines[first + dropped :]
+            text = _listed(section, stay, self.left_out[section] + dropped)
             if len(text) <= room:
                 return text
         return ""

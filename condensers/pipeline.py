@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from condensers.base import AgentModel, Batch, Condensation, Condenser, Step, reported
 from condensers.errors import NoCondensationAvailable
 from projections import View
@@ -36,6 +38,7 @@ class CondenserPipeline(Condenser):
         return any(condenser.handles_condensation_requests() for condenser in self.condensers)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        whole = view
         batches: tuple[Batch, ...] = ()
         unavailable: NoCondensationAvailable | None = None
         for condenser in self.condensers:
@@ -47,12 +50,25 @@ class CondenserPipeline(Condenser):
                 continue
             batches += more
             if isinstance(result, Condensation):
-                return reported(result, batches)
+                return reported(_placed(result, seen=view, whole=whole), batches)
             view = result
         if unavailable is not None:
             unavailable.batches = batches
             raise unavailable
         return Step(view, batches)
+
+
+def _placed(condensation: Condensation, *, seen: View, whole: View) -> Condensation:
+    """The condensation that a part made of the View it saw, with its summary at the same place of the whole View.
+
+    Parts before it may have hidden events that are still there.
+    """
+    action = condensation.action
+    if action.summary_offset is None or len(seen) == len(whole) or action.summary_offset >= len(seen):
+        return condensation
+    stands_before = seen[action.summary_offset].id
+    offset = next(index for index, event in enumerate(whole.events) if event.id == stands_before)
+    return Condensation(replace(action, summary_offset=offset))
 
 
 PipelineCondenser = CondenserPipeline
