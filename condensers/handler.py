@@ -1,8 +1,8 @@
 """The command handler: reads a View, has a condenser decide, appends what it decided. It never holds up a writer.
 
-A condenser may take a minute to ask a model, and others may append meanwhile. Its plan is then checked against the newer
-View, and not paid for twice: it holds if no other condensation came, what it forgets is still shown, and its borders are
-still cut points. A plan that does not hold is dropped, reported, and made anew.
+A condenser may take a minute to ask a model, and others may append meanwhile. Its plan is then checked against the
+newer View, and not paid for twice: it holds if no other condensation came, what it forgets is still shown, and its
+borders are still cut points. A plan that does not hold is dropped, reported, and made anew.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class CondenseHandler:
         What a step has to report without a condensation is appended as an ``Annotation``, unless it says what the last
         one said.
 
-        Raises ``NoCondensationAvailable`` where one is required and impossible, having appended one that is declined, so
-        that the request is answered and the next step goes on; and what the store raises. Durability: what it appended
-        is on disk. Cost: the View, and the condenser's work.
+        Raises ``NoCondensationAvailable`` where one is required and impossible, having appended one that is declined:
+        the request is answered by it, and the next step goes on. Raises what the store raises, too. Durability: what it
+        appended is on disk. Cost: the View, and the condenser's work.
         """
         while True:
             view = self._views.current(conversation)
