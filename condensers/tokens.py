@@ -98,9 +98,21 @@ class TokenCounter:
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:
-    """The tools of the first system prompt that ``view`` shows: they are sent, and counted, with every prompt."""
+    """The tools of the first system prompt that ``view`` shows, in OpenAI's shape: they are sent with every prompt.
+
+    Logs also hold tools in other shapes, which litellm would count as next to nothing.
+    """
     prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
-    return prompt.tools if prompt else ()
+    return tuple(_in_openais_shape(tool) for tool in prompt.tools) if prompt else ()
+
+
+def _in_openais_shape(tool: Any) -> Any:
+    if not isinstance(tool, Mapping) or "function" in tool:
+        return tool
+    schema: Any = next((tool[key] for key in ("parameters", "inputSchema", "input_schema") if tool.get(key)), {})
+    name = tool.get("name") or tool.get("title") or ""
+    function = {"name": name, "description": tool.get("description") or "", "parameters": schema}
+    return {"type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True)

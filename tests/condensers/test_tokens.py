@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 import condensers.llm
 from condensers.errors import TokensUnknown
 from condensers.llm import LLM, LLMConfig
-from condensers.tokens import TokenBudget, TokenCounter, start_of_tail_that_fits
+from condensers.tokens import TokenBudget, TokenCounter, offered_tools, start_of_tail_that_fits
+from eventstore import Message, SystemMessage
+from foldlog.formats import decode
+from projections import View
 
 SAMPLES = Path(__file__).parents[2].parent / "shared" / "data"
 MODELS = ["gpt-4o-mini", "gpt-3.5-turbo", "claude-sonnet-4-5", "gemini/gemini-2.5-pro", "deepseek/deepseek-chat"]
@@ -80,6 +83,60 @@ def test_counts_are_litellms_over_real_conversations_and_several_models(litellm)
     print(f"\n{compared} prompts of real conversations counted for {len(MODELS)} models: {len(wrong)} mismatches")  # noqa: T201
     assert compared > 1000
     assert wrong == []
+
+
+def views() -> Iterator[View]:
+    """The Views of real V1 conversations, and of others whose neighbouring user messages are merged."""
+    for path in sorted((SAMPLES / "openhands_v1").iterdir()):
+        if path.is_dir():
+            records = [json.loads(file.read_bytes()) for file in sorted(path.rglob("event-*.json"))]
+        else:
+            records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        yield View.from_events(decode(records, format="openhands-v1"))
+    for messages, _ in openai_samples():
+        yield View.from_events(
+            Message(source="user", content=str(message.get("content"))[:500]) for message in messages
+        )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, record_property):
+    if not SAMPLES.is_dir():
+        pytest.skip(f"the real conversations are not beside this checkout ({SAMPLES} is no folder)")
+    llm = model(name)
+    compared = 0
+    for view in views():
+        for part in (view, view.with_events(view[: len(view) // 2])):
+            sums = llm.token_sums(part)
+            assert len(sums) == len(part) + 1
+            assert list(sums) == sorted(sums)
+            bare = condensers.llm._bare_name(litellm, name)
+            tools = list(offered_tools(part)) or None
+            assert sums[-1] == litellm.token_counter(model=bare, messages=part.to_messages(), tools=tools)
+            compared += 1
+    record_property("views whose sums are exact", compared)
+    assert compared > 50
+
+
+def test_a_tail_never_has_more_tokens_than_the_sums_say():
+    if not SAMPLES.is_dir():
+        pytest.skip(f"the real conversations are not beside this checkout ({SAMPLES} is no folder)")
+    llm = model("gpt-4o-mini")
+    for view in views():
+        sums = llm.token_sums(view)
+        for cut in view.cut_points:
+            tail = llm.token_sums(view.with_events(view[cut:]))
+            assert tail[-1] - tail[0] <= sums[-1] - sums[cut], (view, cut)
+
+
+def test_tools_in_the_shape_of_other_logs_are_counted_too():
+    tool = {"title": "think", "description": "Think it over. " * 50, "kind": "ThinkTool"}
+    with_tool, without = (
+        View.from_events([SystemMessage(content="Be brief.", tools=tools), Message(source="user", content="hi")])
+        for tools in ((tool,), ())
+    )
+    llm = model("gpt-4o-mini")
+    assert llm.token_sums(with_tool)[-1] > llm.token_sums(without)[-1] + 150
 
 
 texts = st.text(max_size=40) | st.sampled_from(["", " ", "\n\n", "a\u0301", "你好", "🙂" * 3, "x" * 5000])

@@ -1,0 +1,67 @@
+"""The agent's side: the tool, the request, and the error after which one is made."""
+
+from __future__ import annotations
+
+import pytest
+
+from condensers.agent import (
+    REQUEST_CONDENSATION_TOOL,
+    condensation_request,
+    is_context_window_error,
+    request_condensation_tool,
+)
+from condensers.errors import ModelCallFailed
+from condensers.llm import LLM, LLMConfig
+from projections import View
+from tests.condensers.openai_server import Failure, OpenAIServer, ToolCall, context_length_exceeded
+
+
+def test_a_request_sets_the_flag_of_the_view():
+    view = View.from_events([condensation_request("the model asked for it")])
+    assert view.unhandled_condensation_request
+    assert len(view) == 0
+
+
+def test_the_tool_can_be_offered_to_a_model_and_called():
+    with OpenAIServer(ToolCall(REQUEST_CONDENSATION_TOOL, '{"anything": "is ignored"}')) as server:
+        llm = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=server.url, api_key="key"))
+        reply = llm.complete([{"role": "user", "content": "go on"}], tools=[request_condensation_tool()])
+        assert [call.name for call in reply.tool_calls] == ["request_condensation"]
+        assert server.requests[0].body["tools"][0]["function"]["parameters"]["properties"] == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
+        "litellm.BadRequestError: ContextWindowExceededError: prompt is too long: 210000 tokens > 200000 maximum",
+        "Please reduce the length of the messages or completion.",
+        "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).",
+        "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+        "Input is too long for requested model.",
+        "the request exceeds the available context size, try increasing it",
+    ],
+)
+def test_what_servers_say_of_a_prompt_that_is_too_long_is_recognized(text):
+    assert is_context_window_error(RuntimeError(text))
+
+
+@pytest.mark.parametrize("text", ["Incorrect API key provided", "rate limit: too many requests", "no such model", ""])
+def test_other_errors_are_not_taken_for_it(text):
+    assert not is_context_window_error(RuntimeError(text))
+
+
+def test_litellms_own_error_is_recognized_and_so_is_ours():
+    litellm_error = type("ContextWindowExceededError", (Exception,), {})
+    assert is_context_window_error(litellm_error("?"))
+    assert is_context_window_error(ModelCallFailed("m", "context_window", "?"))
+    assert not is_context_window_error(ModelCallFailed("m", "rejected", "maximum context length"))
+
+
+@pytest.mark.parametrize("answer, too_long", [(context_length_exceeded(10, 20), True), (Failure(400, "no"), False)])
+def test_a_real_servers_refusal_is_recognized_through_litellm(answer, too_long):
+    with OpenAIServer(answer) as server:
+        llm = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=server.url, api_key="key"))
+        with pytest.raises(ModelCallFailed) as caught:
+            llm.complete([{"role": "user", "content": "go on"}])
+        assert is_context_window_error(caught.value) is too_long
