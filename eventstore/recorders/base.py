@@ -9,7 +9,7 @@ the driver's error as cause.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -80,13 +80,16 @@ class Conversation(NamedTuple):
 
 class Record(NamedTuple):
     """What a projection keeps for one version of a conversation. ``code`` is the version of the projection's code;
-    ``base`` is the version of the record that this one builds on, if it does not stand alone.
+    ``base`` is the version of the record that this one builds on, if it does not stand alone. ``encoding`` and
+    ``checksum`` are what they are in a ``Row``.
     """
 
     version: int
     code: int
     base: int | None
     body: bytes
+    encoding: int = 0
+    checksum: int = 0
 
 
 class Reader(Protocol):
@@ -133,6 +136,12 @@ class Reader(Protocol):
     def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
         """First id and number of the events that were appended under an idempotency key."""
 
+    def remembered(self, key: int, after: str, limit: int) -> Sequence[tuple[str, int, int]]:
+        """(idempotency key, first id, number of events), of keys behind ``after``, in the order of their UTF-8 bytes."""
+
+    def projections(self, key: int) -> Sequence[str]:
+        """Names of the projections that keep records of a conversation."""
+
     def max_tracking_id(self, application: str) -> int | None: ...
 
 
@@ -157,6 +166,22 @@ class Transaction(Reader, Protocol):
 
     def discard(self, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows of a staged conversation; True when all are gone, and it with them."""
+
+    def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
+        """Another salt and another sealed key for a conversation."""
+
+    def replace(self, key: int, rows: Sequence[Row]) -> None:
+        """Store rows that exist in another form: their encoding, body and checksum, and nothing else."""
+
+    def erase(self, key: int, erasure: Erasure) -> None:
+        """Put a receipt in the place of a conversation: from now on its rows are read by nobody. Salt and key go at
+        once, rows and records by ``expunge``.
+        """
+
+    def expunge(self, key: int, limit: int) -> bool:
+        """Delete at most ``limit`` rows of an erased conversation, and what is kept beside them; True when all are
+        gone.
+        """
 
     def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None: ...
 
@@ -188,5 +213,15 @@ class Recorder(Protocol):
 
     def data_version(self) -> int:
         """A number that changes when another connection has committed. Cheap enough to poll."""
+
+    def purge(self) -> None:
+        """Make what was deleted or replaced unreadable in the files too. ``OperationalError`` while a reader that needs
+        it is open: try again.
+        """
+
+    def check(self) -> Iterator[str]:
+        """What the database itself finds wrong with its files: pages, indices, rows of no conversation. Cost: all of
+        it.
+        """
 
     def close(self) -> None: ...

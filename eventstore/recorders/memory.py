@@ -8,11 +8,12 @@ import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from eventsourcing.persistence import IntegrityError, InterfaceError
 
-from eventstore.recorders.base import Conversation, PlacedRow, Record, Row, Transaction
+from eventstore.recorders.base import Conversation, Erasure, PlacedRow, Record, Row, Transaction
 
 __all__ = ["MemoryRecorder"]
 
@@ -74,6 +75,12 @@ class MemoryRecorder:
     def data_version(self) -> int:
         return self._commits
 
+    def purge(self) -> None:
+        """There are no files."""
+
+    def check(self) -> Iterator[str]:
+        yield from ()
+
     def close(self) -> None:
         with self._lock:
             self._tables = None
@@ -125,7 +132,9 @@ class MemoryReader:
         start = bisect.bisect_right(tables.places, after_position, key=lambda place: place[0])
         return [
             PlacedRow(position, tables.conversations[key].id, _slice(tables.rows[key], row_id, row_id + 1)[0])
-            for position, key, row_id in tables.places[start : start + limit]
+            for position, key, row_id in islice(
+                (place for place in tables.places[start:] if tables.conversations[place[1]].erasure is None), limit
+            )
         ]
 
     def last_position(self) -> int:
@@ -145,6 +154,14 @@ class MemoryReader:
 
     def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
         return self._tables.idempotency_keys.get((key, idempotency_key))
+
+    def remembered(self, key: int, after: str, limit: int) -> Sequence[tuple[str, int, int]]:
+        floor = _order(after)
+        found = [(name, *events) for (k, name), events in self._tables.idempotency_keys.items() if k == key]
+        return sorted((each for each in found if _order(each[0]) > floor), key=lambda each: _order(each[0]))[:limit]
+
+    def projections(self, key: int) -> Sequence[str]:
+        return sorted(name for (name, k), kept in self._tables.records.items() if k == key and kept)
 
     def max_tracking_id(self, application: str) -> int | None:
         return self._tables.tracking.get(application)
@@ -206,6 +223,40 @@ class MemoryTransaction(MemoryReader):
         tables.undo.append(restore)
         return True
 
+    def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
+        self._change(self._tables.conversations[key]._replace(salt=salt, key_id=key_id, sealed_key=sealed_key))
+
+    def replace(self, key: int, rows: Sequence[Row]) -> None:
+        for kept in (self._tables.rows[key], self._tables.structural[key]):
+            self._tables.undo.append(lambda kept=kept, before=list(kept): kept.__setitem__(slice(None), before))  # type: ignore[misc]
+            for row in rows:
+                place = bisect.bisect_left(kept, row.id, key=lambda stored: stored.id)
+                if place < len(kept) and kept[place].id == row.id:
+                    kept[place] = kept[place]._replace(encoding=row.encoding, body=row.body, checksum=row.checksum)
+
+    def erase(self, key: int, erasure: Erasure) -> None:
+        erased = self._tables.conversations[key]._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
+        self._change(erased)
+
+    def expunge(self, key: int, limit: int) -> bool:
+        tables = self._tables
+        before = tables.rows[key], tables.structural[key], tables.places
+        kept_keys, kept_records = dict(tables.idempotency_keys), dict(tables.records)
+
+        def restore() -> None:
+            tables.rows[key], tables.structural[key], tables.places = before
+            tables.idempotency_keys.update(kept_keys)
+            tables.records.update(kept_records)
+
+        tables.undo.append(restore)
+        tables.rows[key], tables.structural[key] = [], []
+        tables.places = [place for place in tables.places if place[1] != key]
+        for turn in [turn for turn in tables.idempotency_keys if turn[0] == key]:
+            del tables.idempotency_keys[turn]
+        for kept in [kept for kept in tables.records if kept[1] == key]:
+            del tables.records[kept]
+        return True
+
     def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None:
         keys = self._tables.idempotency_keys
         keys[key, idempotency_key] = (first_id, events)
@@ -232,6 +283,12 @@ class MemoryTransaction(MemoryReader):
             self._tables.undo.append(lambda: tracking.pop(application))
         else:
             self._tables.undo.append(lambda: tracking.update({application: newest}))
+
+    def _change(self, conversation: Conversation) -> None:
+        conversations = self._tables.conversations
+        before = conversations[conversation.key]
+        self._tables.undo.append(lambda: conversations.update({conversation.key: before}))
+        conversations[conversation.key] = conversation
 
     def _show(self, conversation: Conversation) -> None:
         visible = self._tables.visible

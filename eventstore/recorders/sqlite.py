@@ -126,6 +126,27 @@ class SQLiteRecorder:
                 self._poller = self._connect()
             return int(self._poller.execute("PRAGMA data_version").fetchone()[0])
 
+    def purge(self) -> None:
+        """The content of deleted cells was overwritten with zeros when they were deleted; what is left is in the WAL,
+        which is written back and emptied here.
+        """
+        self._check_open()
+        with _translated(f"purge {self.path}"), self._writing, self._turn():
+            if self._writer is None:
+                self._writer = self._connect()
+            busy, _, _ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise OperationalError(f"{self.path} is being read, so its WAL cannot be emptied now; try again")
+
+    def check(self) -> Iterator[str]:
+        self._check_open()
+        with _translated(f"check {self.path}"), self._connection() as connection:
+            for (finding,) in connection.execute("PRAGMA integrity_check"):
+                if finding != b"ok":
+                    yield str(finding, "utf-8", "replace")
+            for key, count in connection.execute(_SQL["rows_of_nobody"]):
+                yield f"{count} events are of conversation number {key}, which is not there"
+
     def close(self) -> None:
         """Close every connection. Transactions that run are waited for; what comes later is refused."""
         if self._closed_because is None:
@@ -356,6 +377,13 @@ class SQLiteReader:
         found = self._execute(_SQL["recall"], (key, _bytes(idempotency_key))).fetchone()
         return (found[0], found[1]) if found else None
 
+    def remembered(self, key: int, after: str, limit: int) -> Sequence[tuple[str, int, int]]:
+        rows = self._execute(_SQL["remembered"], (key, _bytes(after), limit))
+        return [(_text(name), first_id, events) for name, first_id, events in rows]
+
+    def projections(self, key: int) -> Sequence[str]:
+        return [_text(row[0]) for row in self._execute(_SQL["projections"], (key,))]
+
     def max_tracking_id(self, application: str) -> int | None:
         found: int | None = self._execute(_SQL["max_tracking_id"], (application,)).fetchone()[0]
         return found
@@ -412,6 +440,29 @@ class SQLiteTransaction(SQLiteReader):
         if self._execute(_SQL["delete_rows"], (key, limit)).rowcount == limit:
             return False
         self._execute(_SQL["delete_conversation"], (key,))
+        return True
+
+    def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
+        self._execute(_SQL["set_key"], (salt, None if key_id is None else _bytes(key_id), sealed_key, key))
+
+    def replace(self, key: int, rows: Sequence[Row]) -> None:
+        self._executemany(
+            _SQL["replace_row"],
+            [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, key, r.id) for r in rows],
+        )
+
+    def erase(self, key: int, erasure: Erasure) -> None:
+        self._execute(
+            _SQL["erase_conversation"],
+            (erasure.erased_at, _bytes(erasure.reason), erasure.events, erasure.head, key),
+        )
+
+    def expunge(self, key: int, limit: int) -> bool:
+        if self._execute(_SQL["delete_rows"], (key, limit)).rowcount == limit:
+            return False
+        self._execute(_SQL["forget_keys"], (key,))
+        for projection in self.projections(key):
+            self.delete_records(projection, key)
         return True
 
     def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None:

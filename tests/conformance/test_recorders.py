@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from eventsourcing.persistence import IntegrityError, InterfaceError
 
-from eventstore.recorders.base import PlacedRow, Record, Recorder, Row, Transaction
+from eventstore.recorders.base import Erasure, PlacedRow, Record, Recorder, Row, Transaction
 
 SALT = bytes(16)
 
@@ -270,6 +270,117 @@ def test_records_are_found_at_or_before_a_version(recorder: Recorder):
     recorder.transact(lambda transaction: transaction.delete_records("views", key))
     with recorder.read() as reader:
         assert reader.record_at("views", key, 1_000) is None
+
+
+def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
+    key = begin(recorder, "c1", [row(0)])
+    for name in ("b", "a", "é"):
+        recorder.transact(lambda transaction, name=name: transaction.remember(key, name, 0, 1))  # type: ignore[misc]
+    with recorder.read() as reader:
+        assert list(reader.remembered(key, "", 2)) == [("a", 0, 1), ("b", 0, 1)]
+        assert list(reader.remembered(key, "b", 2)) == [("é", 0, 1)]
+        assert list(reader.remembered(key + 1, "", 2)) == []
+
+
+def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Recorder):
+    rows = [row(n, shown=n > 0, structural=n == 1) for n in range(3)]
+    key = begin(recorder, "c1", rows)
+    changed = [r._replace(encoding=6, body=bytes(range(256)), checksum=r.id) for r in rows[:2]]
+
+    def work(transaction: Transaction) -> None:
+        transaction.set_key(key, b"new salt", "k1", b"sealed")
+        transaction.replace(key, changed)
+
+    recorder.transact(work)
+    with recorder.read() as reader:
+        found = reader.conversation("c1")
+        assert found is not None
+        assert (found.salt, found.key_id, found.sealed_key) == (b"new salt", "k1", b"sealed")
+        assert list(reader.rows(key, 0, 9, 9)) == [*changed, rows[2]]
+        assert list(reader.structural_rows(key, 0, 9, 9)) == [changed[1]]
+    plain = changed[1]._replace(encoding=0, body=b"{}", checksum=1)
+    recorder.transact(lambda transaction: transaction.replace(key, [plain]))
+    with recorder.read() as reader:
+        assert list(reader.shown_rows(key, [(0, 9)])) == [plain, rows[2]]
+
+
+def erase(recorder: Recorder, key: int) -> Erasure:
+    receipt = Erasure(7, "asked to", 2, b"h" * 32)
+    recorder.transact(lambda transaction: transaction.erase(key, receipt))
+    return receipt
+
+
+@pytest.mark.parametrize("staged_first", [False, True])
+def test_an_erased_conversation_is_a_receipt_and_its_rows_are_followed_by_nobody(
+    recorder: Recorder, staged_first: bool
+):
+    if staged_first:
+        key = stage(recorder, "c1", [[row(0), row(1)]])
+        recorder.transact(lambda transaction: transaction.publish(key, 2))
+    else:
+        key = begin(recorder, "c1", [row(0), row(1)])
+    other = begin(recorder, "c2", [row(0)])
+    receipt = erase(recorder, key)
+    assert [p.conversation for p in placed(recorder)] == ["c2"]
+    with recorder.read() as reader:
+        found = reader.conversation("c1")
+        assert found is not None
+        assert found.erasure == receipt
+        assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
+        assert [c.id for c in reader.conversations(None, 9)] == ["c1", "c2"]
+    recorder.transact(lambda transaction: transaction.insert(other, [row(1)]))
+    assert [p.row.id for p in placed(recorder)] == [0, 1]
+
+
+def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_beside_them(recorder: Recorder):
+    key, other = begin(recorder, "c1", [row(n) for n in range(5)]), begin(recorder, "c2", [row(0)])
+
+    def beside(transaction: Transaction) -> None:
+        for k in (key, other):
+            transaction.remember(k, "turn-1", 0, 1)
+            transaction.put_records("views", k, [Record(1, 1, None, b"x")])
+
+    recorder.transact(beside)
+    receipt = erase(recorder, key)
+    while not recorder.transact(lambda transaction: transaction.expunge(key, 2)):
+        pass
+    with recorder.read() as reader:
+        found = reader.conversation("c1")
+        assert found is not None
+        assert found.erasure == receipt
+        for k, left in ((key, 0), (other, 1)):
+            assert len(reader.rows(k, 0, 9, 9)) == left
+            assert len(reader.remembered(k, "", 9)) == left
+            assert len(reader.projections(k)) == left
+            assert (reader.record_at("views", k, 9) is not None) == bool(left)
+
+
+def test_a_failed_erasure_is_taken_back(recorder: Recorder):
+    key = begin(recorder, "c1", [row(0), row(1, structural=True)])
+
+    def work(transaction: Transaction) -> None:
+        transaction.put_records("views", key, [Record(1, 1, None, b"x")])
+        transaction.remember(key, "turn-1", 0, 1)
+        transaction.replace(key, [row(1)._replace(body=b"other")])
+        transaction.erase(key, Erasure(7, "", 2, b""))
+        transaction.expunge(key, 10)
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        recorder.transact(work)
+    with recorder.read() as reader:
+        found = reader.conversation("c1")
+        assert found is not None
+        assert found.erasure is None
+        assert list(reader.rows(key, 0, 9, 9)) == [row(0), row(1, structural=True)]
+        assert list(reader.structural_rows(key, 0, 9, 9)) == [row(1, structural=True)]
+    assert len(placed(recorder)) == 2
+
+
+def test_what_is_sound_is_purged_and_checked_without_a_finding(recorder: Recorder):
+    begin(recorder, "c1", [row(0)])
+    recorder.purge()
+    assert list(recorder.check()) == []
 
 
 def test_tracking_only_goes_forward(recorder: Recorder):

@@ -67,6 +67,8 @@ CREATE TABLE records (
     version      INTEGER NOT NULL,
     code         INTEGER NOT NULL,
     base         INTEGER,
+    encoding     INTEGER NOT NULL,
+    checksum     INTEGER NOT NULL,
     body         BLOB NOT NULL,
     PRIMARY KEY (projection, conversation, version)
 ) STRICT, WITHOUT ROWID;

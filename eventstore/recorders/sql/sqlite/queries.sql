@@ -78,7 +78,9 @@ FROM json_each(?) j CROSS JOIN events e ON e.conversation = ? AND e.id = j.value
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
        e.shown_before, e.structural_before, e.checksum, e.position,
        e.conversation
-FROM events e WHERE e.position > ? AND e.position <= ? ORDER BY e.position LIMIT ?
+FROM events e WHERE e.position > ? AND e.position <= ?
+    AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
+ORDER BY e.position LIMIT ?
 
 -- name: publication_at
 SELECT key, id, first_position, published FROM conversations
@@ -110,16 +112,43 @@ SELECT first_id, events FROM idempotency_keys WHERE conversation = ? AND key = C
 -- name: remember
 INSERT INTO idempotency_keys (conversation, key, first_id, events) VALUES (?, CAST(? AS TEXT), ?, ?)
 
+-- name: remembered
+SELECT key, first_id, events FROM idempotency_keys WHERE conversation = ? AND key > CAST(? AS TEXT) ORDER BY key LIMIT ?
+
+-- name: set_key
+UPDATE conversations SET salt = ?, key_id = CAST(? AS TEXT), sealed_key = ? WHERE key = ?
+
+-- name: replace_row
+UPDATE events SET encoding = ?, checksum = ?, body = CASE WHEN ? THEN CAST(? AS TEXT) ELSE ? END
+WHERE conversation = ? AND id = ?
+
+-- name: erase_conversation
+UPDATE conversations
+SET salt = NULL, key_id = NULL, sealed_key = NULL, first_position = NULL, published = NULL,
+    erased_at = ?, erased_reason = CAST(? AS TEXT), erased_events = ?, erased_head = ?
+WHERE key = ?
+
+-- name: forget_keys
+DELETE FROM idempotency_keys WHERE conversation = ?
+
+-- name: projections
+SELECT DISTINCT projection FROM records WHERE conversation = ? ORDER BY projection
+
+-- name: rows_of_nobody
+SELECT e.conversation, count(*) FROM events e
+WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation) GROUP BY e.conversation
+
 -- name: record_at
-SELECT version, code, base, body FROM records
+SELECT version, code, base, body, encoding, checksum FROM records
 WHERE projection = ? AND conversation = ? AND version <= ? ORDER BY version DESC LIMIT 1
 
 -- name: records
-SELECT version, code, base, body FROM records
+SELECT version, code, base, body, encoding, checksum FROM records
 WHERE projection = ? AND conversation = ? AND version > ? ORDER BY version LIMIT ?
 
 -- name: put_record
-INSERT OR REPLACE INTO records (projection, conversation, version, code, base, body) VALUES (?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO records (projection, conversation, version, code, base, body, encoding, checksum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: delete_records
 DELETE FROM records WHERE projection = ? AND conversation = ?
