@@ -46,6 +46,7 @@ _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 _PLAIN: Final = 0
 _BUSY_TIMEOUT_MS: Final = 10_000
 """Only writers that are not foldlog can keep us waiting in SQLite itself; ours wait in the queue."""
+_PURGE_TIMEOUT_MS: Final = 20
 
 _ERRORS: Final[tuple[tuple[type[sqlite3.Error], type[PersistenceError]], ...]] = (
     (sqlite3.IntegrityError, IntegrityError),
@@ -134,7 +135,12 @@ class SQLiteRecorder:
         with _translated(f"purge {self.path}"), self._writing, self._turn():
             if self._writer is None:
                 self._writer = self._connect()
-            busy, _, _ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            # It waits for readers, and while it waits nobody can write: so it hardly waits, and is tried again.
+            self._writer.execute(f"PRAGMA busy_timeout = {_PURGE_TIMEOUT_MS}")
+            try:
+                busy, _, _ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                self._writer.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
         if busy:
             raise OperationalError(f"{self.path} is being read, so its WAL cannot be emptied now; try again")
 
