@@ -1,14 +1,13 @@
 """The command handler: reads a View, has a condenser decide, appends what it decided. It never holds up a writer.
 
 A condenser may take a minute to ask a model, and others may append meanwhile. Its plan is then checked against the
-newer View, and not paid for twice: it holds if no other condensation came, what it forgets is still shown, and its
-borders are still cut points. A plan that does not hold is dropped, reported, and made anew.
+newer View, and not paid for twice: it holds if no other condensation came, what it forgets is still shown, and no
+call is parted from an answer that came since. A plan that does not hold is dropped, reported, and made anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -141,21 +140,13 @@ def outdated(plan: CondensationAction, meanwhile: Sequence[Event], view: View) -
         return f"condensation {condensed[0].id} came first"
     intervals, summaries = plan.forgotten
     ids = {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}
-    places = [place for place, event in enumerate(view.events) if event.id in ids]
-    if len(places) < len(ids):
-        return f"{len(ids) - len(places)} of the {len(ids)} events to be forgotten are not shown any more"
-    cuts = set(view.cut_points)
-    for start, stop in _runs(places):
-        if not {start, stop} <= cuts:
-            return f"events {view[start].id} to {view[stop - 1].id} can no longer be cut out: a call would be split"
+    gone = ids.difference(event.id for event in view.events)
+    if gone:
+        return f"{len(gone)} of the {len(ids)} events that it forgets are not shown any more, such as {min(gone)}"
+    parted = view.then((plan,)).left_behind - view.left_behind
+    if parted:
+        return f"it would part {len(parted)} events from their calls or answers, such as {min(parted)}"
     return None
-
-
-def _runs(ascending: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Maximal runs of consecutive numbers, half-open."""
-    for _, run in groupby(enumerate(ascending), key=lambda pair: pair[1] - pair[0]):
-        places = [place for _, place in run]
-        yield places[0], places[-1] + 1
 
 
 def _condensed(events: Sequence[Event]) -> list[CondensationAction]:

@@ -98,14 +98,13 @@ def reasons_by_size(view: View, max_size: int) -> frozenset[Reason]:
     return frozenset(reason for reason, is_due in due.items() if is_due)
 
 
-def check_sizes(max_size: int, keep_first: int, *, summaries: int = 0) -> None:
-    """Raises ``InvalidCondenser`` unless half of ``max_size`` has room for the head, ``summaries`` and a tail."""
+def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
+    """Raises ``InvalidCondenser`` unless half of ``max_size`` has room for the head, an event, and ``beside`` more."""
     half = max_size // 2
-    if keep_first + summaries >= half:
-        beside = " beside the summary" if summaries else ""
+    if keep_first + beside >= half:
         raise InvalidCondenser(
-            f"keep_first ({keep_first}) must be less than half of max_size ({max_size}) with room for at least one "
-            f"recent event{beside}: at most {half - summaries - 1} here"
+            f"keep_first ({keep_first}) must be less than half of max_size ({max_size})"
+            + (f" by more than {beside}, to leave room for the summary" if beside else "")
         )
     if keep_first < 0:
         raise InvalidCondenser(f"keep_first ({keep_first}) cannot be negative")

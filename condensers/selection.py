@@ -6,15 +6,25 @@ the wanted borders are moved to cut points here, and what lies between becomes a
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from eventstore.events import CondensationAction, Event, SystemMessage
+from eventstore.events import CondensationAction, CondensationSummary, Event, SystemMessage
 from projections import View
 
-__all__ = ["Span", "after_system_prompt", "forget", "middle", "next_cut", "real", "unkept"]
+__all__ = [
+    "Span",
+    "after_system_prompt",
+    "best_choice",
+    "forget",
+    "middle",
+    "next_cut",
+    "real",
+    "tail_starts",
+    "unkept",
+]
 
 
 class Span(NamedTuple):
@@ -46,13 +56,36 @@ def middle(view: View, keep_first: int, keep_last: int) -> Span | None:
     return Span(start, stop) if start is not None and start < stop else None
 
 
+def tail_starts(view: View, size: int) -> tuple[int, ...]:
+    """Where the last ``size`` events may begin, at cut points, the best first.
+
+    That is the next cut point, so that a tail may shrink. Where a unit reaches from before it to the View's end nothing
+    of the tail would be left: then it is better to begin before that unit, and keep more than was asked for.
+    """
+    wanted = max(0, len(view) - size)
+    cuts = view.cut_points
+    start = next_cut(cuts, wanted)
+    if start is not None and not wanted < start == len(view):
+        return (start,)
+    before = cuts[bisect_right(cuts, wanted) - 1]
+    return (before,) if start is None else (before, start)
+
+
 def unkept(view: View, kept: Set[int]) -> tuple[Event, ...]:
-    """The events of every unit that has no member among the indices ``kept``. A pending call is in no such unit."""
+    """The events of every unit that has no member among the indices ``kept``; summaries are not among them.
+
+    They belong to no unit, wherever they stand. A pending call is in no such unit.
+    """
     events: list[Event] = []
     for start, stop in pairwise(view.cut_points):
         if kept.isdisjoint(range(start, stop)):
-            events += view[start:stop]
+            events += (event for event in view[start:stop] if not isinstance(event, CondensationSummary))
     return tuple(events)
+
+
+def best_choice(choices: Iterable[tuple[Event, ...]]) -> tuple[Event, ...]:
+    """The first of several choices of what to forget that has an event of the log in it; nothing where none has."""
+    return next((events for events in choices if real(events)), ())
 
 
 def after_system_prompt(view: View) -> int:

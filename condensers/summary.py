@@ -27,8 +27,9 @@ from projections import View
 __all__ = ["SelectionRule", "SummarizingCondenser", "Summary"]
 
 SelectionRule = Literal["openhands-v1", "openhands-v0"]
-"""Whose arithmetic. V1's: a request halves the View as it is, and the first system prompt always stays. V0's: a request
-aims at half of ``max_size``, and ``keep_first`` alone says what stays."""
+"""Whose arithmetic. V1's: a request halves the View as it is, the first system prompt always stays, and there is always
+room for a tail. V0's: a request aims at half of ``max_size``, ``keep_first`` alone says what stays at the head, and
+where that leaves room for nothing but the summary, everything else is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class SummarizingCondenser(RollingCondenser):
     selection: SelectionRule = "openhands-v1"
 
     def __post_init__(self) -> None:
-        check_sizes(self.max_size, self.keep_first, summaries=1)
+        check_sizes(self.max_size, self.keep_first, beside=1 if self.selection == "openhands-v1" else 0)
         for name in ("minimum_progress", "hard_context_reset_context_scaling"):
             if not 0 < getattr(self, name) < 1:
                 raise InvalidCondenser(f"{name} ({getattr(self, name)}) must lie between 0 and 1, both excluded")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from condensers.base import AgentModel, Condensation, Condenser, Reason, Step
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.rendering import plain_text
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from condensers.selection import middle, next_cut, real, unkept
+from condensers.selection import best_choice, next_cut, tail_starts, unkept
 from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from projections import View
 
@@ -33,10 +32,9 @@ class RecentEventsCondenser(Condenser):
         if len(view) <= self.max_events:
             return Step(view)
         head = next_cut(view.cut_points, self.keep_first)
-        hidden = None if head is None else middle(view, head, max(0, self.max_events - head))
-        if hidden is None:
-            return Step(view)
-        return Step(view.with_events(view[: hidden.start] + view[hidden.stop :]))
+        head = len(view) if head is None else head
+        tail = max(head, tail_starts(view, max(0, self.max_events - head))[0])
+        return Step(view.with_events(view[:head] + view[tail:]))
 
 
 class AmortizedForgettingCondenser(RollingCondenser):
@@ -53,8 +51,9 @@ class AmortizedForgettingCondenser(RollingCondenser):
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         target = self.max_size // 2
-        span = middle(view, self.keep_first, target - self.keep_first)
-        forgotten = view[span.start : span.stop] if span else ()
+        start = next_cut(view.cut_points, self.keep_first)
+        stops = tail_starts(view, target - self.keep_first)
+        forgotten = best_choice(() if start is None else view[start:stop] for stop in stops)
         return self.without_summary(view, forgotten, f"a View of {len(view)} is within half of max_size ({target})")
 
 
@@ -71,12 +70,8 @@ class ConversationWindowCondenser(RollingCondenser):
         essential = _essentials(view)
         if essential is None:
             raise NoCondensationAvailable("no user message in the View says what it is about: nothing is forgotten")
-        stays = essential | {i for i, event in enumerate(view.events) if isinstance(event, CondensationSummary)}
-        forgotten: tuple[Event, ...] = ()
-        for start in _window_starts(view, max(1, (len(view) - len(essential)) // 2)):
-            forgotten = unkept(view, stays.union(range(start, len(view))))
-            if real(forgotten):
-                break
+        starts = _window_starts(view, max(1, (len(view) - len(essential)) // 2))
+        forgotten = best_choice(unkept(view, essential.union(range(start, len(view)))) for start in starts)
         return self.without_summary(view, forgotten, f"all {len(view)} events of the View are essential or recent")
 
 
@@ -113,16 +108,8 @@ def _query(recall: Action) -> object:
 
 
 def _window_starts(view: View, size: int) -> Iterator[int]:
-    """Where a window of the last ``size`` events may begin, at cut points, the best first.
-
-    It does not begin with answers to what is outside. Where a unit reaches from before the window to the View's end,
-    nothing of the window would be left: then it may also begin before that unit.
-    """
-    wanted = max(0, len(view) - size)
-    cuts = view.cut_points
-    start = next_cut(cuts, wanted)
-    if start is None or wanted < start == len(view):
-        yield cuts[bisect_right(cuts, wanted) - 1]
-    while start is not None and start < len(view) and isinstance(view.events[start], Observation | CondensationSummary):
-        start = next_cut(cuts, start + 1)
-    yield cuts[-1] if start is None else start
+    """``tail_starts``, but for answers to what is outside, with which no window begins."""
+    for start in tail_starts(view, size):
+        while start < len(view) and isinstance(view[start], Observation | CondensationSummary):
+            start += 1
+        yield start
