@@ -40,7 +40,7 @@ from eventstore.events import (
     summary_of,
 )
 from eventstore.snapshot import InlineProjection, Record, Snapshot, WritableSnapshot
-from eventstore.store import ConversationRow, Ingested, Recorded, Store, open_store
+from eventstore.store import ConversationRow, Ingested, Logged, Recorded, Store, open_store
 
 __all__ = [
     "ANY_VERSION",
@@ -66,6 +66,7 @@ __all__ = [
     "Ingested",
     "InlineProjection",
     "InvalidEvent",
+    "Logged",
     "Message",
     "Observation",
     "Origin",

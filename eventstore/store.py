@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from types import TracebackType
 from typing import Literal, NamedTuple, TypeVar
 
@@ -22,7 +23,7 @@ from eventstore.errors import (
 )
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural, summary_of
 from eventstore.ingestion import Ingestion
-from eventstore.recorders.base import Conversation, Reader, Recorder, Transaction
+from eventstore.recorders.base import Conversation, Reader, Recorder, Row, Transaction
 from eventstore.rows import (
     after,
     chained,
@@ -34,7 +35,7 @@ from eventstore.rows import (
 )
 from eventstore.snapshot import InlineProjection, Snapshot, WritableSnapshot
 
-__all__ = ["EVENT_BYTES_MAX", "ConversationRow", "Ingested", "Recorded", "Store", "open_store"]
+__all__ = ["EVENT_BYTES_MAX", "ConversationRow", "Ingested", "Logged", "Recorded", "Store", "open_store"]
 
 T = TypeVar("T")
 
@@ -56,6 +57,13 @@ class Recorded(NamedTuple):
     def id(self) -> int:
         """The event's id in its conversation."""
         return self.event.id
+
+
+class Logged(NamedTuple):
+    """An event of one conversation with the store's clock when it was recorded, UTC."""
+
+    recorded_at: datetime
+    event: Event
 
 
 class ConversationRow(NamedTuple):
@@ -225,9 +233,17 @@ class Store:
         Raises ``ConversationNotFound`` or ``ConversationErased`` at once, ``CorruptEvent`` where an event is missing or
         unreadable: a shortened history is never passed off as whole. Cost: the events yielded, read a page at a time.
         """
-        with self._read() as reader:
-            found = _existing(reader, conversation)
-        return self._pages(found, max(start, 0), found.version if stop is None else min(stop, found.version))
+        pages = self._pages(conversation, start, stop)
+        return chain.from_iterable(dense_events(conversation, rows, first, end) for rows, first, end in pages)
+
+    def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
+        """The same events, each with the store's clock when it was recorded."""
+        pages = self._pages(conversation, start, stop)
+        return (
+            Logged(from_microseconds(row.recorded_at), event)
+            for rows, first, end in pages
+            for event, row in zip(dense_events(conversation, rows, first, end), rows, strict=True)
+        )
 
     def version(self, conversation: str) -> int:
         """How many events it has, which is the id that comes next; 0 for an unknown one. Raises
@@ -338,13 +354,20 @@ class Store:
         with _translated(), self._recorder.read() as reader:
             yield reader
 
-    def _pages(self, found: Conversation, start: int, stop: int) -> Iterator[Event]:
-        while start < stop:
-            end = min(start + _PAGE, stop)
-            with self._read() as reader:
-                rows = reader.rows(found.key, start, end, _PAGE)
-            yield from dense_events(found.id, rows, start, end)
-            start = end
+    def _pages(self, conversation: str, start: int, stop: int | None) -> Iterator[tuple[Sequence[Row], int, int]]:
+        """Pages of rows, each with the range of ids that it should hold. Looks for the conversation at once."""
+        with self._read() as reader:
+            found = _existing(reader, conversation)
+        last = found.version if stop is None else min(stop, found.version)
+
+        def pages() -> Iterator[tuple[Sequence[Row], int, int]]:
+            for first in range(max(start, 0), last, _PAGE):
+                end = min(first + _PAGE, last)
+                with self._read() as reader:
+                    rows = reader.rows(found.key, first, end, _PAGE)
+                yield rows, first, end
+
+        return pages()
 
 
 def _found(reader: Reader, conversation: str) -> Conversation | None:

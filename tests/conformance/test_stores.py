@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from eventstore import (
     CondensationRequest,
     CondensationSummary,
     ConversationNotFound,
+    CorruptEvent,
     Event,
     HistoryDiverged,
     IdempotencyConflict,
@@ -29,6 +32,7 @@ from eventstore import (
     VersionConflict,
     WritableSnapshot,
     integrity,
+    open_store,
 )
 from eventstore.recorders.base import Recorder
 
@@ -394,3 +398,27 @@ def test_a_closed_store_says_so(store: Store):
     store.close()
     with pytest.raises(StoreUnavailable, match="closed"):
         store.append("c1", said("a"), expected_version=0)
+
+
+@pytest.mark.parametrize("lost", [0, 3, 9, 1_500])
+def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path: Path, lost: int):
+    with open_store(f"sqlite:///{tmp_path}/s.db") as store:
+        store.append(
+            "c1",
+            [said(str(n)) for n in range(1_501)] if lost == 1_500 else [said(str(n)) for n in range(11)],
+            expected_version=0,
+        )
+        store.append("c1", said("end"), expected_version=ANY_VERSION)
+    with sqlite3.connect(tmp_path / "s.db") as db:
+        assert db.execute("DELETE FROM events WHERE id = ?", (lost,)).rowcount == 1
+    db.close()
+    with open_store(f"sqlite:///{tmp_path}/s.db") as store:
+        for read in (store.events, store.log):
+            with pytest.raises(CorruptEvent, match=f"event {lost} of conversation 'c1' is damaged: it is missing"):
+                list(read("c1"))  # type: ignore[operator]
+
+
+def test_the_log_has_the_stores_clock(recorder: Recorder):
+    store = Store(recorder, clock=lambda: datetime(2026, 1, 2, tzinfo=UTC))
+    store.append("c1", [said("a"), said("b")], expected_version=0)
+    assert [(logged.recorded_at.day, logged.event.id) for logged in store.log("c1", 1)] == [(2, 1)]

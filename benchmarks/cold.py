@@ -1,0 +1,83 @@
+"""One View opened in a process of its own: ``python -m benchmarks.cold SIDE FILE [VERSION]``, SIDE is ours or raw.
+
+The clock runs from after the imports to the View's last event; memory is how much the process grew meanwhile. Prints
+JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from eventstore import (
+    Action,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+    open_store,
+    summary_id,
+)
+from eventstore.recorders import sqlite as _recorder  # noqa: F401 - the clock runs from after the imports
+from projections import Views
+
+_SHOWN = (
+    "FROM json_each(?) j CROSS JOIN events e ON e.conversation = ? AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1"
+)
+
+
+def ours(path: str, version: int | None) -> Sequence[Event]:
+    store = open_store(f"sqlite:///{path}")
+    views = Views(store)
+    view = views.current("c1") if version is None else views.at("c1", version)
+    return view.events
+
+
+def raw(path: str, _version: int | None) -> Sequence[Event]:
+    """A hand-kept row with the View's intervals, and one ranged SELECT."""
+    decoder = msgspec.json.Decoder(SystemMessage | Message | Action | Observation | CondensationAction)
+    db = sqlite3.connect(path, isolation_level=None)
+    db.text_factory = bytes
+    intervals, place, summary = db.execute(
+        "SELECT intervals, place, summary FROM views WHERE conversation = 'c1'"
+    ).fetchone()
+    events: list[Event] = [
+        decoder.decode(body) for (body,) in db.execute(f"SELECT e.body {_SHOWN} ORDER BY j.id", (intervals, "c1"))
+    ]
+    if summary is not None:
+        (body,) = db.execute("SELECT body FROM events WHERE conversation = 'c1' AND id = ?", (summary,)).fetchone()
+        text = decoder.decode(body).summary
+        events.insert(place, CondensationSummary(id=summary_id(summary), content=text, summary_of=summary))
+    return events
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def measured(opened: Callable[[str, int | None], Sequence[Event]], path: str, version: int | None) -> dict[str, object]:
+    memory = resident_bytes()
+    begun = time.perf_counter()
+    events = opened(path, version)
+    count = len(events)
+    seconds = time.perf_counter() - begun
+    grown = resident_bytes() - memory
+    answer = hashlib.sha256(b"".join(b"%d " % e.id + msgspec.json.encode(e) for e in events)).hexdigest()
+    return {"seconds": seconds, "bytes": max(grown, 1), "events": count, "answer": answer}
+
+
+if __name__ == "__main__":
+    side, path, *rest = sys.argv[1:]
+    chosen = {"ours": ours, "raw": raw}[side]
+    sys.stdout.write(json.dumps(measured(chosen, path, int(rest[0]) if rest else None)))

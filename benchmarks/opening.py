@@ -1,0 +1,80 @@
+"""How long does it take to open a View, cold, now or at a past version? Does it grow with the history?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.frame import Question, Round, Scale, in_new_process
+from benchmarks.prepared import Prepared, prepared
+from benchmarks.workload import history
+
+_COLD = "benchmarks.cold"
+
+
+def cold_open(scale: Scale, folder: Path, figure: str = "seconds") -> Iterator[Round]:
+    stores = prepared(folder.parent, scale.usual)
+    for _ in range(scale.rounds):
+        yield _both(stores, figure)
+
+
+def growth(scale: Scale, folder: Path) -> Iterator[Round]:
+    """The longest history against the shortest, both ours; their Views have the same size."""
+    short, long = (prepared(folder.parent, length) for length in (scale.events[0], scale.events[-1]))
+    for _ in range(scale.rounds):
+        brief = in_new_process(_COLD, "ours", str(short.ours))
+        lengthy = in_new_process(_COLD, "ours", str(long.ours))
+        if brief["events"] != lengthy["events"]:
+            raise AssertionError(f"Views of {brief['events']} and {lengthy['events']} events")
+        yield Round(1_000 * lengthy["seconds"], 1_000 * brief["seconds"])
+
+
+def past(scale: Scale, folder: Path) -> Iterator[Round]:
+    """A View in the middle of the history against the current one."""
+    stores = prepared(folder.parent, scale.usual)
+    # As far behind a condensation as the end of the history is, so that both Views have the same size.
+    version = _version_like_the_last(scale.usual)
+    for _ in range(scale.rounds):
+        then = in_new_process(_COLD, "ours", str(stores.ours), str(version))
+        now = in_new_process(_COLD, "ours", str(stores.ours))
+        if then["events"] != now["events"]:
+            raise AssertionError(f"Views of {then['events']} and {now['events']} events")
+        yield Round(1_000 * then["seconds"], 1_000 * now["seconds"])
+
+
+def mostly_annotations(scale: Scale, folder: Path) -> Iterator[Round]:
+    """A log that is 90 % annotations against one without: the same View."""
+    length = scale.usual // 10
+    plain = prepared(folder.parent, length)
+    annotated = prepared(folder.parent, length, "annotated", partial(history, length, annotations=9))
+    for _ in range(scale.rounds):
+        with_them = in_new_process(_COLD, "ours", str(annotated.ours))
+        without = in_new_process(_COLD, "ours", str(plain.ours))
+        if with_them["events"] != without["events"]:
+            raise AssertionError(f"Views of {with_them['events']} and {without['events']} events")
+        yield Round(1_000 * with_them["seconds"], 1_000 * without["seconds"])
+
+
+def _version_like_the_last(length: int) -> int:
+    from benchmarks.workload import PERIOD
+
+    return length - PERIOD * (length // (2 * PERIOD))
+
+
+def _both(stores: Prepared, figure: str) -> Round:
+    ours = in_new_process(_COLD, "ours", str(stores.ours))
+    raw = in_new_process(_COLD, "raw", str(stores.raw))
+    if ours["answer"] != raw["answer"]:
+        raise AssertionError("the two sides opened different Views")
+    unit = 1_000 if figure == "seconds" else 1e-6
+    return Round(unit * ours[figure], unit * raw[figure])
+
+
+QUESTIONS = [
+    Question("cold open of a View", "ms", 2.0, "at most", cold_open),
+    Question("cold open, shortest to longest history", "ms", 1.3, "at most", growth, raw="ours, the shortest"),
+    Question("View at a past version", "ms", 2.0, "at most", past, raw="ours, the current View"),
+    Question("memory to open a View", "MB", 3.0, "at most", partial(cold_open, figure="bytes")),
+    Question("cold open, 90 % annotations", "ms", 2.0, "at most", mostly_annotations, raw="ours, without annotations"),
+]

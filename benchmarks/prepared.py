@@ -1,0 +1,77 @@
+"""Stores that several questions share, made once a run: the same history, ours and by hand."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.raw import RawStore, body_of
+from benchmarks.workload import history
+from eventstore import CondensationSummary, Event, open_store, summary_of
+from projections import View, Views
+
+__all__ = ["Prepared", "prepared"]
+
+_CHUNK = 1_000
+
+
+class Prepared(NamedTuple):
+    """Two checkpointed files with the conversation ``c1``: ours, with its revisions, and raw, with a hand-kept View."""
+
+    ours: Path
+    raw: Path
+    length: int
+
+
+def prepared(
+    folder: Path, length: int, name: str = "usual", events: Callable[[], Iterable[Event]] | None = None
+) -> Prepared:
+    """The stores of ``length`` events of the workload, or of ``events``; made where they are not there yet."""
+    made = Prepared(folder / f"{name}-{length}-ours.db", folder / f"{name}-{length}-raw.db", length)
+    if not made.ours.exists():
+        source = events or (lambda: history(length))
+        with open_store(f"sqlite:///{made.ours}", durability="relaxed") as store:
+            views = Views(store)
+            store.ingest("c1", source())
+            view = views.current("c1")
+        _checkpoint(made.ours)
+        _make_raw(made.raw, source(), view)
+    return made
+
+
+def _make_raw(path: Path, events: Iterable[Event], view: View) -> None:
+    raw = RawStore(path)
+    source = iter(events)
+    while chunk := list(islice(source, _CHUNK)):
+        raw.append_batch(("c1", event.id, "event", body_of(event)) for event in chunk)
+    raw.close()
+    summaries = [(place, event) for place, event in enumerate(view.events) if isinstance(event, CondensationSummary)]
+    (place, summary) = (summaries[-1][0], summary_of(summaries[-1][1].id)) if summaries else (None, None)
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE views (conversation TEXT PRIMARY KEY, intervals TEXT, place INTEGER, summary INTEGER)")
+        intervals = json.dumps(list(_intervals(event.id for event in view.events if event.id >= 0)))
+        db.execute("INSERT INTO views VALUES ('c1', ?, ?, ?)", (intervals, place, summary))
+    _checkpoint(path)
+
+
+def _intervals(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
+    first = last = -1
+    for event_id in ids:
+        if first >= 0 and event_id == last + 1:
+            last = event_id
+            continue
+        if first >= 0:
+            yield first, last
+        first = last = event_id
+    if first >= 0:
+        yield first, last
+
+
+def _checkpoint(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
