@@ -1,6 +1,6 @@
 """Group commit: threads that write at the same time share one transaction and its fsync.
 
-The first thread to come leads: it takes what is queued, runs it in one transaction and hands leadership to the next
+The first thread to come leads: it takes all that wait, runs them in one transaction and hands leadership to the next
 waiter. A thread that is alone leads itself and waits for nobody, so it loses nothing. Each waiter has a lock of its
 own: one plain lock for all would be unfair, and make somebody wait for seconds under load.
 """
@@ -8,8 +8,7 @@ own: one plain lock for all would be unfair, and make somebody wait for seconds 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 __all__ = ["CommitQueue", "Job"]
@@ -38,29 +37,24 @@ class Job(Generic[T]):
         self._error = error
         self.done = True
 
-    @property
-    def failed(self) -> bool:
-        return self._error is not None
-
     def outcome(self) -> T:
         if self._error is not None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                del self  # else the error would hold this frame, and through it itself
         return self._result  # type: ignore[return-value]  # done without an error: a result was set
 
 
 class CommitQueue:
-    """Runs jobs in groups. ``run_group`` is given a few jobs and ends each of them, by success or failure; only an
-    interruption (Ctrl-C) may leave some undone.
-
-    ``group_max`` bounds how many jobs share one transaction, and with it how long a waiter may wait for a group that it
-    just missed.
+    """Runs jobs in groups. ``run_group`` is given some jobs and ends each of them, by success or failure; only an
+    interruption (Ctrl-C) may leave some undone, and then none of what they wrote may be kept.
     """
 
-    def __init__(self, run_group: Callable[[Sequence[Job[Any]]], None], *, group_max: int = 256) -> None:
+    def __init__(self, run_group: Callable[[list[Job[Any]]], None]) -> None:
         self._run_group = run_group
-        self._group_max = group_max
         self._mutex = threading.Lock()
-        self._waiting: deque[Job[Any]] = deque()
+        self._waiting: list[Job[Any]] = []
         self._group: list[Job[Any]] = []
         self._busy = False
 
@@ -68,7 +62,13 @@ class CommitQueue:
         """Run ``work`` in some group and return what it returned, or raise what it raised."""
         job = Job(work)
         try:
-            self._enter(job)
+            with self._mutex:
+                if self._busy:
+                    job.wake = threading.Lock()
+                    job.wake.acquire()
+                else:
+                    self._busy = job.leads = True
+                self._waiting.append(job)
             if job.wake is not None:
                 job.wake.acquire()
             if job.leads:
@@ -76,20 +76,15 @@ class CommitQueue:
         except BaseException:
             self._abandon(job)
             raise
-        return job.outcome()
-
-    def _enter(self, job: Job[Any]) -> None:
-        with self._mutex:
-            if self._busy:
-                job.wake = threading.Lock()
-                job.wake.acquire()
-            else:
-                self._busy = job.leads = True
-            self._waiting.append(job)
+        try:
+            return job.outcome()
+        finally:
+            del job
 
     def _lead(self) -> None:
         with self._mutex:
-            self._group = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._group_max))]
+            # One step, so that an interruption finds every job in one of the two.
+            self._group, self._waiting = self._waiting, []
         self._run_group(self._group)
         with self._mutex:
             self._hand_on()
@@ -101,7 +96,7 @@ class CommitQueue:
                 self._waiting.remove(job)
             if job.leads:
                 undone = [other for other in self._group if not other.done and other is not job]
-                self._waiting.extendleft(reversed(undone))
+                self._waiting[:0] = undone
                 self._hand_on()
 
     def _hand_on(self) -> None:

@@ -33,17 +33,12 @@ ORDER BY c.id LIMIT ?
 INSERT INTO conversations (id, visible, created_at, salt) VALUES (CAST(? AS TEXT), ?, ?, ?)
 
 -- name: insert_event
-INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding,
-                    shown_before, structural_before, checksum, head, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, CAST(? AS TEXT))
+INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
+                    shown_before, structural_before, checksum)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, iif(?9 = 0, CAST(?10 AS TEXT), ?10), ?11, ?12, ?13, ?14)
 
--- name: insert_sealed_event
-INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding,
-                    shown_before, structural_before, checksum, head, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-
--- name: next_position
-SELECT seq + 1 FROM sqlite_sequence WHERE name = 'events'
+-- name: store_value
+SELECT value FROM store WHERE name = ?
 
 -- name: last_position
 SELECT seq FROM sqlite_sequence WHERE name = 'events'

@@ -1,0 +1,18 @@
+"""A store in one SQLite file, for any number of threads and processes.
+
+    recorder      the seam: group commit, what becomes of an error, the end
+    transaction   what may be written, under the one write lock that SQLite has
+    reader        the questions that one transaction answers
+    connections   to the file, and for readers a pool of them
+    turns         the fair queue of processes
+    schema        whose file it is, and bringing it up to date
+    errors        the driver's errors in the words of the seam
+
+Writers stand in a fair queue: within a process they share transactions (``CommitQueue``), between processes they take
+turns by a lock on a file beside the database, which dies with its holder. SQLite's own busy handler lets some wait for
+seconds, and gives up on them. Readers never wait: the database is in WAL mode.
+"""
+
+from eventstore.recorders.sqlite.recorder import SQLiteRecorder
+
+__all__ = ["SQLiteRecorder"]

@@ -1,0 +1,122 @@
+"""Connections to the file, and for readers a pool of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from eventsourcing.persistence import OperationalError
+
+from eventstore.recorders.sqlite import forks
+
+__all__ = ["ReaderPool", "create_private", "open_reader", "open_writer"]
+
+_BUSY_TIMEOUT_S: Final = 10.0
+"""Only writers that are not foldlog can keep us waiting in SQLite itself; ours wait in the queue."""
+
+
+def create_private(path: str) -> None:
+    """The file with mode 0600 from its first moment; SQLite gives its WAL the same mode."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def open_reader(path: str, *, writable: bool = True) -> sqlite3.Connection:
+    """``writable`` says whether the file may be written at all: a reader then helps to recover it after a crash."""
+    forks.check_not_inherited(path)
+    connection = sqlite3.connect(
+        f"{Path(path).absolute().as_uri()}?mode={'rw' if writable else 'ro'}",
+        uri=True,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    connection.text_factory = bytes
+    return connection
+
+
+def open_writer(path: str, *, durable: bool) -> sqlite3.Connection:
+    """``durable``: a commit returns when it is on disk. Otherwise the newest may be lost in a power cut, whole."""
+    connection = open_reader(path)
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != b"wal":
+        raise OperationalError(
+            f"{path} cannot have a write-ahead log (SQLite stays in mode {mode.decode()}); "
+            f"keep the store on a local disk, not on a network file system"
+        )
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    connection.execute("PRAGMA fullfsync = ON")  # on macOS a plain fsync stops at the drive's cache
+    connection.execute("PRAGMA checkpoint_fullfsync = ON")
+    connection.execute("PRAGMA secure_delete = ON")
+    return connection
+
+
+class ReaderPool:
+    """Connections for readers: each is used by one thread at a time, and kept for the next."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._changed = threading.Condition(threading.Lock())
+        self._idle: list[sqlite3.Connection] = []
+        self._used = 0
+        self._resting = False
+        self._closed = False
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        connection = self._take()
+        sound = True
+        try:
+            yield connection
+        except sqlite3.Error:
+            sound = False
+            raise
+        finally:
+            self._give_back(connection, sound=sound and not connection.in_transaction)
+
+    def close(self) -> None:
+        """Connections that are in use are closed when they are given back."""
+        with self._changed:
+            self._closed = True
+            self._close_idle()
+
+    def rest(self, patience_s: float) -> bool:
+        """Close every connection and open none until ``resume``; False if some stayed in use for so long."""
+        with self._changed:
+            self._resting = True
+            left_alone = self._changed.wait_for(lambda: self._used == 0, patience_s)
+            self._close_idle()
+            return left_alone
+
+    def resume(self) -> None:
+        with self._changed:
+            self._resting = False
+            self._changed.notify_all()
+
+    def _take(self) -> sqlite3.Connection:
+        with self._changed:
+            while self._resting:
+                self._changed.wait()
+            connection = self._idle.pop() if self._idle else self._connect()
+            self._used += 1
+            return connection
+
+    def _give_back(self, connection: sqlite3.Connection, *, sound: bool) -> None:
+        with self._changed:
+            self._used -= 1
+            if sound and not self._closed:
+                self._idle.append(connection)
+            else:
+                connection.close()
+            if self._resting:
+                self._changed.notify_all()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()

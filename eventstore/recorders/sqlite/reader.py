@@ -1,0 +1,156 @@
+"""The questions that one transaction answers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final
+
+from eventstore.recorders.base import Conversation, Erasure, PlacedRow, Record, Row
+from eventstore.recorders.statements import statements
+
+__all__ = ["SQL", "SQLiteReader", "bound"]
+
+SQL: Final = statements("sqlite")
+
+
+class SQLiteReader:
+    """The questions that one transaction answers. All of them walk an index to what they return."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._execute = connection.execute
+        self._ids: dict[int, str] = {}
+
+    def store_value(self, name: str) -> str:
+        found = self._execute(SQL["store_value"], (name,)).fetchone()
+        return _text(found[0]) if found else ""
+
+    def conversation(self, conversation_id: str) -> Conversation | None:
+        found = self._execute(SQL["conversation"], (bound(conversation_id),)).fetchone()
+        return _conversation(conversation_id, found) if found else None
+
+    def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
+        # The text that follows ``after`` at once is itself with a zero byte behind it.
+        start = b"" if after is None else bound(after) + b"\0"
+        rows = self._execute(SQL["conversations"], (start, limit)).fetchall()
+        return [_conversation(_text(row[0]), row[1:]) for row in rows]
+
+    def conversation_of(self, key: int) -> Conversation | None:
+        found = self._execute(SQL["conversation_of"], (key,)).fetchone()
+        return _conversation(_text(found[0]), found[1:]) if found else None
+
+    def staged(self, conversation_id: str) -> Sequence[int]:
+        return [row[0] for row in self._execute(SQL["in_staging"], (bound(conversation_id),))]
+
+    def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
+        return list(map(_row, self._execute(SQL["rows"], (key, start, stop, limit))))
+
+    def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
+        return list(map(_row, self._execute(SQL["structural_rows"], (key, start, stop, limit))))
+
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
+        return list(map(_row, self._execute(SQL["shown_rows"], (json.dumps(intervals), key))))
+
+    def counts_before(self, key: int, event_ids: Sequence[int]) -> Sequence[tuple[int, int, int]]:
+        return self._execute(SQL["counts_before"], (json.dumps(event_ids), key)).fetchall()
+
+    def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
+        """Live rows have their positions; those of an import are reckoned from where it was published."""
+        placed: list[PlacedRow] = []
+        while len(placed) < limit:
+            block = self._publication(after_position)
+            if block is not None and block[2] <= after_position + 1:
+                key, conversation_id, first, size = block
+                start = after_position + 1 - first
+                rows = self.rows(key, start, size, limit - len(placed))
+                placed += [PlacedRow(first + row.id, conversation_id, row) for row in rows]
+                # What is missing was erased: go on behind the block.
+                after_position = placed[-1].position if rows and len(placed) == limit else first + size - 1
+                continue
+            before = block[2] - 1 if block is not None else self.last_position()
+            live = self._execute(SQL["live_rows_from"], (after_position, before, limit - len(placed))).fetchall()
+            placed += [PlacedRow(row[12], self._id(row[13]), _row(row)) for row in live]
+            if block is None or len(placed) == limit:
+                break
+            after_position = before
+        return placed
+
+    def last_position(self) -> int:
+        return int(self._execute(SQL["last_position"]).fetchone()[0])
+
+    def record_at(self, projection: str, key: int, version: int) -> Record | None:
+        found = self._execute(SQL["record_at"], (projection, key, version)).fetchone()
+        return Record(*found) if found else None
+
+    def records(self, projection: str, key: int, after: int, limit: int) -> Sequence[Record]:
+        return [Record(*row) for row in self._execute(SQL["records"], (projection, key, after, limit))]
+
+    def position(self, key: int, event_id: int) -> int:
+        return int(self._execute(SQL["position"], (key, event_id)).fetchone()[0])
+
+    def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
+        found = self._execute(SQL["recall"], (key, bound(idempotency_key))).fetchone()
+        return (found[0], found[1]) if found else None
+
+    def remembered(self, key: int, after: str, limit: int) -> Sequence[tuple[str, int, int]]:
+        rows = self._execute(SQL["remembered"], (key, bound(after), limit))
+        return [(_text(name), first_id, events) for name, first_id, events in rows]
+
+    def projections(self, key: int) -> Sequence[str]:
+        return [_text(row[0]) for row in self._execute(SQL["projections"], (key,))]
+
+    def max_tracking_id(self, application: str) -> int | None:
+        found: int | None = self._execute(SQL["max_tracking_id"], (application,)).fetchone()[0]
+        return found
+
+    def _publication(self, after_position: int) -> tuple[int, str, int, int] | None:
+        """The published import that holds the next position, else the first one behind it."""
+        row = self._execute(SQL["publication_at"], (after_position + 1,)).fetchone()
+        if row is None or row[2] + row[3] <= after_position + 1:
+            row = self._execute(SQL["publications_after"], (after_position + 1, 1)).fetchone()
+        return (row[0], _text(row[1]), row[2], row[3]) if row else None
+
+    def _id(self, key: int) -> str:
+        if key not in self._ids:
+            self._ids[key] = _text(self._execute(SQL["conversation_id"], (key,)).fetchone()[0])
+        return self._ids[key]
+
+
+def bound(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogatepass")
+
+
+def _row(row: tuple[Any, ...]) -> Row:
+    return Row(
+        row[0], str(row[1], "utf-8", "replace"), row[2], row[3] == 1, row[4] == 1, row[5], row[6], row[7], row[8],
+        row[9], row[10], row[11],
+    )  # fmt: skip
+
+
+def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
+    (key, _visible, created_at, parent, parent_version, salt, key_id, sealed_key,
+     erased_at, erased_reason, erased_events, erased_head, last_id, updated_at, head,
+     shown, structural) = found  # fmt: skip
+    return Conversation(
+        key=key,
+        id=conversation_id,
+        created_at=created_at,
+        salt=salt or b"",
+        version=0 if last_id is None else last_id + 1,
+        updated_at=updated_at,
+        head=head,
+        parent=parent,
+        parent_version=parent_version,
+        key_id=None if key_id is None else _text(key_id),
+        sealed_key=sealed_key,
+        erasure=None
+        if erased_at is None
+        else Erasure(erased_at, _text(erased_reason or b""), erased_events, erased_head or b""),
+        shown=shown or 0,
+        structural=structural or 0,
+    )

@@ -1,0 +1,257 @@
+"""The seam to SQLite: group commit, what becomes of an error, the end."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from eventsourcing.persistence import DatabaseError, InterfaceError, OperationalError, PersistenceError
+
+from eventstore.recorders.base import Reader, Transaction
+from eventstore.recorders.commit_queue import CommitQueue, Job
+from eventstore.recorders.sqlite import forks, schema, upkeep
+from eventstore.recorders.sqlite.connections import ReaderPool, create_private, open_reader, open_writer
+from eventstore.recorders.sqlite.errors import leaves_doubt, translate, translated
+from eventstore.recorders.sqlite.reader import SQLiteReader
+from eventstore.recorders.sqlite.transaction import SQLiteTransaction
+from eventstore.recorders.sqlite.turns import Turns
+
+__all__ = ["SQLiteRecorder"]
+
+T = TypeVar("T")
+
+
+class SQLiteRecorder:
+    """A recorder on a SQLite file.
+
+    ``create`` makes the file, with mode 0600, if it is not there. ``writable=False`` opens an existing file for reading
+    only. ``durable``: when ``transact`` returns, what was written is on disk (``synchronous=FULL``); otherwise the
+    newest commits may be lost in a power cut, never a part of one.
+
+    Raises ``OperationalError`` where the file cannot be opened, and ``DatabaseError`` where it is no store of ours or
+    is of a newer schema. After an error of the disk the recorder closes itself: of the writes that failed, nobody knows
+    whether they are there, and only reading the file anew tells.
+    """
+
+    _queue: CommitQueue
+    _writing: threading.Lock
+    _polling: threading.Lock
+    _readers: ReaderPool
+    _writer: sqlite3.Connection | None
+    _poller: sqlite3.Connection | None
+    _holds_writers: bool
+
+    def __init__(self, path: str, *, create: bool = True, writable: bool = True, durable: bool = True) -> None:
+        self.path = path
+        self.writable = writable
+        self._durable = durable
+        self._turns: Turns | None = None
+        self._closed_because: str | None = None
+        self._pollers = 0
+        self._begin()
+        try:
+            with translated(f"open {path}"):
+                self._open(create)
+        except BaseException:
+            self.close()
+            raise
+        forks.watch(self)
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        self._check_open()
+        if self._turns is None:
+            raise OperationalError(f"{self.path} is open for reading only; open it without ?mode=ro to write")
+        return self._queue.run(work)
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Reader]:
+        self._check_open()
+        with translated(f"read {self.path}"), self._readers.connection() as connection:
+            try:
+                connection.execute("BEGIN")
+                schema.check_unchanged(connection, self.path)
+                yield SQLiteReader(connection)
+            finally:
+                connection.rollback()
+
+    def store_value(self, name: str) -> str:
+        with self.read() as reader:
+            return reader.store_value(name)
+
+    def data_version(self) -> int:
+        self._check_open()
+        with translated(f"read {self.path}"), self._polling:
+            if self._poller is None:
+                self._poller = open_reader(self.path, writable=self.writable)
+                self._pollers += 1
+            # Each connection counts for itself: a new one must not come to a number that an earlier one has told.
+            return (self._pollers << 32) + int(self._poller.execute("PRAGMA data_version").fetchone()[0])
+
+    def purge(self) -> None:
+        with translated(f"purge {self.path}"), self._alone() as connection:
+            upkeep.empty_wal(connection)
+
+    def check(self) -> Iterator[str]:
+        self._check_open()
+        with translated(f"check {self.path}"), self._readers.connection() as connection:
+            yield from upkeep.findings(connection)
+
+    def close(self) -> None:
+        """Close every connection. A transaction that runs is waited for; what comes later is refused."""
+        if self._closed_because is None:
+            self._closed_because = "it was closed"
+        with self._writing:
+            self._close_writer()
+            if self._turns is not None:
+                self._turns.close()
+        self._close_poller()
+        self._readers.close()
+
+    # -- a fork -------------------------------------------------------------------------------------------------------
+
+    def rest(self, patience_s: float) -> bool:
+        self._holds_writers = self._writing.acquire(timeout=patience_s)
+        if self._holds_writers:
+            self._close_writer()
+        self._close_poller()
+        return self._readers.rest(patience_s) and self._holds_writers
+
+    def resume(self) -> None:
+        self._readers.resume()
+        if self._holds_writers:
+            self._writing.release()
+
+    def begin_anew(self, *, inherited: bool) -> None:
+        if inherited:
+            self._closed_because = "it was in use in another thread when this process was forked"
+        if self._turns is not None:
+            self._turns.begin_anew()
+        self._begin()
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _run_group(self, jobs: list[Job[Any]]) -> None:
+        while jobs:
+            jobs = self._run_together(jobs)
+
+    def _run_together(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """One transaction. A job that fails after it wrote something is taken out, and the others are to be run again:
+        they are returned.
+        """
+        done: list[tuple[Job[Any], Any]] = []
+        connection = None
+        committing = False
+        with self._writing:
+            assert self._turns is not None
+            try:
+                self._check_open()
+                self._turns.take()
+                if self._writer is None:
+                    self._writer = open_writer(self.path, durable=self._durable)
+                connection = self._writer
+                connection.execute("BEGIN IMMEDIATE")
+                schema.check_unchanged(connection, self.path)
+                transaction = SQLiteTransaction(connection)
+                for job in jobs:
+                    changes = connection.total_changes
+                    try:
+                        done.append((job, job.work(transaction)))
+                    except Exception as error:
+                        if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+                            raise  # the database's trouble, not the job's
+                        job.fail(translate(error, f"write to {self.path}"))
+                        if connection.total_changes != changes:
+                            done.clear()
+                            connection.rollback()
+                            return [other for other in jobs if not other.done]
+                committing = True
+                connection.execute("COMMIT")
+                _succeed(done)
+            except (sqlite3.Error, OSError, PersistenceError) as error:
+                self._fail(jobs, error, committing)
+            except BaseException:  # Ctrl-C
+                if connection is not None and connection.in_transaction:
+                    connection.rollback()
+                else:
+                    _succeed(done)  # it came just behind the commit, which stands and must not be run again
+                raise
+            finally:
+                self._turns.give_back()
+        return []
+
+    def _fail(self, jobs: list[Job[Any]], error: Exception, committing: bool) -> None:
+        """End all jobs with an error of the database; where the disk failed, that is the end of the recorder too.
+
+        An fsync reports its failure once, and what it could not write may be gone from the cache as well: trying again
+        would look like success.
+        """
+        self._close_writer()
+        if isinstance(error, sqlite3.Error) and (committing or leaves_doubt(error)):
+            self._closed_because = f"a write failed ({error})"
+        for job in jobs:
+            if not job.done:
+                job.fail(translate(error, f"write to {self.path}"))
+
+    # -- opening and closing ------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """What belongs to one process: locks, queue, connections."""
+        self._queue = CommitQueue(self._run_group)
+        self._writing = threading.Lock()
+        self._polling = threading.Lock()
+        self._readers = ReaderPool(partial(open_reader, self.path, writable=self.writable))
+        self._writer = None
+        self._poller = None
+        self._holds_writers = False
+
+    def _open(self, create: bool) -> None:
+        if self.writable:
+            if create:
+                create_private(self.path)
+            self._turns = Turns(self.path)
+        with self._readers.connection() as connection:
+            if schema.is_current(connection, self.path):
+                return
+        if self._turns is None:
+            raise DatabaseError(f"{self.path} is empty or of an older schema; open it once without ?mode=ro")
+        with self._alone() as connection:
+            schema.migrate(connection, self.path)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[sqlite3.Connection]:
+        """The writer's connection, in a turn of its own."""
+        self._check_open()
+        if self._turns is None:
+            raise OperationalError(f"{self.path} is open for reading only; open it without ?mode=ro to write")
+        with self._writing:
+            try:
+                self._turns.take()
+                if self._writer is None:
+                    self._writer = open_writer(self.path, durable=self._durable)
+                yield self._writer
+            finally:
+                self._turns.give_back()
+
+    def _check_open(self) -> None:
+        if self._closed_because is not None:
+            raise InterfaceError(f"{self.path} is closed: {self._closed_because}; open the store again")
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _close_poller(self) -> None:
+        with self._polling:
+            if self._poller is not None:
+                self._poller.close()
+                self._poller = None
+
+
+def _succeed(done: list[tuple[Job[Any], Any]]) -> None:
+    for job, result in done:
+        job.succeed(result)

@@ -1,0 +1,109 @@
+"""What may be written, under the one write lock that SQLite has."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from eventsourcing.persistence import IntegrityError
+
+from eventstore.recorders.base import Conversation, Erasure, Record, Row
+from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
+
+__all__ = ["SQLiteTransaction"]
+
+_PLAIN = 0
+
+
+class SQLiteTransaction(SQLiteReader):
+    """What may be written, under the one write lock that SQLite has."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._executemany = connection.executemany
+        self._next_position: int | None = None
+
+    def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
+        cursor = self._execute(
+            SQL["begin_conversation"], (bound(conversation_id), 0 if staged else 1, created_at, salt)
+        )
+        key = cursor.lastrowid
+        assert key is not None  # an INSERT into a rowid table has one
+        return Conversation(key, conversation_id, created_at, salt, 0, None, None)
+
+    def insert(self, key: int, rows: Sequence[Row]) -> int:
+        if self._next_position is None:
+            self._next_position = self.last_position() + 1
+        first = self._next_position
+        self._insert(key, rows, first)
+        self._next_position = first + len(rows)
+        return first
+
+    def stage(self, key: int, rows: Sequence[Row]) -> None:
+        # Below every live position, so that no follower meets them, and ordered by id within the conversation.
+        self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
+
+    def publish(self, key: int, size: int) -> int:
+        first = self.last_position() + 1
+        self._execute(SQL["reserve_positions"], (size,))
+        self._execute(SQL["publish"], (first, size, key))
+        self._next_position = first + size
+        return first
+
+    def discard(self, key: int, limit: int) -> bool:
+        if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
+            return False
+        self._execute(SQL["delete_conversation"], (key,))
+        return True
+
+    def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
+        self._execute(SQL["set_key"], (salt, None if key_id is None else bound(key_id), sealed_key, key))
+
+    def replace(self, key: int, rows: Sequence[Row]) -> None:
+        self._executemany(
+            SQL["replace_row"],
+            [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, key, r.id) for r in rows],
+        )
+
+    def erase(self, key: int, erasure: Erasure) -> None:
+        self._execute(
+            SQL["erase_conversation"],
+            (erasure.erased_at, bound(erasure.reason), erasure.events, erasure.head, key),
+        )
+
+    def expunge(self, key: int, limit: int) -> bool:
+        if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
+            return False
+        self._execute(SQL["forget_keys"], (key,))
+        for projection in self.projections(key):
+            self.delete_records(projection, key)
+        return True
+
+    def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None:
+        self._execute(SQL["remember"], (key, bound(idempotency_key), first_id, events))
+
+    def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
+        self._executemany(SQL["put_record"], [(projection, key, *record) for record in records])
+
+    def delete_records(self, projection: str, key: int) -> None:
+        self._execute(SQL["delete_records"], (projection, key))
+
+    def insert_tracking(self, application: str, notification_id: int) -> None:
+        newest = self.max_tracking_id(application)
+        if newest is not None and newest >= notification_id:
+            raise IntegrityError(
+                f"{application!r} is at notification {newest} already, {notification_id} comes too late"
+            )
+        self._execute(SQL["insert_tracking"], (application, notification_id))
+
+    def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
+        if len(rows) == 1:
+            self._execute(SQL["insert_event"], (position, key, *rows[0]))
+        else:
+            self._executemany(
+                SQL["insert_event"], [(place, key, *row) for place, row in enumerate(rows, start=position)]
+            )
+
+
+def _staged_position(key: int, event_id: int) -> int:
+    return event_id - ((key + 1) << 32)
