@@ -43,7 +43,7 @@ from eventstore.events import (
 )
 from foldlog.formats.delta import apply, object_delta
 from foldlog.formats.recent import Recent
-from foldlog.formats.record import NotAnEvent, described, read_time, time_text
+from foldlog.formats.record import NotAnEvent, described, read_time, rest_of, time_text
 
 __all__ = ["FORMAT", "Decoder", "Encoder", "outside_history"]
 
@@ -240,8 +240,7 @@ class Encoder:
 
     def records(self, event: Event) -> list[Any]:
         """The records that are complete with ``event``: one, or none while an array is not."""
-        rest = event.origin.rest if event.origin is not None else None
-        rest = rest if type(rest) is dict else {}
+        rest = rest_of(event, FORMAT)
         marks = {mark: rest[mark] for mark in _MARKS if mark in rest}
         record = apply(_predicted(event, marks, self._before), rest)
         self._before.add(event, record)
@@ -255,6 +254,12 @@ class Encoder:
             return []
         array, self._array = self._array, []
         return [array]
+
+    def end(self) -> list[Any]:
+        """Nothing; raises ``ValueError`` where an array's last events are missing."""
+        if self._array:
+            raise ValueError(f"an array lacks its last {self._missing} events; an export needs the whole history")
+        return []
 
 
 def outside_history(records: Iterable[Any]) -> Container[int]:

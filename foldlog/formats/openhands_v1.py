@@ -42,7 +42,7 @@ from eventstore.events import (
 )
 from foldlog.formats.delta import apply, object_delta
 from foldlog.formats.recent import Recent
-from foldlog.formats.record import NotAnEvent, described, read_time, time_text
+from foldlog.formats.record import NotAnEvent, described, read_time, rest_of, time_text
 
 __all__ = ["FORMAT", "Decoder", "Encoder", "outside_branch"]
 
@@ -213,12 +213,15 @@ class Encoder:
 
     def records(self, event: Event) -> list[Any]:
         """The record of ``event``."""
-        rest = event.origin.rest if event.origin is not None else None
-        rest = rest if type(rest) is dict else {}
+        rest = rest_of(event, FORMAT)
         marks = {mark: rest[mark] for mark in _MARKS if mark in rest}
         record = apply(_predicted(event, marks, self._before), rest)
         self._before.add(event)
         return [record]
+
+    def end(self) -> list[Any]:
+        """Nothing: each event is a record."""
+        return []
 
 
 def outside_branch(records: Iterable[Any], leaf: str | None = None) -> Container[int]:

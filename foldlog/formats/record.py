@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from eventstore.events import Origin
+from eventstore.events import Event, Origin
 
-__all__ = ["NotAnEvent", "described", "read_time", "time_text"]
+__all__ = ["NotAnEvent", "described", "read_time", "rest_of", "time_text"]
 
 
 class NotAnEvent(ValueError):
@@ -44,3 +44,9 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
         return None if origin is None else origin.time
     precision = "milliseconds" if timestamp.microsecond % 1000 == 0 else "microseconds"
     return timestamp.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def rest_of(event: Event, format: str) -> dict[str, Any]:
+    """What of its record an event of ``format`` does not hold. Of an event that is not, an export says what it can."""
+    origin = event.origin
+    return origin.rest if origin is not None and origin.format == format and type(origin.rest) is dict else {}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from eventstore.errors import InvalidEvent
 from eventstore.events import Event
-from foldlog.formats import openhands_v0, openhands_v1
+from foldlog.formats import openai_chat, openhands_v0, openhands_v1
 from foldlog.formats.record import NotAnEvent
 
 __all__ = ["FORMATS", "LATER", "Finding", "UnknownFormat", "check_format", "decode", "encode"]
 
-FORMATS = (openhands_v0.FORMAT, openhands_v1.FORMAT)
+FORMATS = (openhands_v0.FORMAT, openhands_v1.FORMAT, openai_chat.FORMAT)
 """The formats that can be imported and exported."""
 LATER = ("claude-code", "codex", "swe-agent")
 """Formats that are recognized, and not yet read."""
@@ -47,6 +47,16 @@ class Encoder(Protocol):
     def records(self, event: Event) -> list[Any]:
         """The records that are complete with ``event``."""
 
+    def end(self) -> list[Any]:
+        """The record that only the end completes, if one is. Raises ``ValueError`` where a part of one is missing."""
+
+
+_ENCODERS: Mapping[str, Callable[[], Encoder]] = {
+    openhands_v0.FORMAT: openhands_v0.Encoder,
+    openhands_v1.FORMAT: openhands_v1.Encoder,
+    openai_chat.FORMAT: openai_chat.Encoder,
+}
+
 
 def check_format(format: str) -> None:
     """Raises ``UnknownFormat`` where ``format`` can be neither read nor written."""
@@ -79,6 +89,8 @@ def decode(
 
 def decoder_for(format: str, records: Iterable[Any], *, as_history: bool = False, leaf: str | None = None) -> Decoder:
     """What turns ``records``, one after the other, into events. They are looked through, not kept."""
+    if format == openai_chat.FORMAT:
+        return openai_chat.Decoder()
     if format == openhands_v1.FORMAT:
         return openhands_v1.Decoder(outside=openhands_v1.outside_branch(records, leaf))
     outside = () if as_history else openhands_v0.outside_history(records)
@@ -105,8 +117,7 @@ def encode(events: Iterable[Event], format: str) -> Iterator[Any]:
     to what an earlier one says.
     """
     check_format(format)
-    encoder: Encoder = openhands_v1.Encoder() if format == openhands_v1.FORMAT else openhands_v0.Encoder()
-    return _encoded(events, encoder)
+    return _encoded(events, _ENCODERS[format]())
 
 
 def _encoded(events: Iterable[Event], encoder: Encoder) -> Iterator[Any]:
@@ -114,3 +125,4 @@ def _encoded(events: Iterable[Event], encoder: Encoder) -> Iterator[Any]:
         if event.id != expected:
             raise ValueError(f"expected event {expected}, found event {event.id}; an export needs the whole history")
         yield from encoder.records(event)
+    yield from encoder.end()

@@ -1,0 +1,70 @@
+"""JSON as it occurs: text to values, exactly, or a short word on why it cannot be read.
+
+msgspec reads what is strict JSON. Where it gives up, the standard library has a look: lone surrogates, ``NaN``, numbers
+that no double holds and a byte order mark are read and kept. Of keys that occur twice the last one counts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+__all__ = ["DEPTH_MAX", "RECORD_SIZE_MAX", "TOO_DEEP", "TOO_LONG", "Unreadable", "check_depth", "parse"]
+
+DEPTH_MAX = 480
+"""Levels of nesting in a record. The store holds 500, and an event lays some levels around what it holds."""
+
+RECORD_SIZE_MAX = 16 * 2**20
+"""Bytes, or characters, of one record: what a store takes as one event, unless told otherwise."""
+
+TOO_LONG = f"longer than {RECORD_SIZE_MAX:,} bytes, which is the most that one record can be"
+TOO_DEEP = f"nested over {DEPTH_MAX} levels deep, which is the most that can be held"
+
+_strict = msgspec.json.Decoder()
+
+
+class Unreadable(ValueError):
+    """This text is no JSON, or none that can be held: a finding where it stands."""
+
+
+def parse(text: bytes) -> Any:
+    """The value of a JSON text in UTF-8. Raises ``Unreadable``. Cost: one pass, two where it is not strict JSON."""
+    try:
+        value = _strict.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = _parse_leniently(text)
+    except RecursionError:
+        raise Unreadable(TOO_DEEP) from None
+    if text.count(b"[") + text.count(b"{") > DEPTH_MAX:
+        check_depth(value)
+    return value
+
+
+def _parse_leniently(text: bytes) -> Any:
+    try:
+        return json.loads(text.decode("utf-8-sig"), strict=False)  # as it is: a tab in a text is a tab
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not UTF-8 at byte {error.start:,}") from error
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"not JSON: {error.msg} at character {error.pos:,}") from error
+    except RecursionError:
+        raise Unreadable(TOO_DEEP) from None
+    except ValueError as error:  # a number with more digits than Python reads
+        raise Unreadable("holds a number of more digits than can be held") from error
+
+
+def check_depth(value: Any) -> None:
+    """Raises ``Unreadable`` where ``value`` nests deeper than ``DEPTH_MAX``. Cost: what it holds, level by level."""
+    level = [value] if type(value) is dict or type(value) is list else []
+    for _ in range(DEPTH_MAX + 1):
+        level = [
+            item
+            for container in level
+            for item in (container.values() if type(container) is dict else container)
+            if type(item) is dict or type(item) is list
+        ]
+        if not level:
+            return
+    raise Unreadable(TOO_DEEP)

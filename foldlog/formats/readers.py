@@ -1,0 +1,175 @@
+"""Where the records of one history stand: lines, an array in a document, a folder of files, or memory.
+
+A reader can be iterated again and again, and holds no more than a record at a time. What cannot be read is a problem at
+a place; the records after it are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from foldlog.formats.jsontext import RECORD_SIZE_MAX, TOO_LONG, Unreadable, parse
+from foldlog.formats.scanner import Broken, Scanner
+
+__all__ = ["Array", "Files", "Held", "Lines", "Located", "Reader", "elements"]
+
+
+class Located(NamedTuple):
+    """A JSON value and where it stands, or what is wrong there."""
+
+    line: int
+    offset: int
+    value: Any
+    problem: str | None = None
+
+
+class Reader(Protocol):
+    """The records of one history, to be iterated any number of times."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much there is to read."""
+
+    def __iter__(self) -> Iterator[Located]: ...
+
+    def place(self, located: Located) -> str:
+        """Where it stands, for a finding."""
+
+
+class Lines:
+    """JSON Lines: a record a line. Empty lines are nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._path.stat().st_size
+
+    def __iter__(self) -> Iterator[Located]:
+        with self._path.open("rb") as file:
+            number = offset = 0
+            while line := file.readline(RECORD_SIZE_MAX + 1):
+                number += 1
+                start, offset = offset, offset + len(line)
+                if len(line) > RECORD_SIZE_MAX:
+                    while not line.endswith(b"\n") and (line := file.readline(RECORD_SIZE_MAX)):
+                        offset += len(line)
+                    yield Located(number, start, None, TOO_LONG)
+                elif not line.isspace():
+                    yield _parsed(line, number, start)
+
+    def place(self, located: Located) -> str:
+        return f"{self._path}:{located.line}"
+
+
+class Array:
+    """The elements of an array in a JSON document, or under ``key`` of the object that begins at ``offset``.
+
+    ``after`` are problems of the document that stand behind it.
+    """
+
+    def __init__(
+        self, path: Path, *, offset: int = 0, line: int = 1, key: str | None = None, after: Sequence[Located] = ()
+    ) -> None:
+        self._path, self._offset, self._line, self._key = path, offset, line, key
+        self._after = after
+
+    @property
+    def size_bytes(self) -> int:
+        return self._path.stat().st_size - self._offset
+
+    def __iter__(self) -> Iterator[Located]:
+        with self._path.open("rb") as file:
+            scanner = Scanner(file, offset=self._offset, line=self._line)
+            try:
+                if self._key is not None:
+                    self._go_to(scanner, self._key)
+                whole = yield from elements(scanner)
+                if whole and self._key is None and scanner.peek():
+                    yield Located(scanner.line, 0, None, "not JSON: more text after the end of the array")
+            except Broken as error:
+                yield Located(scanner.line, 0, None, str(error))
+        yield from self._after
+
+    def _go_to(self, scanner: Scanner, key: str) -> None:
+        scanner.take("{")
+        while scanner.value() != key:
+            scanner.take(":")
+            scanner.skip()
+            scanner.take(",")
+        scanner.take(":")
+
+    def place(self, located: Located) -> str:
+        return f"{self._path}:{located.line}"
+
+
+class Files:
+    """A folder with a record a file, in the order given."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self._paths)
+
+    def __iter__(self) -> Iterator[Located]:
+        for number, path in enumerate(self._paths):
+            if path.stat().st_size > RECORD_SIZE_MAX:
+                yield Located(number, 0, None, TOO_LONG)
+            else:
+                yield _parsed(path.read_bytes(), number, 0)
+
+    def place(self, located: Located) -> str:
+        return str(self._paths[located.line])
+
+
+class Held:
+    """Records that were read with the object that holds them, which begins at ``line`` of ``path``."""
+
+    size_bytes = 0
+
+    def __init__(self, path: Path, line: int, records: Sequence[Any]) -> None:
+        self._path, self._line, self._records = path, line, records
+
+    def __iter__(self) -> Iterator[Located]:
+        for number, record in enumerate(self._records):
+            yield Located(number, 0, record)
+
+    def place(self, located: Located) -> str:
+        return f"{self._path}:{self._line}, record {located.line}"
+
+
+def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, None, bool]:
+    """The elements of the array at the position, which is gone over, on request with their offsets.
+
+    Where the array breaks off, the last element says so, and the generator's value is False.
+    """
+    try:
+        scanner.take("[")
+        while scanner.peek() != "]":
+            line, offset = scanner.line, scanner.offset if offsets else 0
+            try:
+                element = Located(line, offset, scanner.value())
+            except Broken:
+                raise
+            except Unreadable as error:
+                element = Located(line, offset, None, str(error))
+            yield element
+            if scanner.peek() != "]":
+                scanner.take(",")
+        scanner.take("]")
+    except Broken as error:
+        yield Located(scanner.line, 0, None, str(error))
+        return False
+    return True
+
+
+def _parsed(text: bytes, line: int, offset: int) -> Located:
+    try:
+        return Located(line, offset, parse(text))
+    except Unreadable as error:
+        return Located(line, offset, None, str(error) if text.strip() else "empty")

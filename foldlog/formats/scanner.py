@@ -1,0 +1,184 @@
+"""Reading a JSON document of any length value by value, in memory for one value.
+
+A window slides over the file's text; the standard library's scanner reads one value at a time out of it. Where a value
+goes on beyond the window, the window grows, so a value is scanned at most twice its length.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from typing import Any, BinaryIO
+
+from foldlog.formats.jsontext import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_LONG, Unreadable, check_depth
+
+__all__ = ["Broken", "Scanner"]
+
+_CHUNK = 64 * 2**10
+_NEAR_END = 16
+"""A fault so near to the end of the window may be due to the end: no escape or literal is longer."""
+
+_WHITESPACE = re.compile(r"[ \t\n\r]*")
+_SCALAR = re.compile(r"[^\s,\]\}]*")
+_OUTSIDE = re.compile(r'["\[\]{}]')
+_INSIDE = re.compile(r'["\\]')
+
+_read = json.JSONDecoder(strict=False).raw_decode
+
+
+class Broken(Unreadable):
+    """The document cannot be read from here on."""
+
+
+class Scanner:
+    """A position in a JSON text. ``line`` and ``offset`` (in bytes) say where it is; the file may start anywhere in it.
+
+    Raises ``Broken`` where the text is no JSON, or not UTF-8.
+    """
+
+    def __init__(self, file: BinaryIO, *, offset: int = 0, line: int = 1) -> None:
+        file.seek(offset)
+        if offset == 0 and file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
+            offset = len(codecs.BOM_UTF8)
+        file.seek(offset)
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._text = ""
+        self._at = 0
+        self._ended = False
+        self._fault = ""
+        self._line, self._counted = line, 0
+        self._offset = offset
+
+    @property
+    def line(self) -> int:
+        """The line of the position, from 1."""
+        self._count_lines()
+        return self._line
+
+    @property
+    def offset(self) -> int:
+        """The position in bytes from the beginning of the file. Cost: the window."""
+        self._drop()
+        return self._offset
+
+    def peek(self) -> str:
+        """The next character that is no white space, not taken; "" at the end."""
+        while True:
+            match = _WHITESPACE.match(self._text, self._at)
+            self._at = match.end() if match is not None else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._fill():
+                return ""
+
+    def take(self, expected: str) -> None:
+        """Go over the next character, which is one of ``expected``."""
+        found = self.peek()
+        if not found or found not in expected:
+            raise Broken(f"not JSON: expected {' or '.join(expected)}, found {found or 'the end of the file'}")
+        self._at += 1
+
+    def value(self) -> Any:
+        """The next value. One that is too long, or nests too deep, is gone over and raises ``Unreadable``: the next one
+        can be read.
+        """
+        self.peek()
+        while True:
+            try:
+                value, end = _read(self._text, self._at)
+            except json.JSONDecodeError as error:
+                self._broken_unless_cut(error.msg, error.pos)
+            except RecursionError:
+                self.skip()
+                raise Unreadable(TOO_DEEP) from None
+            except ValueError:
+                self.skip()
+                raise Unreadable("holds a number of more digits than can be held") from None
+            else:
+                if end < len(self._text) or self._ended or self._text[end - 1] in '"]}':
+                    return self._taken(value, end)
+            if len(self._text) - self._at > RECORD_SIZE_MAX:
+                self.skip()
+                raise Unreadable(TOO_LONG)
+            self._fill()
+
+    def _taken(self, value: Any, end: int) -> Any:
+        start, self._at = self._at, end
+        if self._text.count("[", start, end) + self._text.count("{", start, end) > DEPTH_MAX:
+            check_depth(value)
+        return value
+
+    def _broken_unless_cut(self, problem: str, place: int) -> None:
+        """A fault at the end of the window only says that the window ends there."""
+        cut = problem.startswith("Unterminated string") or place >= len(self._text) - _NEAR_END
+        if self._ended or not cut:
+            self._at = min(place, len(self._text))
+            raise Broken("not JSON: the file ends in the middle of a value" if cut else f"not JSON: {problem}")
+
+    def skip(self) -> None:
+        """Go over the next value, however long it is, without reading it."""
+        if self.peek() not in '"[{':
+            self._go_over(_SCALAR)
+            return
+        depth = 0
+        while True:
+            found = self._find(_OUTSIDE)
+            if found == '"':
+                while self._find(_INSIDE) == "\\":
+                    self._step()
+            else:
+                depth += 1 if found in "[{" else -1
+            if depth <= 0:
+                return
+
+    def _find(self, pattern: re.Pattern[str]) -> str:
+        """The next character that ``pattern`` matches, taken."""
+        while True:
+            match = pattern.search(self._text, self._at)
+            if match is not None:
+                self._at = match.end()
+                return match.group()
+            self._at = len(self._text)
+            if not self._fill():
+                raise Broken("not JSON: the file ends in the middle of a value")
+
+    def _step(self) -> None:
+        if self._at == len(self._text):
+            self._fill()
+        self._at = min(self._at + 1, len(self._text))
+
+    def _go_over(self, pattern: re.Pattern[str]) -> None:
+        while True:
+            match = pattern.match(self._text, self._at)
+            self._at = match.end() if match is not None else self._at
+            if self._at < len(self._text) or not self._fill():
+                return
+
+    def _fill(self) -> bool:
+        """More of the file into the window; False at its end. The window doubles while nothing of it is taken."""
+        if self._fault:
+            raise Broken(self._fault)
+        if self._ended:
+            return False
+        self._drop()
+        chunk = self._file.read(max(_CHUNK, len(self._text)))
+        try:
+            self._text += self._decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as error:
+            self._text += error.object[: error.start].decode()  # what comes before is read first
+            self._fault = "not UTF-8"
+        self._ended = not chunk and not self._fault
+        return not self._ended
+
+    def _drop(self) -> None:
+        """Forget what was taken."""
+        self._offset += len(self._text[: self._at].encode())
+        self._count_lines()
+        self._text = self._text[self._at :]
+        self._at = self._counted = 0
+
+    def _count_lines(self) -> None:
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._counted = self._at

@@ -1,0 +1,89 @@
+"""One history in its source: its name, its format, and its events, to be read any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from eventstore.events import Event
+from foldlog.formats.readers import Located, Reader
+from foldlog.formats.record import NotAnEvent
+from foldlog.formats.registry import Finding, decoder_for
+
+__all__ = ["HELD_BYTES_MAX", "Source"]
+
+HELD_BYTES_MAX = 4 * 2**20
+"""A history up to this size is parsed once and held; a longer one is read anew for each pass over it."""
+
+_FINDINGS_MAX = 1_000
+
+
+class Source:
+    """One history, as it stands in a file or a folder.
+
+    ``name``      the source's own id of the conversation, else the file's; unique within one ``open_sources``
+    ``format``    one of ``FORMATS``
+    ``path``      the file or folder
+    ``findings``  what could not be read, as of the last time that ``events`` was iterated: the first 1,000
+    ``findings_count``  how many there were
+    """
+
+    def __init__(
+        self,
+        name: str,
+        format: str,
+        path: Path,
+        reader: Reader,
+        *,
+        held: list[Located] | None = None,
+        leaf: str | None = None,
+    ) -> None:
+        self.name, self.format, self.path = name, format, path
+        self.findings: list[Finding] = []
+        self.findings_count = 0
+        self._reader = reader
+        self._held = held
+        self._leaf = leaf
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much there is to read."""
+        return self._reader.size_bytes
+
+    def events(self, *, as_history: bool = False) -> Iterator[Event]:
+        """The events, with ids 0, 1, 2, …; what is no event becomes a finding and is left out.
+
+        Raises ``OSError`` where a file cannot be read. Memory: a record at a time, and what the format remembers.
+        """
+        self.findings.clear()
+        self.findings_count = 0
+        if self._held is None and self._reader.size_bytes <= HELD_BYTES_MAX:
+            self._held = list(self._reader)
+        records = self._reader if self._held is None else self._held
+        decoder = decoder_for(self.format, _Values(records), as_history=as_history, leaf=self._leaf)
+        for located in records:
+            if located.problem is not None:
+                self._find(located, located.problem)
+                continue
+            try:
+                events = decoder.events(located.value)
+            except NotAnEvent as error:
+                self._find(located, str(error))
+                continue
+            yield from events
+
+    def _find(self, located: Located, problem: str) -> None:
+        self.findings_count += 1
+        if len(self.findings) < _FINDINGS_MAX:
+            self.findings.append(Finding(self._reader.place(located), problem))
+
+
+class _Values:
+    """The records that could be read, which is what a decoder counts."""
+
+    def __init__(self, records: Reader | list[Located]) -> None:
+        self._records = records
+
+    def __iter__(self) -> Iterator[Any]:
+        return (located.value for located in self._records if located.problem is None)

@@ -1,0 +1,94 @@
+"""Opening what a user names: paths in, histories out, and what was wrong on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from foldlog.formats.containers import NotAHistory, histories
+from foldlog.formats.registry import Finding, check_format
+from foldlog.formats.shapes import Looks, format_of_all, looks
+from foldlog.formats.source import Source
+
+__all__ = ["Sources", "detect", "open_sources"]
+
+
+class Sources:
+    """The histories in some files and folders: iterate it for one ``Source`` after the other.
+
+    ``findings`` is what could not be read and belongs to no history, as of the last iteration.
+    """
+
+    def __init__(self, paths: Iterable[Path], looks: Looks) -> None:
+        self.findings: list[Finding] = []
+        self._paths = tuple(paths)
+        self._looks = looks
+        for path in self._paths:
+            self._check(path)
+
+    def _check(self, path: Path) -> None:
+        """Raises ``NotAHistory`` where there is none."""
+        problems = []
+        try:
+            for found in histories(path, self._looks):
+                if isinstance(found, Source):
+                    return
+                problems.append(found)
+        except OSError as error:
+            raise NotAHistory(path, f"cannot be read: {error.strerror}") from error
+        if problems:
+            raise NotAHistory(path, f"holds no history that can be imported; {problems[0]}")
+        raise NotAHistory(path, "holds no history, nor does a folder below it")
+
+    def __iter__(self) -> Iterator[Source]:
+        self.findings.clear()
+        taken: set[str] = set()
+        for path in self._paths:
+            for found in histories(path, self._looks):
+                if isinstance(found, Source):
+                    found.name = _unique(found.name, taken)
+                    yield found
+                else:
+                    self.findings.append(found)
+
+
+def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto") -> Sources:
+    """The histories at ``paths``, each a file or a folder, in the order of the paths and in a stable order below each.
+
+    Raises ``NotAHistory`` where one of the paths holds none (nothing was read of the others then that matters), and
+    ``UnknownFormat``. Cost: a look at the beginning of each path.
+    """
+    if format != "auto":
+        check_format(format)
+    return Sources((Path(fspath(path)) for path in paths), looks(format))
+
+
+def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
+    """The format of a file, a folder, or records: one of ``FORMATS``, or of those that cannot be read yet.
+
+    Raises ``NotAHistory`` for a path without a history, ``ValueError`` for records of no known format.
+    """
+    if isinstance(source, str | PathLike):
+        try:
+            return next(iter(open_sources([source]))).format
+        except NotAHistory as error:
+            if error.format is not None:
+                return error.format
+            raise
+    format = format_of_all(source)
+    if format is None:
+        raise ValueError("these records are of no format that is known here")
+    return format
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """``name``, or where it is taken, the first free one of ``name#2``, ``name#3``, …; what is no text is mended."""
+    name = name.encode("utf-8", "replace").decode().replace("\0", "?")
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name}#{number}"
+    taken.add(free)
+    return free
