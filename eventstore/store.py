@@ -261,6 +261,14 @@ class Store:
         with self._read() as reader:
             return tuple(_listed(found) for found in reader.conversations(after, limit))
 
+    def conversation(self, conversation: str) -> ConversationRow:
+        """One conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
+        with self._read() as reader:
+            found = reader.conversation(conversation)
+        if found is None:
+            raise ConversationNotFound(conversation)
+        return _listed(found)
+
     def follow(self, after_position: int = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Everything recorded behind a position, over all conversations, in the order of positions; ends at the
         present.
