@@ -1,0 +1,73 @@
+"""An event-sourced store behind AI-agent runtimes: agents forget, their history does not.
+
+    import foldlog
+    from foldlog import Message
+
+    with foldlog.open("sqlite:///history.db") as histories:
+        history = histories["c1"]
+        history.append(Message(source="user", content="hi"))
+        messages = history.view.to_messages()
+
+Importing this is cheap: what a name needs is imported when the name is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eventstore import (
+        ANY_VERSION,
+        Action,
+        Annotation,
+        CondensationAction,
+        CondensationRequest,
+        CondensationSummary,
+        Event,
+        EventStoreError,
+        Message,
+        Observation,
+        Recorded,
+        SystemMessage,
+    )
+    from foldlog.histories import Histories, History, open
+    from projections import View
+
+__all__ = [
+    "ANY_VERSION",
+    "Action",
+    "Annotation",
+    "CondensationAction",
+    "CondensationRequest",
+    "CondensationSummary",
+    "Event",
+    "EventStoreError",
+    "Histories",
+    "History",
+    "Message",
+    "Observation",
+    "Recorded",
+    "SystemMessage",
+    "View",
+    "open",
+]
+
+_HOMES = {
+    "Histories": "foldlog.histories",
+    "History": "foldlog.histories",
+    "open": "foldlog.histories",
+    "View": "projections",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'foldlog' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES.get(name, "eventstore")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

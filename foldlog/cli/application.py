@@ -1,0 +1,97 @@
+"""Which commands there are, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import importlib
+import keyword
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.outcome import DONE, FINDINGS, REFUSED, Refused
+
+__all__ = ["COMMANDS", "build", "main"]
+
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "Begin here": ("demo",),
+    "Histories": ("import", "list", "log", "view", "export"),
+}
+"""Commands by the heading that the help puts them under, in its order."""
+
+_ABOUT = (
+    "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
+)
+_PIPE_CLOSED = 141  # what a shell reports of a program that SIGPIPE ended
+
+
+def build() -> typer.Typer:
+    """The application with all its commands."""
+    application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode="rich")
+    for heading, names in COMMANDS.items():
+        for name in names:
+            module = importlib.import_module(
+                f"foldlog.cli.{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{name}"
+            )
+            application.command(name, rich_help_panel=heading)(module.run)
+    return application
+
+
+def main() -> None:
+    """The entry point: runs the command line and leaves with its exit status."""
+    arguments = sys.argv[1:]
+    status = _run(arguments or ["--help"])
+    sys.exit(status if arguments else REFUSED)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    terminal.prepare()
+    try:
+        command = typer.main.get_command(build())
+        status = command.main(list(arguments), prog_name="foldlog", standalone_mode=False)
+        sys.stdout.flush()
+    except typer.TyperException as error:  # usage: an unknown option, a missing argument
+        return _refuse(f"{error.format_message()} ('foldlog {_command_of(arguments)}--help' shows what there is)")
+    except (Refused, typer.Abort) as error:
+        return _refuse(str(error) or "stopped")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit stays silent
+        return _PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
+        terminal.complain(_explained(error))
+        return _status_of(error)
+    return DONE if status is None else int(status)
+
+
+def _command_of(arguments: Sequence[str]) -> str:
+    known = [name for names in COMMANDS.values() for name in names]
+    return next((f"{argument} " for argument in arguments if argument in known), "")
+
+
+def _refuse(message: str) -> int:
+    terminal.complain(message)
+    return REFUSED
+
+
+def _status_of(error: Exception) -> int:
+    from eventstore import CorruptEvent
+
+    return FINDINGS if isinstance(error, CorruptEvent) else REFUSED
+
+
+def _explained(error: Exception) -> str:
+    from eventstore import EventStoreError
+
+    if isinstance(error, EventStoreError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = "" if error.filename is None else f" {error.filename}"
+        return f"the system refused{where}: {error.strerror or error}"
+    if os.environ.get("FOLDLOG_TRACEBACK"):
+        raise error
+    return (
+        f"an error that foldlog did not foresee, {type(error).__name__}: {error}; please report it, with what "
+        f"FOLDLOG_TRACEBACK=1 shows"
+    )

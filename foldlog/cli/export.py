@@ -1,0 +1,96 @@
+"""``foldlog export``: a history as its source wrote it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from eventstore import Store
+
+__all__ = ["run"]
+
+NATIVE = "openhands-v1"
+"""What a history is exported as that came from nowhere else."""
+
+
+def _formats() -> list[str]:
+    from foldlog.formats import FORMATS
+
+    return list(FORMATS)
+
+
+def run(
+    conversation: ConversationId,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", show_default="the one that it came in", autocompletion=_formats, help="How."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", show_default="stdout", help="Where to.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Write a history as its source wrote it, one JSON record a line; forgotten events too."""
+    from foldlog.formats import UnknownFormat, encode
+
+    with open_existing(db) as store:
+        chosen = format or _format_of(store, conversation)
+        try:
+            records = encode(store.events(conversation), chosen)
+        except UnknownFormat as error:
+            raise Refused(str(error)) from error
+        head = {"conversation": conversation, "format": chosen}
+        if output is not None:
+            count = _to_file(output, records)
+            if as_json:
+                terminal.emit({**head, "output": str(output), "records": count})
+        elif as_json:
+            terminal.emit_list(head, "records", records)
+        else:
+            _write(sys.stdout, records)
+    return DONE
+
+
+def _format_of(store: Store, conversation: str) -> str:
+    first = next(store.events(conversation, 0, 1))
+    return NATIVE if first.origin is None else first.origin.format
+
+
+def _write(file: TextIO, records: Iterable[Any]) -> int:
+    count = 0
+    for record in records:
+        file.write(f"{terminal.json_text(record)}\n")
+        count += 1
+    return count
+
+
+def _to_file(path: Path, records: Iterable[Any]) -> int:
+    with _whole_or_not(path) as file:
+        return _write(file, records)
+
+
+@contextmanager
+def _whole_or_not(path: Path) -> Iterator[TextIO]:
+    """The file at ``path`` once all of it is written, and what was there until then."""
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            yield file
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,154 @@
+"""An event in a few words, for a person who looks through a history."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from foldlog.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from eventstore import Content, Event
+    from eventstore.events import CondensationAction
+
+__all__ = ["STYLES", "count", "gist", "interval_words", "label", "summary_text"]
+
+STYLES = {
+    "system": "dim",
+    "user": "bold green",
+    "agent": "bold cyan",
+    "action": "cyan",
+    "answer": "default",
+    "error": "red",
+    "note": "dim",
+    "request": "bold yellow",
+    "forgets": "bold yellow",
+    "summary": "bold magenta",
+    "unknown": "red",
+}
+"""How each label is shown."""
+
+
+def label(event: Event) -> str:
+    """What kind of event it is, in the word of ``STYLES``."""
+    from eventstore import events
+
+    match event:
+        case events.SystemMessage():
+            return "system"
+        case events.Message(source=source):
+            return source if source in ("user", "agent") else "note"
+        case events.Action():
+            return "action"
+        case events.Observation(is_error=is_error):
+            return "error" if is_error else "answer"
+        case events.Annotation():
+            return "note"
+        case events.CondensationRequest():
+            return "request"
+        case events.CondensationAction():
+            return "forgets"
+        case events.CondensationSummary():
+            return "summary"
+    return "unknown"
+
+
+def gist(event: Event, length_max: int = 400) -> str:
+    """One line that says what the event says, safe to print."""
+    text = printable(" ".join(_words(event)[: 4 * length_max].split()), one_line=True)
+    return text if len(text) <= length_max else text[: length_max - 1] + "…"
+
+
+def _words(event: Event) -> str:
+    from eventstore import events
+
+    match event:
+        case events.SystemMessage(content=content, tools=tools):
+            return f"{_plain(content)[:200]} ({count(len(tools), 'tool')})"
+        case events.Message(content=content) | events.CondensationSummary(content=content):
+            return _plain(content)
+        case events.Action(tool=tool, arguments=arguments, thought=thought):
+            said = _plain(thought)
+            return f"{tool}: {_arguments(arguments)}{' - ' if said else ''}{said}"
+        case events.Observation(tool=tool, content=content):
+            return f"{tool}: {_plain(content)}" if tool else _plain(content)
+        case events.Annotation(name=name, data=data):
+            return f"{name} {_compact(data)}"
+        case events.CondensationRequest(reason=reason):
+            return reason or "a condensation is asked for"
+        case events.CondensationAction():
+            return _condensation(event)
+        case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
+            return f"{kind} of schema {schema}, which this version of foldlog does not know"
+    return type(event).__name__
+
+
+def _condensation(event: CondensationAction) -> str:
+    if event.metadata.get("outcome") == "declined":
+        return f"nothing: {event.metadata.get('reason', '')}"
+    intervals, summaries = event.forgotten
+    forgotten = sum(last - first + 1 for first, last in intervals) + len(summaries)
+    reason = event.metadata.get("reason")
+    parts = [f"{count(forgotten, 'event')} ({interval_words(intervals)})" if forgotten else "nothing"]
+    if summaries:
+        parts.append(f"{count(len(summaries), 'summary', 'summaries')} among them")
+    if event.summary is not None:
+        parts.append(f"a summary stands for them: {event.summary}")
+    return ", ".join([*parts, *([f"reason: {reason}"] if reason else [])])
+
+
+def interval_words(intervals: tuple[tuple[int, int], ...], most: int = 6) -> str:
+    """Intervals of ids as people write them: ``3-9, 12, 40-77``."""
+    words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]
+    return ", ".join([*words, *(["…"] if len(intervals) > most else [])])
+
+
+def summary_text(text: str, indent: str = "") -> str:
+    """A summary's text, with its own line breaks, each line indented."""
+    return "\n".join(f"{indent}{line}" for line in printable(text).splitlines())
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """``1 event``, ``1,204 events``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _plain(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    parts = []
+    for part in content:
+        text = part.get("text")
+        parts.append(text if isinstance(text, str) else f"[{part.get('type', 'part')}]")
+    return " ".join(parts)
+
+
+def _arguments(arguments: dict[str, Any] | str | None) -> str:
+    """What a person wants to see of a call: the command, or where it acts, before the rest."""
+    if isinstance(arguments, str):
+        arguments = _parsed(arguments)
+    if not isinstance(arguments, dict):
+        return _compact(arguments)
+    command, path = arguments.get("command"), arguments.get("path")
+    if isinstance(command, str):
+        return f"{command} {path}" if isinstance(path, str) else command
+    if len(arguments) == 1:
+        (only,) = arguments.values()
+        return _compact(only)
+    return _compact(arguments)
+
+
+def _parsed(arguments: str) -> Any:
+    """Arguments as the model wrote them are JSON mostly."""
+    try:
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _compact(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,177 @@
+"""``foldlog import``: histories of other agents, brought in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.stores import open_or_create
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from eventstore import Event, Store
+    from foldlog.formats import Finding, Source, Sources
+
+__all__ = ["Brought", "bring_in", "run"]
+
+_FINDINGS_SHOWN = 20
+_TELL_EVERY = 200
+
+
+class Brought(NamedTuple):
+    """What became of one history. ``version`` is what the conversation has since; 0 where there is none of it, and
+    where it was ``refused`` as a whole.
+    """
+
+    path: str
+    conversation: str
+    format: str
+    added: int
+    version: int
+    refused: bool
+    findings: tuple[str, ...]
+    findings_count: int
+
+
+def _formats() -> list[str]:
+    from foldlog.formats import FORMATS
+
+    return ["auto", *FORMATS]
+
+
+def run(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", show_default=False, help="Files, or folders with any number of histories."),
+    ],
+    format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", autocompletion=_formats, help="auto, or what the files are in.")
+    ] = "auto",
+    conversation: Annotated[
+        str | None,
+        typer.Option(
+            "--conversation", metavar="ID", show_default="the source's own", help="The id of the one history."
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Import nothing if anything cannot be read.")] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Bring histories in, without loss. Again adds nothing; a source that has grown adds its tail."""
+    sources = _sources(paths, format)
+    if conversation is not None and len(list(islice(sources, 2))) > 1:
+        raise Refused("--conversation names one history, and there are several; import them one at a time")
+    if strict:
+        _refuse_findings(sources)
+    with open_or_create(db) as store:
+        brought = list(bring_in(store, sources, conversation, quiet=as_json))
+    elsewhere = [str(finding) for finding in sources.findings]
+    for finding in elsewhere:
+        terminal.warn(finding)
+    if as_json:
+        terminal.emit({"db": db, "imported": [one._asdict() for one in brought], "findings": elsewhere})
+    else:
+        _sum_up(db, brought)
+    if not any(one.version for one in brought) and not any(one.refused for one in brought):
+        raise Refused("none of these histories has an event that can be read; nothing was imported")
+    return FINDINGS if elsewhere or any(one.findings_count for one in brought) else DONE
+
+
+def _sources(paths: list[Path], format: str) -> Sources:
+    """The histories under the paths. Refused, before anything is imported, where a path has none."""
+    from foldlog.formats import NotAHistory, UnknownFormat, open_sources
+
+    try:
+        return open_sources(paths, format)
+    except (NotAHistory, UnknownFormat) as error:
+        raise Refused(str(error)) from error
+
+
+def _refuse_findings(sources: Sources) -> None:
+    found: list[Finding] = []
+    for source in sources:
+        for _ in source.events():
+            pass
+        found.extend(source.findings)
+    found.extend(sources.findings)
+    if found:
+        raise Refused(f"{found[0]} (the first of {len(found):,}; without --strict the rest would be imported)")
+
+
+def bring_in(
+    store: Store, sources: Iterable[Source], conversation: str | None = None, *, quiet: bool
+) -> Iterator[Brought]:
+    """Import each source, with what became of it, and a line about it unless ``quiet``."""
+    from projections import Views
+
+    Views(store)  # the store holds on to it: Views are folded while their events are written
+    with terminal.progress() as progress:
+        task = progress.add_task("importing", total=None, unit="histories")
+        for source in sources:
+            name = source.name if conversation is None else conversation
+            progress.update(task, description=terminal.printable(name, one_line=True)[:40])
+            brought = _bring(store, source, name, progress, task)
+            progress.advance(task)
+            for finding in brought.findings[:_FINDINGS_SHOWN]:
+                terminal.warn(finding)
+            if brought.findings_count > _FINDINGS_SHOWN:
+                terminal.warn(f"{brought.findings_count - _FINDINGS_SHOWN:,} more in {source.path}")
+            if not quiet:
+                _tell(brought)
+            yield brought
+
+
+def _bring(store: Store, source: Source, name: str, progress: Progress, task: TaskID) -> Brought:
+    from eventstore import ConversationErased, HistoryDiverged, InvalidEvent, VersionConflict
+
+    added, version, refused = 0, 0, []
+    try:
+        added, version = store.ingest(name, _counted(source.events(), progress, task))
+    except (ConversationErased, HistoryDiverged, InvalidEvent, VersionConflict) as error:
+        refused.append(f"{source.path}: {error}")
+    findings = (*refused, *map(str, source.findings))
+    count = source.findings_count + len(refused)
+    return Brought(str(source.path), name, source.format, added, version, bool(refused), findings, count)
+
+
+def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Iterator[Event]:
+    for number, event in enumerate(events, 1):
+        if number % _TELL_EVERY == 0:
+            progress.update(task, unit=f"histories, {number:,} events of this one")
+        yield event
+
+
+def _tell(brought: Brought) -> None:
+    from rich.text import Text
+
+    from foldlog.cli.gist import count
+
+    name = terminal.printable(brought.conversation, one_line=True)
+    if not brought.version:
+        what, style = "not imported", "red"
+    elif brought.added == 0:
+        what, style = f"nothing new, {count(brought.version, 'event')} as before", "dim"
+    elif brought.added < brought.version:
+        what, style = f"{count(brought.added, 'new event')}, {brought.version:,} in all", "green"
+    else:
+        what, style = count(brought.version, "event"), "green"
+    terminal.console().print(Text.assemble((name, "bold"), f" ({brought.format}): ", (what, style)))
+
+
+def _sum_up(db: str, brought: list[Brought]) -> None:
+    from foldlog.cli.gist import count
+
+    added = sum(one.added for one in brought)
+    findings = sum(one.findings_count for one in brought)
+    words = (
+        f"{count(added, 'event')} of {count(len(brought), 'history', 'histories')} added to {terminal.printable(db)}"
+    )
+    terminal.console().print(f"{words}; {count(findings, 'finding')}, named above." if findings else f"{words}.")

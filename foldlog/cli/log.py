@@ -1,0 +1,91 @@
+"""``foldlog log``: everything that happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from eventstore import Event, Store
+
+__all__ = ["run"]
+
+
+def run(
+    conversation: ConversationId,
+    start: Annotated[int, typer.Option("--start", metavar="N", min=0, help="First event to show.")] = 0,
+    stop: Annotated[
+        int | None, typer.Option("--stop", metavar="N", min=0, help="Event to stop before.", show_default="the end")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Show the events of a conversation, in order, forgotten ones too: the log forgets nothing."""
+    with open_existing(db) as store:
+        findings: list[str] = []
+        events = _sound(store, conversation, start, stop, findings)
+        if as_json:
+            head = {"conversation": conversation, "version": store.version(conversation)}
+            terminal.emit_list(head, "events", map(_as_json, events), lambda: {"findings": findings})
+        else:
+            _show(events)
+    for finding in findings:
+        terminal.warn(finding)
+    return FINDINGS if findings else DONE
+
+
+def _sound(store: Store, conversation: str, start: int, stop: int | None, findings: list[str]) -> Iterator[Event]:
+    """The events that can be read; one that cannot is a finding, and those behind it are read all the same."""
+    from eventstore import CorruptEvent
+
+    end = store.version(conversation) if stop is None else min(stop, store.version(conversation))
+    while True:
+        try:
+            yield from store.events(conversation, start, stop)
+        except CorruptEvent as error:
+            findings.append(str(error))
+            start = error.event_id + 1
+            if start >= end:
+                return
+        else:
+            return
+
+
+def _as_json(event: Event) -> dict[str, Any]:
+    """The event as it is stored, with its id; one that this version does not know as its writer wrote it."""
+    import json
+
+    import msgspec
+
+    from eventstore import UnknownEvent
+
+    if isinstance(event, UnknownEvent):
+        return {"id": event.id, "schema": event.stored_schema, **json.loads(event.body), "kind": event.stored_kind}
+    fields: dict[str, Any] = msgspec.to_builtins(event)
+    return {"id": event.id, **fields}
+
+
+def _show(events: Iterable[Event]) -> None:
+    from rich.text import Text
+
+    from eventstore import is_structural
+    from foldlog.cli.gist import STYLES, gist, label
+
+    console = terminal.console()
+    for event in events:
+        kind = label(event)
+        line = Text.assemble(
+            (f"{event.id:>6}  ", "dim"),
+            (f"{kind:<8}", STYLES[kind]),
+            gist(event),
+            style="" if event.shown or is_structural(event) else "dim",
+        )
+        terminal.print_line(console, line)

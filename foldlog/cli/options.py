@@ -1,0 +1,34 @@
+"""Options and arguments that commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["DEFAULT_DB", "AsJson", "ConversationId", "Db"]
+
+DEFAULT_DB = "sqlite:///foldlog.db"
+
+
+def _conversation_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """For shell completion: ids that begin so. Silent where there is no store."""
+    from eventstore import EventStoreError
+    from foldlog.cli.stores import ids_from, open_existing
+
+    try:
+        with open_existing(str(ctx.params.get("db") or DEFAULT_DB)) as store:
+            return list(ids_from(store, incomplete, limit=50))
+    except EventStoreError:
+        return []
+
+
+Db = Annotated[
+    str,
+    typer.Option("--db", envvar="FOLDLOG_DB", metavar="URL", help="The store, such as sqlite:///history.db."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
+ConversationId = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=_conversation_ids),
+]

@@ -1,0 +1,63 @@
+"""The store that ``--db`` names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eventstore import ConversationRow, Store
+
+__all__ = ["all_conversations", "ids_from", "open_existing", "open_or_create"]
+
+
+def open_or_create(db: str) -> Store:
+    """The store at ``db``; a SQLite file is made if it is not there. For commands that bring something in."""
+    from eventstore import open_store
+
+    return open_store(db)
+
+
+def open_existing(db: str) -> Store:
+    """The store at ``db``, which must be there: a mistyped name must not make a new, empty store. A file that may not
+    be written is opened for reading.
+    """
+    from eventstore import open_store
+    from eventstore.urls import parse
+    from foldlog.cli.outcome import Refused
+
+    location = parse(db)
+    if location.scheme != "sqlite":
+        return open_store(db)
+    if not os.path.exists(location.path):
+        raise Refused(
+            f"there is no store at {location.path}; bring histories in with 'foldlog import PATH', or name the store "
+            f"with --db URL"
+        )
+    if "mode" in location.options:
+        return open_store(db)
+    folder = os.path.dirname(os.path.abspath(location.path))
+    mode = "rw" if os.access(location.path, os.W_OK) and os.access(folder, os.W_OK) else "ro"
+    return open_store(f"{db}{'&' if location.options else '?'}mode={mode}")
+
+
+def all_conversations(store: Store) -> Iterator[ConversationRow]:
+    """Every conversation, a page at a time, in the order of their ids."""
+    after: str | None = None
+    while page := store.conversations(after=after, limit=500):
+        yield from page
+        after = page[-1].id
+
+
+def ids_from(store: Store, beginning: str, limit: int) -> Iterator[str]:
+    """Ids that begin with ``beginning``, at most ``limit``."""
+    after = None
+    if beginning:
+        if store.version(beginning):
+            yield beginning
+        after = beginning
+    for row in store.conversations(after=after, limit=limit):
+        if not row.id.startswith(beginning):
+            return
+        yield row.id

@@ -1,0 +1,80 @@
+"""``foldlog view``: what the model is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE
+from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from projections import View
+
+__all__ = ["document", "run", "show"]
+
+
+def run(
+    conversation: ConversationId,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", metavar="V", min=0, help="As it was at this version.", show_default="now"),
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Show the View of a conversation: the events and summaries that the model is shown, now or at any moment."""
+    from projections import Views
+
+    with open_existing(db) as store:
+        views = Views(store)
+        view = views.current(conversation) if at is None else views.at(conversation, version=at)
+        if as_json:
+            terminal.emit(document(conversation, view))
+        else:
+            show(terminal.console(), conversation, view)
+    return DONE
+
+
+def document(conversation: str, view: View) -> dict[str, Any]:
+    from eventstore import CondensationSummary
+
+    return {
+        "conversation": conversation,
+        "version": view.version,
+        "ids": [event.id for event in view],
+        "unhandled_condensation_request": view.unhandled_condensation_request,
+        "summaries": [
+            {"id": event.id, "position": position, "text": event.content}
+            for position, event in enumerate(view)
+            if isinstance(event, CondensationSummary)
+        ],
+    }
+
+
+def show(console: Console, conversation: str, view: View) -> None:
+    """The View as people read it: one line an event, summaries whole."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from eventstore import CondensationSummary
+    from foldlog.cli.gist import STYLES, count, gist, label, summary_text
+
+    name = terminal.printable(conversation, one_line=True)
+    asked = "; a condensation is asked for" if view.unhandled_condensation_request else ""
+    console.print(
+        Text(f"{name} at version {view.version:,}: the model is shown {count(len(view), 'event')}{asked}", style="bold")
+    )
+    for event in view:
+        kind = label(event)
+        start = Text.assemble((f"{event.id:>6}  ", "dim"), (f"{kind:<8}", STYLES[kind]))
+        if isinstance(event, CondensationSummary):
+            console.print(start.append("stands for what was forgotten:", style="dim"))
+            console.print(Padding(Text(summary_text(event.content), style="magenta"), (0, 0, 0, 16)))
+        else:
+            terminal.print_line(console, start.append(gist(event)))

@@ -1,0 +1,31 @@
+"""Records of OpenHands V1, as short as they can be."""
+
+from typing import Any
+
+
+def v1(kind: str, number: int, **fields: Any) -> dict[str, Any]:
+    """A record of OpenHands V1."""
+    source = fields.pop("source", "agent")
+    stamp = f"2026-02-17T09:{number // 60 % 60:02}:{number % 60:02}.000000"
+    return {"kind": kind, "id": f"event-{number}", "timestamp": stamp, "source": source, **fields}
+
+
+def said(number: int, text: str, source: str = "user") -> dict[str, Any]:
+    """A message of OpenHands V1."""
+    role = "user" if source == "user" else "assistant"
+    content = [{"type": "text", "text": text, "cache_prompt": False}]
+    message = {"role": role, "content": content, "thinking_blocks": []}
+    return v1("MessageEvent", number, source=source, llm_message=message, activated_skills=[], extended_content=[])
+
+
+def condensed(number: int, forgotten: list[int], summary: str, offset: int) -> dict[str, Any]:
+    """A condensation of OpenHands V1."""
+    return v1(
+        "Condensation",
+        number,
+        source="environment",
+        forgotten_event_ids=[f"event-{i}" for i in forgotten],
+        summary=summary,
+        summary_offset=offset,
+        llm_response_id="response-1",
+    )

@@ -1,0 +1,201 @@
+"""What the commands do and print."""
+
+import json
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from eventstore import Message, open_store
+from tests.foldlog.records import condensed, said
+
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
+
+
+def parsed_lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_an_import_is_named_by_its_file_and_listed(foldlog, five_messages):
+    assert foldlog("import", five_messages).status == 0
+    (row,) = foldlog("list", "--json").document["conversations"]
+    assert (row["id"], row["version"]) == ("five", 6)
+
+
+def test_view_says_what_the_model_is_shown(foldlog, five_messages):
+    foldlog("import", five_messages)
+    assert foldlog("view", "five", "--json").document == {
+        "conversation": "five",
+        "version": 6,
+        "ids": [0, -7, 4],
+        "unhandled_condensation_request": False,
+        "summaries": [{"id": -7, "position": 1, "text": "three messages"}],
+    }
+
+
+def test_view_at_a_version_is_the_view_of_then(foldlog, five_messages):
+    foldlog("import", five_messages)
+    document = foldlog("view", "five", "--at", 5, "--json").document
+    assert (document["version"], document["ids"]) == (5, [0, 1, 2, 3, 4])
+
+
+def test_view_shows_summaries_whole_and_events_in_a_line(foldlog, five_messages):
+    foldlog("import", five_messages)
+    out = foldlog("view", "five").out
+    assert "five at version 6: the model is shown 3 events" in out
+    assert "three messages" in out
+    assert "message 4" in out
+    assert "message 2" not in out
+
+
+def test_log_shows_forgotten_events_too(foldlog, five_messages):
+    foldlog("import", five_messages)
+    lines = foldlog("log", "five").out.splitlines()
+    assert len(lines) == 6
+    assert "message 2" in lines[2]
+    assert "3 events (1-3)" in lines[5]
+
+
+def test_a_part_of_the_log(foldlog, five_messages):
+    foldlog("import", five_messages)
+    document = foldlog("log", "five", "--start", 2, "--stop", 4, "--json").document
+    assert [event["id"] for event in document["events"]] == [2, 3]
+    assert document["version"] == 6
+
+
+def test_export_gives_back_what_was_imported(foldlog):
+    assert foldlog("import", SAMPLE).status == 0
+    assert parsed_lines(foldlog("export", "tidewatch").out) == parsed_lines(SAMPLE.read_text())
+    assert foldlog("export", "tidewatch", "--json").document["records"] == parsed_lines(SAMPLE.read_text())
+
+
+def test_export_to_a_file_leaves_nothing_else_beside_it(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    document = foldlog("export", "five", "--output", "out.jsonl", "--json").document
+    assert document == {"conversation": "five", "format": "openhands-v1", "output": "out.jsonl", "records": 6}
+    assert parsed_lines((tmp_path / "out.jsonl").read_text()) == parsed_lines((tmp_path / five_messages).read_text())
+    assert list(tmp_path.glob("*.partial")) == []
+
+
+def test_importing_twice_adds_nothing(foldlog, five_messages):
+    assert foldlog("import", five_messages, "--json").document["imported"][0]["added"] == 6
+    again = foldlog("import", five_messages, "--json")
+    assert (again.status, again.document["imported"][0]["added"]) == (0, 0)
+
+
+def test_a_source_that_has_grown_adds_its_tail(foldlog, write):
+    foldlog("import", write("c1.jsonl", [said(0, "one")]))
+    (brought,) = foldlog("import", write("c1.jsonl", [said(0, "one"), said(1, "two")]), "--json").document["imported"]
+    assert (brought["added"], brought["version"]) == (1, 2)
+
+
+def test_a_source_that_says_something_else_is_a_finding_and_the_rest_is_imported(foldlog, write):
+    foldlog("import", write("a/c1.jsonl", [said(0, "one")]))
+    write("a/c1.jsonl", [said(0, "another"), said(1, "two")])
+    write("a/c2.jsonl", [said(0, "new")])
+    ran = foldlog("import", "a")
+    assert ran.status == 1
+    assert "differs from event 0 on" in ran.err
+    assert [row["version"] for row in foldlog("list", "--json").document["conversations"]] == [1, 1]
+
+
+def test_a_whole_folder_is_imported_in_one_command(foldlog, write):
+    for number in range(3):
+        write(f"many/deep/h{number}.jsonl", [said(0, f"history {number}")])
+    assert foldlog("import", "many").status == 0
+    assert [row["id"] for row in foldlog("list", "--json").document["conversations"]] == ["h0", "h1", "h2"]
+
+
+def test_an_import_can_be_given_another_id(foldlog, five_messages):
+    foldlog("import", five_messages, "--conversation", "c 1")
+    assert foldlog("view", "c 1", "--json").document["version"] == 6
+
+
+def test_the_store_can_be_named_in_the_environment(foldlog, five_messages, monkeypatch, tmp_path):
+    monkeypatch.setenv("FOLDLOG_DB", "sqlite:///elsewhere.db")
+    foldlog("import", five_messages)
+    assert (tmp_path / "elsewhere.db").exists()
+    assert not (tmp_path / "foldlog.db").exists()
+
+
+def test_a_file_that_may_not_be_written_is_read(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    assert foldlog("view", "five", "--db", "sqlite:///foldlog.db?mode=ro", "--json").document["version"] == 6
+
+
+def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
+    hostile = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eback\r\n\u2066"
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append(hostile, Message(source="user", content=hostile), expected_version=0)
+    for arguments in (["list"], ["log", hostile], ["view", hostile], ["export", hostile], ["log", hostile, "--json"]):
+        ran = foldlog(*arguments)
+        assert ran.status == 0
+        assert not set(ran.out + ran.err) & set("\x1b\x07\x9b\r\u202e\u2066"), arguments
+    assert foldlog("view", f"{hostile}?").err.count("\n") == 1
+
+
+def test_the_demo_shows_the_view_what_was_forgotten_and_why(foldlog, tmp_path):
+    ran = foldlog("demo")
+    assert ran.status == 0
+    for words in (
+        "286 events imported into sqlite:///foldlog-demo.db",
+        "tidewatch at version 286: the model is shown 20 events",
+        "forgot 56 events (5-60)",
+        "a condensation was asked for",
+        "tidewatch at version 280: the model is shown 58 events",
+        "foldlog list --db sqlite:///foldlog-demo.db",
+    ):
+        assert words in ran.out
+    assert foldlog("list", "--db", "sqlite:///foldlog-demo.db").status == 0
+
+
+def test_the_commands_that_the_demo_names_work(foldlog):
+    for command in foldlog("demo", "--json").document["try"]:
+        assert foldlog(*command.split()[1:]).status == 0, command
+
+
+def test_the_demo_can_be_seen_again(foldlog):
+    foldlog("demo")
+    assert foldlog("demo", "--json").document["added"] == 0
+
+
+def test_without_arguments_it_says_what_there_is(foldlog):
+    ran = foldlog()
+    assert ran.status == 2
+    assert "import" in ran.out
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(tmp_path):
+    foldlog = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+    db = f"sqlite:///{tmp_path}/demo.db"
+    subprocess.run([foldlog, "demo", "--db", db, "--json"], check=True, capture_output=True)
+    script = f"'{foldlog}' log tidewatch --json --db '{db}' | head -n 1"
+    done = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_conversations(shell, foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    command = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+    asked = {
+        "_FOLDLOG_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "foldlog view fi",
+        "COMP_CWORD": "2",
+        "_TYPER_COMPLETE_ARGS": "foldlog view fi",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    done = subprocess.run(
+        [command], cwd=tmp_path, env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
+    assert "five" in done.stdout
+
+
+def test_a_summary_that_was_forgotten_is_no_longer_shown(foldlog, write):
+    records = [said(n, f"message {n}") for n in range(4)]
+    first, second = condensed(4, [1], "first", 1), condensed(5, [2], "second", 1)
+    second["forgotten_event_ids"].append("event-4-summary")
+    foldlog("import", write("c1.jsonl", [*records, first, second]))
+    assert foldlog("view", "c1", "--json").document["ids"] == [0, -7, 3]

@@ -1,0 +1,37 @@
+"""What the documentation says is tried."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import cli_reference
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _examples():
+    for page in PAGES:
+        for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)):
+            yield pytest.param(code, id=f"{page.name}-{number + 1}")
+
+
+@pytest.mark.parametrize("code", _examples())
+def test_an_example_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "example", "exec"), {"__name__": "example"})
+
+
+def test_the_readme_has_examples():
+    assert [example for example in _examples() if example.id == "README.md-1"]
+
+
+def test_the_reference_of_the_command_is_what_its_help_says():
+    assert cli_reference.PAGE.read_text() == cli_reference.page(), "scripts/cli-reference writes it anew"
+
+
+def test_the_readme_names_every_command():
+    readme = (ROOT / "README.md").read_text()
+    names = [name for names in cli_reference.COMMANDS.values() for name in names]
+    assert [name for name in names if f"`foldlog {name}" not in readme] == []
