@@ -18,6 +18,7 @@ from condensers.base import Reply, ToolCall
 from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from condensers.llm_config import LLMConfig
 from condensers.llm_failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of
+from condensers.prompt_sums import PromptSums
 from condensers.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class LLM:
         self._sleep = sleep
         self._fallbacks = tuple(LLM(fallback, sleep=sleep) for fallback in config.fallbacks)
         self._counter = TokenCounter(self._count)
+        self._sums = PromptSums(self._counter)
 
     def __repr__(self) -> str:
         return f"LLM({self.config!r})"
@@ -156,7 +158,7 @@ class LLM:
 
     def token_sums(self, view: View) -> Sequence[int]:
         """Cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
-        return self._counter.sums(view)
+        return self._sums.of(view)
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
         """The tokens of a prompt, as litellm counts them. Cost: the messages that this object has not counted before.

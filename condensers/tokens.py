@@ -11,14 +11,10 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
-
-from eventstore.events import SystemMessage
 
 if TYPE_CHECKING:
     from condensers.base import AgentModel
-    from projections import View
 
 __all__ = ["TokenBudget", "TokenCounter", "start_of_tail_that_fits"]
 
@@ -45,22 +41,10 @@ class TokenCounter:
 
         Raises ``TokensUnknown`` where it cannot count: never 0 in its place.
         """
-        return self._frame(messages, tools) + sum(self._of(message) for message in messages)
+        has_system = any(message.get("role") == "system" for message in messages)
+        return self.frame(tools, beside_system=has_system) + sum(map(self.of, messages))
 
-    def sums(self, view: View) -> tuple[int, ...]:
-        """``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
-
-        A message made of several events counts where the last of them stands, so that what a tail costs, the last sum
-        less its own, is never less than the truth. Raises ``TokensUnknown``.
-        """
-        rendered = view.rendered()
-        added = [0] * len(view)
-        for message, positions in rendered:
-            added[positions[-1]] += self._of(message)
-        frame = self._frame([message for message, _ in rendered], offered_tools(view))
-        return tuple(accumulate(added, initial=frame))
-
-    def _of(self, message: Mapping[str, Any]) -> int:
+    def of(self, message: Mapping[str, Any]) -> int:
         """What one message adds to any prompt."""
         key = _key(message)
         known = self._counts.get(key)
@@ -77,17 +61,17 @@ class TokenCounter:
         one, two = (self._count([{"role": "user", "content": ""}] * n, ()) for n in (1, 2))
         return self._keep(key, 2 * one - two)
 
-    def _frame(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
+    def frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
         """What a prompt has beside its messages: a constant, and the tools, which weigh less beside a system prompt."""
         if not tools:
             return self._constant()
-        role = "system" if any(message.get("role") == "system" for message in messages) else "user"
+        role = "system" if beside_system else "user"
         key = (role, marshal.dumps(list(tools), _PLAIN))
         known = self._counts.get(key)
         if known is not None:
             return known
         probe = {"role": role, "content": ""}
-        return self._keep(key, self._count([probe], tools) - self._of(probe))
+        return self._keep(key, self._count([probe], tools) - self.of(probe))
 
     def _keep(self, key: Hashable, tokens: int) -> int:
         with self._lock:
@@ -95,24 +79,6 @@ class TokenCounter:
                 del self._counts[next(iter(self._counts))]
             self._counts[key] = tokens
         return tokens
-
-
-def offered_tools(view: View) -> tuple[Any, ...]:
-    """The tools of the first system prompt that ``view`` shows, in OpenAI's shape: they are sent with every prompt.
-
-    Logs also hold tools in other shapes, which litellm would count as next to nothing.
-    """
-    prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
-    return tuple(_in_openais_shape(tool) for tool in prompt.tools) if prompt else ()
-
-
-def _in_openais_shape(tool: Any) -> Any:
-    if not isinstance(tool, Mapping) or "function" in tool:
-        return tool
-    schema: Any = next((tool[key] for key in ("parameters", "inputSchema", "input_schema") if tool.get(key)), {})
-    name = tool.get("name") or tool.get("title") or ""
-    function = {"name": name, "description": tool.get("description") or "", "parameters": schema}
-    return {"type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import condensers.llm
+import condensers.prompt_sums
 from condensers.errors import TokensUnknown
 from condensers.llm import LLM, LLMConfig
-from condensers.tokens import TokenBudget, TokenCounter, offered_tools, start_of_tail_that_fits
-from eventstore import Message, SystemMessage
+from condensers.prompt_sums import PromptSums, offered_tools
+from condensers.tokens import TokenBudget, TokenCounter, start_of_tail_that_fits
+from eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from projections import View
+from tests.properties.histories import histories
 
 SAMPLES = Path(__file__).parents[2].parent / "shared" / "data"
 MODELS = ["gpt-4o-mini", "gpt-3.5-turbo", "claude-sonnet-4-5", "gemini/gemini-2.5-pro", "deepseek/deepseek-chat"]
@@ -214,7 +217,7 @@ def test_a_step_counts_only_the_messages_that_are_new():
 def test_messages_that_only_look_alike_are_told_apart():
     counter = TokenCounter(lambda prompt, tools: sum(len(json.dumps(message)) for message in prompt))
     prompts = [[{"a": ["b", 1]}], [{"a": {"b": 1}}], [{"a": [["b", 1]]}], [{"a": ["b", True]}], [{"a": ["b", 1.0]}]]
-    assert [counter._of(prompt[0]) for prompt in prompts] == [len(json.dumps(prompt[0])) for prompt in prompts]
+    assert [counter.of(prompt[0]) for prompt in prompts] == [len(json.dumps(prompt[0])) for prompt in prompts]
 
 
 def test_what_cannot_be_counted_is_unknown_and_never_nothing(litellm, monkeypatch):
@@ -291,3 +294,57 @@ def test_the_longest_tail_that_fits_is_found(costs, frame, room, data):
 
     fitting = [start for start in range(head, len(costs) + 1) if prompt(start) <= room]
     assert start == (fitting[0] if fitting else len(costs))
+
+
+# --- sums that go on from those of the last View ---
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(histories, st.data())
+def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, data):
+    count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt) + 7 * len(tools))
+    going_on = PromptSums(count)
+    versions = data.draw(st.lists(st.integers(0, len(events)), min_size=2, max_size=8))
+    for version in [*sorted(versions), *versions]:
+        view = View.from_events(events[:version])
+        hidden = data.draw(st.integers(0, len(view)))
+        for shown in (view, view.with_events(view[:hidden] + view[hidden + 1 :])):
+            assert going_on.of(shown) == PromptSums(count).of(shown)
+            assert going_on.of(shown)[-1] == count.count(shown.to_messages(), offered_tools(shown))
+
+
+def test_a_step_renders_only_what_is_new(monkeypatch):
+    asked: list[int] = []
+    real = condensers.prompt_sums.rendered
+
+    def watched(events, positions):
+        asked.append(len(positions))
+        return real(events, positions)
+
+    monkeypatch.setattr(condensers.prompt_sums, "rendered", watched)
+    sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
+    events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
+    for n in range(2, 200, 2):
+        events.append(Action(id=n, tool="run", call_id=f"c{n}", response_id=f"r{n}"))
+        events.append(Observation(id=n + 1, call_id=f"c{n}", cause=n, content="done"))
+        sums.of(View.from_events(events))
+    assert asked == [4, *[2] * 98]
+
+
+def test_a_call_id_that_is_used_again_is_counted_as_it_is_sent():
+    count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt))
+    sums = PromptSums(count)
+    events = [Message(id=0, source="user", content="do")]
+    for n in range(1, 9, 2):
+        events.append(Action(id=n, tool="run", call_id="c", response_id=f"r{n}"))
+        events.append(Observation(id=n + 1, call_id="c", cause=n, content="done"))
+        view = View.from_events(events)
+        assert sums.of(view)[-1] == count.count(view.to_messages())
+
+
+def test_the_same_view_is_not_looked_at_twice(monkeypatch):
+    sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
+    view = View.from_events([Message(source="user", content="do")])
+    first = sums.of(view)
+    monkeypatch.setattr(condensers.prompt_sums, "rendered", lambda *_: pytest.fail("rendered again"))
+    assert sums.of(view) is first

@@ -1,0 +1,124 @@
+"""Cumulative token counts of the prompts that Views make, each going on from the one before it.
+
+A step's View shares its beginning with the last step's. Only what follows is rendered, and only what is new is counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, takewhile
+from operator import eq, is_
+from typing import Any, NamedTuple
+
+from condensers.tokens import TokenCounter
+from eventstore.events import Action, Event, SystemMessage
+from projections import View
+from projections.messages import rendered
+
+__all__ = ["PromptSums", "offered_tools"]
+
+_CONVERSATIONS_KEPT = 64
+
+
+class _Measured(NamedTuple):
+    """What is known of one View: which events it shows, which of them are sent, and what each adds to the prompt."""
+
+    events: tuple[Event, ...]
+    fit: tuple[int, ...]
+    added: tuple[int, ...]
+    sums: tuple[int, ...]
+
+
+class PromptSums:
+    """The sums of Views, by ``counter``. Thread-safe; remembers the last View of each of some conversations."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._lock = threading.Lock()
+        self._last: dict[int, _Measured] = {}
+
+    def of(self, view: View) -> tuple[int, ...]:
+        """``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
+
+        A message made of several events counts where the last of them stands, so that what a tail costs, the last sum
+        less its own, is never less than the truth. Raises ``TokensUnknown``. Cost: a look at each event of the View,
+        and the rendering of those behind what it shares with the last one.
+        """
+        events, fit = view.events, view.fit_positions
+        key = id(events[0]) if events else 0
+        before = self._last.get(key)
+        if before is not None and before.events is events:
+            return before.sums
+        seam = _seam(before, view) if before is not None else 0
+        added = [*before.added[:seam], *[0] * (len(events) - seam)] if before else [0] * len(events)
+        for message, positions in rendered(events, fit[bisect_left(fit, seam) :]):
+            added[positions[-1]] += self._counter.of(message)
+        sent_system = any(isinstance(events[position], SystemMessage) for position in fit)
+        frame = self._counter.frame(offered_tools(view), beside_system=sent_system)
+        measured = _Measured(events, fit, tuple(added), tuple(accumulate(added, initial=frame)))
+        self._keep(key, measured)
+        return measured.sums
+
+    def _keep(self, key: int, measured: _Measured) -> None:
+        with self._lock:
+            self._last.pop(key, None)
+            while len(self._last) >= _CONVERSATIONS_KEPT:
+                del self._last[next(iter(self._last))]
+            self._last[key] = measured
+
+
+def offered_tools(view: View) -> tuple[Any, ...]:
+    """The tools of the first system prompt that ``view`` shows, in OpenAI's shape: they are sent with every prompt.
+
+    Logs also hold tools in other shapes, which litellm would count as next to nothing.
+    """
+    prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
+    return tuple(_in_openais_shape(tool) for tool in prompt.tools) if prompt else ()
+
+
+def _in_openais_shape(tool: Any) -> Any:
+    if not isinstance(tool, Mapping) or "function" in tool:
+        return tool
+    schema: Any = next((tool[key] for key in ("parameters", "inputSchema", "input_schema") if tool.get(key)), {})
+    name = tool.get("name") or tool.get("title") or ""
+    function = {"name": name, "description": tool.get("description") or "", "parameters": schema}
+    return {"type": "function", "function": function}
+
+
+def _seam(before: _Measured, view: View) -> int:
+    """The last index at which both Views are rendered in two independent pieces, the first of them the same; else 0.
+
+    There no call is split from its answer; an action begins the second piece, in both, so that no user message is
+    merged across; and no call of the second piece has an id of the first, which would be renamed.
+    """
+    events, fit = view.events, view.fit_positions
+    shared = _shared(before.events, events, is_)
+    sent_alike = fit[: _shared(before.fit, fit, eq)]
+    goes_on = shared == len(before.events) and len(sent_alike) == len(before.fit)
+    for cut in reversed(view.cut_points[: bisect_right(view.cut_points, shared)]):
+        begins_both = cut < shared and _holds(sent_alike, cut)
+        begins_ours = cut == shared and goes_on and _holds(fit, cut)
+        if (begins_both or begins_ours) and isinstance(events[cut], Action):
+            return 0 if _call_ids(events[:cut]) & _call_ids(events[cut:]) else cut
+    return 0
+
+
+def _shared(some: Sequence[Any], others: Sequence[Any], alike: Any) -> int:
+    """How many items at the beginning are alike."""
+    return sum(1 for _ in takewhile(bool, map(alike, some, others)))
+
+
+def _holds(ascending: Sequence[int], number: int) -> bool:
+    place = bisect_left(ascending, number)
+    return place < len(ascending) and ascending[place] == number
+
+
+def _call_ids(events: Sequence[Event]) -> set[str]:
+    """The ids under which calls go into messages: their own, or those that are made up for them."""
+    ids = set()
+    for event in events:
+        if isinstance(event, Action):
+            ids |= {event.call_id or "", f"call_{event.id}"}
+    return ids - {""}
