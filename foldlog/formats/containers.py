@@ -11,6 +11,7 @@ names the history and its active branch.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -64,17 +65,17 @@ def histories(path: Path, looks: Looks) -> Iterator[Source | Finding]:
 
 
 def _in_folder(folder: Path, looks: Looks) -> Iterator[Source | Finding]:
-    entries = sorted(folder.iterdir())
-    steps = _event_files(entries, looks)
+    names = sorted(os.listdir(folder))
+    steps = _event_files(folder, names, looks)
     if steps:
         yield _of_event_files(folder, steps, looks)
-    held = frozenset(steps)
-    for entry in entries:
+    taken = frozenset(steps)
+    for entry in (folder / name for name in names if name not in taken):
         try:
             if entry.is_dir():
                 if not entry.is_symlink() and entry.name not in _NO_HISTORIES:
                     yield from _in_folder(entry, looks)
-            elif entry.suffix in _SUFFIXES and entry.name not in _SIDECARS and entry not in held and entry.is_file():
+            elif entry.suffix in _SUFFIXES and entry.name not in _SIDECARS and entry.is_file():
                 yield from _in_file(entry, looks)
         except NotAHistory as error:
             if not error.foreign:
@@ -83,25 +84,24 @@ def _in_folder(folder: Path, looks: Looks) -> Iterator[Source | Finding]:
             yield Finding(str(entry), f"cannot be read: {error.strerror}")
 
 
-def _event_files(entries: Iterable[Path], looks: Looks) -> list[Path]:
+def _event_files(folder: Path, names: Iterable[str], looks: Looks) -> list[str]:
     """The files of a folder that are a record each, in their order; none where they are something else."""
-    numbered = [(int(match[1]), entry) for entry in entries if (match := _EVENT_FILE.fullmatch(entry.name))]
-    paths = [path for _, path in sorted(numbered)]
-    first = (located.value for located in Files(paths[:LOOK_AT]) if located.problem is None)
-    return paths if format_of_all(first, looks) is not None else []
+    numbered = [(int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name))]
+    steps = [name for _, name in sorted(numbered)]
+    first = Files(folder, steps[:LOOK_AT])
+    return steps if format_of_all((each.value for each in first), looks) is not None else []
 
 
-def _of_event_files(folder: Path, paths: list[Path], looks: Looks) -> Source | Finding:
-    reader = Files(paths)
-    format = format_of_all((located.value for located in reader if located.problem is None), looks) or ""
+def _of_event_files(folder: Path, names: list[str], looks: Looks) -> Source | Finding:
+    reader = Files(folder, names)
+    format = format_of_all((each.value for each in reader), looks) or ""
     if format in LATER:
         return Finding(str(folder), _not_yet(format))
     home = folder.absolute().parent if folder.name == "events" else folder.absolute()
     state = {**_sidecar(home / "metadata.json"), **_sidecar(home / "base_state.json")}
     leaf = state.get("leaf_event_id")
-    return Source(
-        name_of(state, home.name) or home.name, format, folder, reader, leaf=leaf if type(leaf) is str else None
-    )
+    name = name_of(state, home.name) or home.name
+    return Source(name, format, folder, reader, leaf=leaf if type(leaf) is str else None)
 
 
 def _sidecar(path: Path) -> dict[str, Any]:
@@ -152,14 +152,21 @@ def _in_lines(path: Path, looks: Looks) -> Iterator[Source | Finding]:
 
 
 def _in_document(path: Path, looks: Looks) -> Iterator[Source | Finding]:
-    with path.open("rb") as file:
-        first = Scanner(file).peek()
+    first = _first_character(path)
     if first == "[":
         yield from _in_array(path, looks)
     elif first == "{":
         yield _in_object(path, looks)
     else:
         raise NotAHistory(path, "is not JSON" if first else "is empty")
+
+
+def _first_character(path: Path) -> str:
+    with path.open("rb") as file:
+        try:
+            return Scanner(file).peek()
+        except Broken as error:
+            raise NotAHistory(path, f"is {error}") from error
 
 
 def _in_array(path: Path, looks: Looks) -> Iterator[Source | Finding]:
@@ -187,7 +194,10 @@ def _in_object(path: Path, looks: Looks) -> Source:
         return found
     if container.problem is not None:
         raise NotAHistory(path, f"line {container.problem.line}: {container.problem.problem}")
-    value = parse(path.read_bytes()) if small else None
+    try:
+        value = parse(path.read_bytes()) if small else None
+    except Unreadable as error:
+        raise NotAHistory(path, str(error)) from error
     format = looks(value)
     if format is None:
         raise NotAHistory(path, _NOTHING, foreign=True)

@@ -19,31 +19,36 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 __all__ = ["apply", "delta", "object_delta"]
 
 Delta = dict[str, Any] | list[Any] | None
 
 
-def delta(predicted: Any, record: Any) -> Delta:
+_LEVELS = 6
+"""A difference deeper inside is kept as a whole value, so that a difference never nests much deeper than its record."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def delta(predicted: Any, record: Any, levels: int = _LEVELS) -> Delta:
     """How ``record`` differs from ``predicted``. Neither is changed; the answer shares values with ``record``."""
     if predicted is record:
         return None
     kind = type(record)
     if kind is not type(predicted):
         return {"=": record}
-    if kind is dict:
-        return object_delta(predicted, record)
-    if kind is list:
-        if len(predicted) != len(record):
-            return {"=": record}
-        differences = [delta(*pair) for pair in zip(predicted, record, strict=True)]
-        return differences if any(difference is not None for difference in differences) else None
+    if kind is dict or kind is list:
+        if not levels:
+            return None if _same(predicted, record) else {"=": record}
+        return (object_delta if kind is dict else _array_delta)(predicted, record, levels - 1)
     if kind is float:  # -0.0 is not 0.0, and NaN is what it is
         return None if repr(predicted) == repr(record) else {"=": record}
     return None if predicted == record else {"=": record}
 
 
-def object_delta(predicted: dict[str, Any], record: dict[str, Any]) -> dict[str, Any] | None:
+def object_delta(predicted: dict[str, Any], record: dict[str, Any], levels: int = _LEVELS) -> dict[str, Any] | None:
     """The same for two objects."""
     changed: dict[str, Any] = {}
     inside: dict[str, Any] = {}
@@ -56,7 +61,7 @@ def object_delta(predicted: dict[str, Any], record: dict[str, Any]) -> dict[str,
         expected = predicted[key]
         if expected is value:
             continue
-        difference = delta(expected, value)
+        difference = delta(expected, value, levels)
         if difference is None:
             continue
         if type(difference) is dict and "=" in difference:
@@ -71,6 +76,21 @@ def object_delta(predicted: dict[str, Any], record: dict[str, Any]) -> dict[str,
     if inside:
         answer["in"] = inside
     return answer or None
+
+
+def _array_delta(predicted: list[Any], record: list[Any], levels: int) -> Delta:
+    if len(predicted) != len(record):
+        return {"=": record}
+    differences = [delta(*pair, levels) for pair in zip(predicted, record, strict=True)]
+    return differences if any(difference is not None for difference in differences) else None
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal as JSON. Python takes 1, 1.0 and True for equal, JSON text does not; it has no infinities, Python does."""
+    try:
+        return bool(a == b) and _encode(a) == _encode(b)
+    except (ValueError, RecursionError):  # text that is no Unicode, nesting that is too deep to compare
+        return False
 
 
 def apply(predicted: Any, difference: Delta) -> Any:

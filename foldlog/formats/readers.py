@@ -107,24 +107,26 @@ class Array:
 
 
 class Files:
-    """A folder with a record a file, in the order given."""
+    """A folder with a record a file, in the order of ``names``."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = paths
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self._folder, self._names = folder, names
 
     @property
     def size_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self._paths)
+        return sum((self._folder / name).stat().st_size for name in self._names)
 
     def __iter__(self) -> Iterator[Located]:
-        for number, path in enumerate(self._paths):
-            if path.stat().st_size > RECORD_SIZE_MAX:
+        for number, name in enumerate(self._names):
+            with (self._folder / name).open("rb") as file:
+                text = file.read(RECORD_SIZE_MAX + 1)
+            if len(text) > RECORD_SIZE_MAX:
                 yield Located(number, 0, None, TOO_LONG)
             else:
-                yield _parsed(path.read_bytes(), number, 0)
+                yield _parsed(text, number, 0)
 
     def place(self, located: Located) -> str:
-        return str(self._paths[located.line])
+        return str(self._folder / self._names[located.line])
 
 
 class Held:

@@ -82,7 +82,7 @@ def decode(
     one-shot iterator is read into memory for that.
     """
     check_format(format)
-    if iter(records) is records:
+    if format != openai_chat.FORMAT and iter(records) is records:
         records = list(records)
     return _decoded(records, decoder_for(format, records, as_history=as_history), findings)
 

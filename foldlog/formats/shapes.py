@@ -69,11 +69,13 @@ def _is_codex(record: dict[str, Any]) -> bool:
 
 
 def _is_swe_agent(record: dict[str, Any]) -> bool:
-    return "action" in record and "observation" in record and ("response" in record or "thought" in record)
+    if "action" in record and "observation" in record:
+        return "response" in record or "thought" in record
+    return "message_type" in record and "agent" in record and "role" in record
 
 
 _LOOKS: Mapping[str, Callable[[dict[str, Any]], bool]] = {
-    "swe-agent": _is_swe_agent,  # before V0, of which its steps have both names
+    "swe-agent": _is_swe_agent,  # first: its steps have both names of a V0 event, its messages are chat messages
     openhands_v0.FORMAT: _is_v0,
     openhands_v1.FORMAT: _is_v1,
     openai_chat.FORMAT: _is_chat,
