@@ -14,9 +14,9 @@ Importing this is cheap: what a name needs is imported when the name is first us
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import typing
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from eventstore import (
         ANY_VERSION,
         Action,
@@ -61,7 +61,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     if name not in __all__:
         raise AttributeError(f"module 'foldlog' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES.get(name, "eventstore")), name)

@@ -17,7 +17,7 @@ def _examples():
             yield pytest.param(code, id=f"{page.name}-{number + 1}")
 
 
-@pytest.mark.parametrize("code", _examples())
+@pytest.mark.parametrize("code", list(_examples()))
 def test_an_example_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "example", "exec"), {"__name__": "example"})

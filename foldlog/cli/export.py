@@ -36,11 +36,15 @@ def run(
     format: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="FORMAT", show_default="the one that it came in", autocompletion=_formats, help="How."
+            "--format",
+            metavar="FORMAT",
+            show_default="the one that it came in",
+            autocompletion=_formats,
+            help="The format to write.",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", show_default="stdout", help="Where to.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", show_default="stdout", help="The file to write.")
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,

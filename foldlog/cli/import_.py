@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -50,15 +50,15 @@ def _formats() -> list[str]:
 def run(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH...", show_default=False, help="Files, or folders with any number of histories."),
+        typer.Argument(metavar="PATH", show_default=False, help="Files, or folders with any number of histories."),
     ],
     format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", autocompletion=_formats, help="auto, or what the files are in.")
+        str, typer.Option("--format", metavar="FORMAT", autocompletion=_formats, help="What the files are in.")
     ] = "auto",
     conversation: Annotated[
         str | None,
         typer.Option(
-            "--conversation", metavar="ID", show_default="the source's own", help="The id of the one history."
+            "--conversation", metavar="ID", show_default="the source's own", help="What to call the one history."
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Import nothing if anything cannot be read.")] = False,
@@ -73,13 +73,12 @@ def run(
         _refuse_findings(sources)
     with open_or_create(db) as store:
         brought = list(bring_in(store, sources, conversation, quiet=as_json))
-    elsewhere = [str(finding) for finding in sources.findings]
-    for finding in elsewhere:
-        terminal.warn(finding)
+        elsewhere = [str(finding) for finding in sources.findings]
+    _warn(elsewhere, len(elsewhere), "these paths")
     if as_json:
         terminal.emit({"db": db, "imported": [one._asdict() for one in brought], "findings": elsewhere})
     else:
-        _sum_up(db, brought)
+        _sum_up(db, brought, len(elsewhere))
     if not any(one.version for one in brought) and not any(one.refused for one in brought):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
     return FINDINGS if elsewhere or any(one.findings_count for one in brought) else DONE
@@ -120,10 +119,7 @@ def bring_in(
             progress.update(task, description=terminal.printable(name, one_line=True)[:40])
             brought = _bring(store, source, name, progress, task)
             progress.advance(task)
-            for finding in brought.findings[:_FINDINGS_SHOWN]:
-                terminal.warn(finding)
-            if brought.findings_count > _FINDINGS_SHOWN:
-                terminal.warn(f"{brought.findings_count - _FINDINGS_SHOWN:,} more in {source.path}")
+            _warn(brought.findings, brought.findings_count, str(source.path))
             if not quiet:
                 _tell(brought)
             yield brought
@@ -140,6 +136,13 @@ def _bring(store: Store, source: Source, name: str, progress: Progress, task: Ta
     findings = (*refused, *map(str, source.findings))
     count = source.findings_count + len(refused)
     return Brought(str(source.path), name, source.format, added, version, bool(refused), findings, count)
+
+
+def _warn(findings: Sequence[str], count: int, where: str) -> None:
+    for finding in findings[:_FINDINGS_SHOWN]:
+        terminal.warn(finding)
+    if count > _FINDINGS_SHOWN:
+        terminal.warn(f"{count - _FINDINGS_SHOWN:,} more in {where}; --json has them")
 
 
 def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Iterator[Event]:
@@ -166,11 +169,11 @@ def _tell(brought: Brought) -> None:
     terminal.console().print(Text.assemble((name, "bold"), f" ({brought.format}): ", (what, style)))
 
 
-def _sum_up(db: str, brought: list[Brought]) -> None:
+def _sum_up(db: str, brought: list[Brought], elsewhere: int) -> None:
     from foldlog.cli.gist import count
 
     added = sum(one.added for one in brought)
-    findings = sum(one.findings_count for one in brought)
+    findings = sum(one.findings_count for one in brought) + elsewhere
     words = (
         f"{count(added, 'event')} of {count(len(brought), 'history', 'histories')} added to {terminal.printable(db)}"
     )

@@ -1,0 +1,116 @@
+"""The face in Python."""
+
+import pytest
+
+import foldlog
+from eventstore import ConversationNotFound, IdempotencyConflict, VersionConflict
+from foldlog import CondensationAction, Message
+
+
+@pytest.fixture
+def histories():
+    with foldlog.open("memory:") as histories:
+        yield histories
+
+
+def messages(*texts):
+    return [Message(source="user", content=text) for text in texts]
+
+
+def test_a_history_without_events_has_an_empty_view(histories):
+    history = histories["c1"]
+    assert (history.version, len(history.view), len(history.at(0))) == (0, 0, 0)
+    assert history.view.to_messages() == []
+    assert "c1" not in histories
+    assert list(histories) == []
+
+
+def test_what_is_appended_is_shown(histories):
+    history = histories["c1"]
+    (recorded,) = history.append(Message(source="user", content="hi"))
+    assert recorded.id == 0
+    assert history.view.to_messages() == [{"role": "user", "content": "hi"}]
+    assert "c1" in histories
+    assert list(histories) == ["c1"]
+
+
+def test_two_of_one_id_are_the_same_history(histories):
+    histories["c1"].append(messages("one", "two"))
+    assert [event.content for event in histories["c1"].events()] == ["one", "two"]
+
+
+def test_appending_is_at_the_end_unless_a_version_is_expected(histories):
+    history = histories["c1"]
+    history.append(messages("one"), expected_version=0)
+    history.append(messages("two"))
+    with pytest.raises(VersionConflict, match="is at version 2, append expected 1"):
+        history.append(messages("three"), expected_version=1)
+    assert history.version == 2
+
+
+def test_a_retry_with_its_key_appends_nothing(histories):
+    history = histories["c1"]
+    first = history.append(messages("one"), idempotency_key="turn-1")
+    assert history.append(messages("one"), idempotency_key="turn-1") == first
+    with pytest.raises(IdempotencyConflict):
+        history.append(messages("another"), idempotency_key="turn-1")
+    assert history.version == 1
+
+
+def test_what_is_forgotten_is_in_the_log_and_in_earlier_views(histories):
+    history = histories["c1"]
+    history.append(messages("one", "two", "three"))
+    history.append(CondensationAction(forgotten_event_ids=(0, 1), summary="one and two", summary_offset=0))
+    assert [event.id for event in history.view] == [-5, 2]
+    assert [event.id for event in history.at(3)] == [0, 1, 2]
+    assert [event.id for event in history.events(0, 2)] == [0, 1]
+
+
+def test_a_request_stays_until_a_condensation_comes(histories):
+    history = histories["c1"]
+    history.append(messages("one", "two"))
+    request = history.request_condensation("the context window is full")
+    assert request.event.reason == "the context window is full"
+    assert history.view.unhandled_condensation_request
+    history.append(CondensationAction(forgotten_event_ids=(0,)))
+    assert not history.view.unhandled_condensation_request
+
+
+def test_a_view_that_was_given_out_does_not_change(histories):
+    history = histories["c1"]
+    history.append(messages("one"))
+    view = history.view
+    history.append(messages("two"))
+    assert (len(view), len(history.view)) == (1, 2)
+
+
+def test_the_events_of_a_history_that_has_none_are_an_error(histories):
+    with pytest.raises(ConversationNotFound):
+        histories["c1"].events()
+
+
+def test_a_version_that_it_never_had_is_an_error(histories):
+    histories["c1"].append(messages("one"))
+    for version in (2, -1):
+        with pytest.raises((ValueError, foldlog.EventStoreError)):
+            histories["c1"].at(version)
+
+
+def test_histories_are_there_when_the_file_is_opened_again(tmp_path):
+    url = f"sqlite:///{tmp_path}/history.db"
+    with foldlog.open(url) as histories:
+        histories["c1"].append(messages("one"))
+    with foldlog.open(url) as histories:
+        assert [event.content for event in histories["c1"].view] == ["one"]
+
+
+def test_all_histories_are_iterated_however_many(histories):
+    for number in range(250):
+        histories[f"c{number:03}"].append(messages("hi"))
+    assert list(histories) == [f"c{number:03}" for number in range(250)]
+
+
+def test_the_module_has_no_other_names():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = foldlog.nothing
+    assert set(foldlog.__all__) <= set(dir(foldlog))
