@@ -143,7 +143,8 @@ def outdated(plan: CondensationAction, meanwhile: Sequence[Event], view: View) -
     gone = ids.difference(event.id for event in view.events)
     if gone:
         return f"{len(gone)} of the {len(ids)} events that it forgets are not shown any more, such as {min(gone)}"
-    parted = view.then((plan,)).left_behind - view.left_behind
+    sent = {view[place].id for place in view.fit_positions}
+    parted = sent & (view.then((plan,)).left_behind - view.left_behind)
     if parted:
         return f"it would part {len(parted)} events from their calls or answers, such as {min(parted)}"
     return None

@@ -25,8 +25,8 @@ class NoOpCondenser(Condenser):
 class CondenserPipeline(Condenser):
     """Its parts in order, each on the View that the one before it gave, up to the first condensation.
 
-    A part that should condense and cannot leaves it to those after it; where none of them condenses, its error is the
-    pipeline's. Parts may be pipelines. Every part's report is kept, however deep.
+    A part that should condense and has nothing to forget leaves it to those after it; where none of them condenses, its
+    error is the pipeline's. A part whose model failed ends the step. Parts may be pipelines. All reports are kept.
     """
 
     type = "pipeline"
@@ -46,7 +46,9 @@ class CondenserPipeline(Condenser):
                 result, more = condenser.step(view, agent_llm)
             except NoCondensationAvailable as error:
                 unavailable = unavailable or error
-                batches += error.batches
+                if error.batches:
+                    batches += error.batches
+                    break
                 continue
             batches += more
             if isinstance(result, Condensation):

@@ -1,0 +1,84 @@
+"""A model that says what it is told to, and one whose tokens are characters: no strategy is tested over a network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from condensers.base import Reply, ToolCall
+from condensers.errors import ModelCallFailed, TokensUnknown
+from condensers.rendering import event_text
+from condensers.structured import FIELDS, TOOL_NAME
+from projections import View
+
+FULL_STATE = {field.name: field.name.replace("_", " ") for field in FIELDS}
+
+
+def said(text: str | None, **fields: Any) -> Reply:
+    return Reply(
+        text=text, **{"model": "scripted", "response_id": "r1", "finish_reason": "stop", "cost": 0.01, **fields}
+    )
+
+
+def called(arguments: Any, tool: str = TOOL_NAME) -> Reply:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return said(None, tool_calls=(ToolCall(tool, text),), finish_reason="tool_calls")
+
+
+def failed(failure: str = "unavailable", problem: str = "boom") -> ModelCallFailed:
+    return ModelCallFailed("scripted", failure, problem, {"model": "scripted", "failure": failure, "problem": problem})
+
+
+Answer = str | None | Reply | ModelCallFailed
+
+
+class Scripted:
+    """Answers with these replies in turn, the last one again and again, and keeps what it was asked."""
+
+    model = "scripted"
+
+    def __init__(
+        self,
+        *answers: Answer,
+        function_calling: bool = True,
+        response_schema: bool = True,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.answers = answers or ("a summary",)
+        self.calls: list[Sequence[Mapping[str, Any]]] = []
+        self.asked_how: list[dict[str, Any]] = []
+        self.supports_function_calling = function_calling
+        self.supports_response_schema = response_schema
+        self.meanwhile = meanwhile
+
+    def complete(self, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
+        answer = self.answers[min(len(self.calls), len(self.answers) - 1)]
+        self.calls.append(messages)
+        self.asked_how.append(how)
+        self.meanwhile()
+        if isinstance(answer, ModelCallFailed):
+            raise answer
+        return answer if isinstance(answer, Reply) else said(answer)
+
+    def prompt(self, call: int = -1) -> str:
+        return "\n".join(message["content"] for message in self.calls[call])
+
+
+class Characters:
+    """An agent's model whose tokens are the characters of what it is shown."""
+
+    model = "characters"
+    max_output_tokens = None
+
+    def __init__(self, max_input_tokens: int | None = None, *, unknown: bool = False) -> None:
+        self.max_input_tokens = max_input_tokens
+        self.unknown = unknown
+
+    def token_sums(self, view: View) -> list[int]:
+        if self.unknown:
+            raise TokensUnknown("nobody can count these tokens")
+        sums = [0]
+        for event in view:
+            sums.append(sums[-1] + len(event_text(event)))
+        return sums

@@ -1,0 +1,212 @@
+"""Laws that hold for every strategy, with every setting, on Views that nobody wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from condensers.attention import LLMAttentionCondenser
+from condensers.base import Condensation, Condenser
+from condensers.digest import DigestCondenser
+from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+from condensers.pipeline import CondenserPipeline, NoOpCondenser
+from condensers.rolling import RollingCondenser
+from condensers.structured import StructuredSummaryCondenser
+from condensers.summarizing import LLMSummarizingCondenser
+from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+from eventstore.events import CondensationAction, CondensationRequest, CondensationSummary, Event, SystemMessage
+from projections import View, well_formed
+from tests.condensers.scripted import FULL_STATE, Characters, Scripted, called, said
+from tests.properties.histories import histories
+
+many = settings(max_examples=200, deadline=None)
+
+sizes = st.tuples(st.integers(2, 14), st.integers(0, 5))
+rules = st.sampled_from(["openhands-v1", "openhands-v0"])
+progress = st.sampled_from([0.01, 0.1, 0.5])
+windows = st.integers(0, 8)
+
+
+def _or_none(build: Callable[..., Condenser]) -> Callable[..., Condenser | None]:
+    def built(*args: Any) -> Condenser | None:
+        try:
+            return build(*args)
+        except InvalidCondenser:
+            return None
+
+    return built
+
+
+def _built(build: Callable[..., Condenser], *parameters: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.builds(_or_none(build), *parameters).filter(bool)
+
+
+def _summarizing(build: Callable[..., Condenser]) -> st.SearchStrategy[Any]:
+    return _built(
+        lambda size, rule, minimum, limit: build(
+            max_size=size[0],
+            keep_first=size[1],
+            selection=rule,
+            minimum_progress=minimum,
+            max_tokens=limit,
+            max_event_length=200,
+        ),
+        sizes,
+        rules,
+        progress,
+        st.sampled_from([None, 30, 200]),
+    )
+
+
+chosen = st.lists(st.integers(-6, 40), max_size=8)
+
+summarizing = st.one_of(
+    _summarizing(lambda **settings: LLMSummarizingCondenser(Scripted("in short"), **settings)),
+    _summarizing(lambda **settings: StructuredSummaryCondenser(Scripted(called(FULL_STATE)), **settings)),
+    _summarizing(lambda **settings: DigestCondenser(max_length=500, **settings)),
+)
+forgetting = st.one_of(
+    _built(lambda size: AmortizedForgettingCondenser(*size), sizes),
+    st.builds(ConversationWindowCondenser),
+    _built(
+        lambda size, ids: LLMAttentionCondenser(
+            Scripted(said(f'{{"ids": {ids}}}')), max_size=size[0], keep_first=size[1]
+        ),
+        sizes,
+        chosen,
+    ),
+)
+rolling = st.one_of(summarizing, forgetting)
+showing = st.one_of(
+    st.builds(NoOpCondenser),
+    st.builds(ObservationMaskingCondenser, windows),
+    st.builds(BrowserOutputCondenser, windows),
+    st.builds(RecentEventsCondenser, windows, windows),
+)
+pipelines = st.builds(CondenserPipeline, st.lists(st.one_of(showing, rolling), max_size=3))
+condensers = st.one_of(rolling, showing, pipelines)
+
+agents = st.sampled_from([None, Characters(), Characters(60), Characters(400), Characters(60, unknown=True)])
+
+
+def ids(events: Any) -> list[int]:
+    return [event.id for event in events]
+
+
+def stepped(condenser: Condenser, view: View, agent: Any) -> View | CondensationAction | None:
+    """What the condenser answers; None where it must condense and cannot."""
+    try:
+        result = condenser.condense(view, agent)
+    except NoCondensationAvailable:
+        return None
+    return result.action if isinstance(result, Condensation) else result
+
+
+def viewed(events: list[Event], requested: bool) -> View:
+    return View.from_events([*events, CondensationRequest(id=len(events))] if requested else events)
+
+
+@many
+@given(histories, st.booleans(), condensers, agents)
+def test_a_condensation_forgets_whole_units_that_are_shown_and_at_least_one_event_of_the_log(
+    events: list[Event], requested: bool, condenser: Condenser, agent: Any
+) -> None:
+    view = viewed(events, requested)
+    action = stepped(condenser, view, agent)
+    if not isinstance(action, CondensationAction):
+        return
+    intervals, summaries = action.forgotten
+    named = {*summaries, *(i for first, last in intervals for i in range(first, last + 1))}
+    assert named <= set(ids(view)), "a range names nothing that stays, nor anything that is not shown"
+    assert any(event_id >= 0 for event_id in named)
+    after = view.then([action])
+    assert not (after.left_behind - view.left_behind) & set(ids(well_formed(view))), "no unit lost a part"
+    assert set(ids(after)) - {-(view.version + 2)} == set(ids(view)) - named
+    assert not named & set(ids(view[view.cut_points[-1] :])), "a call that waits is never forgotten"
+
+
+@many
+@given(histories, st.booleans(), condensers, agents)
+def test_what_stays_is_still_sent_to_the_model(
+    events: list[Event], requested: bool, condenser: Condenser, agent: Any
+) -> None:
+    view = viewed(events, requested)
+    result = stepped(condenser, view, agent)
+    if result is None:
+        return
+    after = result if isinstance(result, View) else view.then([result])
+    before, sent = set(ids(well_formed(view))), set(ids(well_formed(after)))
+    assert before & set(ids(after)) <= sent
+
+
+@many
+@given(histories, st.booleans(), condensers, agents)
+def test_a_view_is_never_changed_and_a_view_that_is_returned_keeps_flag_version_and_order(
+    events: list[Event], requested: bool, condenser: Condenser, agent: Any
+) -> None:
+    view = viewed(events, requested)
+    result = stepped(condenser, view, agent)
+    assert view == viewed(events, requested)
+    if isinstance(result, View):
+        assert result.version == view.version
+        assert result.unhandled_condensation_request == view.unhandled_condensation_request
+        left = iter(ids(view))
+        assert all(event_id in left for event_id in ids(result))
+        assert len(set(ids(result))) == len(result)
+
+
+@many
+@given(histories, st.booleans(), rolling)
+def test_the_head_stays_and_nothing_due_gives_the_very_same_view(
+    events: list[Event], requested: bool, condenser: RollingCondenser
+) -> None:
+    view = viewed(events, requested)
+    due = condenser.should_condense(view)
+    result = stepped(condenser, view, None)
+    if not due:
+        assert result is view
+    if isinstance(result, CondensationAction) and result.metadata["outcome"] == "condensed":
+        head = getattr(condenser, "keep_first", 0)
+        assert ids(view.then([result]))[:head] == ids(view)[:head]
+
+
+@many
+@given(histories, summarizing)
+def test_a_hard_reset_leaves_the_system_prompt_and_calls_that_wait(events: list[Event], condenser: Any) -> None:
+    view = viewed(events, requested=True)
+    reset = condenser.hard_context_reset(view)
+    if reset is None:
+        return
+    after = view.then([reset.action])
+    prompts = [event.id for event in view if isinstance(event, SystemMessage)]
+    assert set(prompts[:1]) <= set(ids(after))
+    assert ids(view[view.cut_points[-1] :]) == ids(after)[len(after) - (len(view) - view.cut_points[-1]) :]
+
+
+@many
+@given(histories, st.booleans(), forgetting)
+def test_a_strategy_that_writes_no_summary_loses_none_but_the_amortized_one(
+    events: list[Event], requested: bool, condenser: Condenser
+) -> None:
+    view = viewed(events, requested)
+    action = stepped(condenser, view, None)
+    if isinstance(action, CondensationAction) and not isinstance(condenser, AmortizedForgettingCondenser):
+        summaries = [event.id for event in view if isinstance(event, CondensationSummary)]
+        assert set(summaries) <= set(ids(view.then([action])))
+
+
+@many
+@given(histories, st.booleans(), condensers, agents)
+def test_condensing_comes_to_an_end(events: list[Event], requested: bool, condenser: Condenser, agent: Any) -> None:
+    view = viewed(events, requested)
+    for _ in range(len(view) + 1):
+        action = stepped(condenser, view, agent)
+        if not isinstance(action, CondensationAction):
+            return
+        view = view.then([action])
+    pytest.fail("condensations of condensations, without end")
