@@ -10,6 +10,7 @@
     ├── UnknownEventType       a newer version wrote what this one cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
     └── StoreUnavailable       the database cannot be opened, read or written now
+        └── KeyUnavailable     a conversation is sealed, and its key is not here: give the key
 
 A class exists where a caller would act differently. Driver errors never escape: they are the ``__cause__``.
 """
@@ -102,3 +103,7 @@ class CorruptEvent(EventStoreError):
 
 class StoreUnavailable(EventStoreError):
     """The database cannot be opened, read or written now. What was acknowledged is safe; the message says what next."""
+
+
+class KeyUnavailable(StoreUnavailable):
+    """A key that is needed is not here, or is none. Nothing was read or written; give the key that it names."""

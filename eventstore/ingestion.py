@@ -19,7 +19,7 @@ from eventstore.codec import Encoded
 from eventstore.errors import HistoryDiverged, VersionConflict
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
-from eventstore.rows import after, chained, not_erased
+from eventstore.rows import after, chained, event_of, not_erased
 
 __all__ = ["CHUNK", "Ingestion"]
 
@@ -82,6 +82,7 @@ class Ingestion:
             if encoded is None:
                 return row.id
             if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
+                event_of(self._conversation, row)  # if it is damaged, it is no other history
                 raise HistoryDiverged(self._conversation, row.id, found.version)
         return found.version
 

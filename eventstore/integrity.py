@@ -18,7 +18,7 @@ from hashlib import sha256
 from struct import Struct
 from zlib import crc32
 
-__all__ = ["HEAD_BYTES", "SALT_BYTES", "checksum", "checksum_seed", "link", "new_salt", "seed"]
+__all__ = ["HEAD_BYTES", "SALT_BYTES", "checksum", "checksum_seed", "link", "new_salt", "record_checksum", "seed"]
 
 HEAD_BYTES = 32
 SALT_BYTES = 16
@@ -83,6 +83,14 @@ def checksum(
     """
     fields = _pack(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
     return crc32(body, crc32(fields + _bytes(kind) + head, seed))
+
+
+def record_checksum(
+    seed: int, projection: str, version: int, code: int, base: int | None, body: bytes, encoding: int
+) -> int:
+    """The checksum of what a projection keeps for one version, ``body`` as it is stored."""
+    fields = f"{projection} {version} {code} {base} {encoding} "
+    return crc32(body, crc32(_bytes(fields), seed))
 
 
 def _bytes(text: str) -> bytes:

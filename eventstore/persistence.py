@@ -35,8 +35,10 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 
 from eventstore import codec, integrity
 from eventstore.events import Event
+from eventstore.guard import Guard
 from eventstore.recorders.base import Conversation, PlacedRow, Record, Recorder, Row, Transaction
 from eventstore.rows import chained
+from eventstore.sealing import Sealing
 from eventstore.store import open_recorder
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Factory", "TrackingView"]
@@ -282,7 +284,8 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
             raise InfrastructureFactoryError(
                 "eventstore.persistence seals events itself; leave CIPHER_TOPIC, CIPHER_KEY and COMPRESSOR_TOPIC unset"
             )
-        self._recorder = open_recorder(self.env.get("FOLDLOG_URL", "memory:") or "memory:")
+        recorder = open_recorder(self.env.get("FOLDLOG_URL", "memory:") or "memory:")
+        self._recorder = Guard(recorder, Sealing.chosen(None, None))
 
     def mapper(self, transcoder: Any = None, mapper_class: Any = None) -> Any:
         return super().mapper(transcoder, mapper_class or ConversationMapper)

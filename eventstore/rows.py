@@ -10,9 +10,9 @@ from eventstore.codec import Encoded
 from eventstore.errors import ConversationErased, CorruptEvent
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Row
+from eventstore.sealing import PLAIN
 
 __all__ = [
-    "PLAIN",
     "after",
     "chained",
     "dense_events",
@@ -21,9 +21,6 @@ __all__ = [
     "not_erased",
     "to_microseconds",
 ]
-
-PLAIN = 0
-"""The encoding of a body that is stored as it is: JSON text."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -67,6 +64,8 @@ def after(conversation: Conversation, rows: Sequence[Row]) -> Conversation:
 
 def event_of(conversation: str, row: Row) -> Event:
     """The event of a stored row. Raises ``CorruptEvent`` where the bytes are none."""
+    if row.encoding != PLAIN:  # the guard opens what it can
+        raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"))
     try:
         return codec.decode(row.kind, row.schema, row.body, row.id, shown=row.shown, structural=row.structural)
     except codec.Undecodable as error:

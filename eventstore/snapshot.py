@@ -6,16 +6,23 @@ from the log. The store knows nothing of what it keeps: records, numbered by ver
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
+from eventstore.errors import CorruptEvent
 from eventstore.events import Event
-from eventstore.recorders.base import Conversation, Reader, Record, Transaction
+from eventstore.recorders.base import Conversation, Reader, Record, Row, Transaction
 from eventstore.rows import dense_events, event_of
 
 __all__ = ["InlineProjection", "Record", "Snapshot", "WritableSnapshot"]
 
 _PAGE = 1_000
+
+
+class _Counts(NamedTuple):
+    shown: int
+    structural: int
 
 
 class Snapshot:
@@ -50,19 +57,75 @@ class Snapshot:
             start += _PAGE
 
     def shown_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
-        """Shown events with an id in one of the inclusive, ascending intervals. Cost: intervals and events returned."""
-        return [event_of(self.conversation, row) for row in self._reader.shown_rows(self._conversation.key, intervals)]
+        """Shown events with an id in one of the inclusive, ascending, disjoint intervals.
+
+        Raises ``CorruptEvent`` where one is missing or unreadable. Cost: intervals and events returned; of intervals
+        that neither begin and end with a shown event nor at an end of the history, an index seek more.
+        """
+        rows = self._reader.shown_rows(self._conversation.key, intervals)
+        events = [event_of(self.conversation, row) for row in rows]
+        self._check_that_all_are_there(intervals, rows)
+        return events
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        """Of ``start <= id < stop``, the events that change a View other than by adding to its end. Cost: those."""
+        """Of ``start <= id < stop``, the events that change a View other than by adding to its end.
+
+        Raises ``CorruptEvent`` where one is missing or unreadable. Cost: those events, and two index seeks.
+        """
         stop = self.version if stop is None else min(stop, self.version)
-        while True:
+        if start >= stop:
+            return
+        before = self._counts_before([start, stop])
+        expected, all_of_them = before[start].structural, before[stop].structural
+        while expected < all_of_them:
             rows = self._reader.structural_rows(self._conversation.key, start, stop, _PAGE)
             for row in rows:
-                yield event_of(self.conversation, row)
-            if len(rows) < _PAGE:
-                return
-            start = rows[-1].id + 1
+                event = event_of(self.conversation, row)
+                if row.structural_before != expected:
+                    break
+                yield event
+                start, expected = row.id + 1, expected + 1
+            if expected < all_of_them and len(rows) < _PAGE:
+                raise CorruptEvent(self.conversation, start, "behind it a condensation or request cannot be found")
+
+    def _check_that_all_are_there(self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]) -> None:
+        """Each shown row says how many such rows are before it, so an interval says how many it must have."""
+        ids = [row.id for row in rows]
+        unsure: set[int] = set()
+        found: list[tuple[int, int, Sequence[Row]]] = []
+        for first, last in intervals:
+            last = min(last, self.version - 1)
+            some = rows[bisect_left(ids, first) : bisect_right(ids, last)]
+            found.append((first, last, some))
+            if not some or some[0].id != first:
+                unsure.add(first)
+            if not some or some[-1].id != last:
+                unsure.add(last + 1)
+        before = self._counts_before(unsure)
+        for first, last, some in found:
+            if first > last:
+                continue
+            at_first = some[0].shown_before if first not in unsure else before[first].shown
+            at_last = some[-1].shown_before + 1 if last + 1 not in unsure else before[last + 1].shown
+            if at_last - at_first != len(some):
+                gap = next((row.id for n, row in enumerate(some) if row.shown_before != at_first + n), last + 1)
+                raise CorruptEvent(
+                    self.conversation,
+                    gap - 1,
+                    f"of events {first} to {last}, {at_last - at_first} are shown, and {len(some)} can be found",
+                )
+
+    def _counts_before(self, event_ids: Collection[int]) -> dict[int, _Counts]:
+        """How many shown and structural events there are before each of these places."""
+        counts = {0: _Counts(0, 0), self.version: _Counts(self._conversation.shown, self._conversation.structural)}
+        asked = [event_id for event_id in event_ids if event_id not in counts]
+        if asked:
+            for event_id, shown, structural in self._reader.counts_before(self._conversation.key, asked):
+                counts[event_id] = _Counts(shown, structural)
+        for event_id in asked:
+            if event_id not in counts:
+                raise CorruptEvent(self.conversation, event_id, "it is missing")
+        return counts
 
     def record_at(self, projection: str, version: int | None = None) -> Record | None:
         """The newest record of a projection at or before ``version`` (of any version, if None)."""

@@ -22,7 +22,9 @@ from eventstore.errors import (
     StoreUnavailable,
 )
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural, summary_of
+from eventstore.guard import Guard
 from eventstore.ingestion import Ingestion
+from eventstore.keys import KeyRing
 from eventstore.recorders.base import Conversation, Reader, Recorder, Row, Transaction
 from eventstore.rows import (
     after,
@@ -33,6 +35,7 @@ from eventstore.rows import (
     not_erased,
     to_microseconds,
 )
+from eventstore.sealing import Compression, Sealing
 from eventstore.snapshot import InlineProjection, Snapshot, WritableSnapshot
 
 __all__ = ["EVENT_BYTES_MAX", "ConversationRow", "Ingested", "Logged", "Recorded", "Store", "open_store"]
@@ -93,6 +96,8 @@ def open_store(
     durability: Literal["full", "relaxed"] = "full",
     clock: Callable[[], datetime] | None = None,
     event_bytes_max: int = EVENT_BYTES_MAX,
+    compression: Compression | None = None,
+    keys: KeyRing | None = None,
 ) -> Store:
     """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it is not there.
 
@@ -102,14 +107,21 @@ def open_store(
     ``durability="full"``: what ``append`` returned is on disk. ``"relaxed"``: the newest commits may be lost in a power
     cut, never a part of one, and none if only the program dies.
 
-    Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it.
+    ``compression`` and ``keys`` say how bodies are stored from now on: ``"zstd"``, ``"zlib"`` or ``"none"``, and sealed
+    by the first key of the ring. What was stored otherwise is read all the same, and ``reseal`` brings it over. Where
+    they are not given, ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE`` of the environment count.
+
+    Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it, and
+    ``KeyUnavailable`` where what should be a key is none.
     """
     with _translated():
-        return Store(open_recorder(url, durability=durability), clock=clock, event_bytes_max=event_bytes_max)
+        sealing = Sealing.chosen(compression, keys)
+        recorder = Guard(open_recorder(url, durability=durability), sealing)
+        return Store(recorder, clock=clock, event_bytes_max=event_bytes_max)
 
 
 def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
-    """The recorder that ``url`` names, without the store above it. Its module, and its driver, are imported here
+    """The recorder that ``url`` names, without guard and store above it. Its module, and its driver, are imported here
     first.
     """
     location = urls.parse(url)
@@ -139,7 +151,7 @@ class Store:
         clock: Callable[[], datetime] | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
-        self._recorder = recorder
+        self._recorder = recorder if isinstance(recorder, Guard) else Guard(recorder)
         self._now = _microseconds if clock is None else lambda: to_microseconds(clock())
         self._event_bytes_max = event_bytes_max
         self._projections: tuple[InlineProjection, ...] = ()
