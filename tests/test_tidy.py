@@ -3,13 +3,20 @@
 import ast
 import re
 import subprocess
+import sys
+import tomllib
 from collections import Counter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 FUNCTION_LINES_MAX = 70
+PACKAGES = ("eventstore", "projections", "condensers", "foldlog")
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 
 _listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
 FILES = [ROOT / name for name in _listed.split("\0") if name and (ROOT / name).is_file()]
@@ -34,6 +41,38 @@ def test_no_function_is_longer_than_a_screen_and_a_half():
                 if lines > FUNCTION_LINES_MAX:
                     long.append(f"{_named(path)}:{node.lineno} {node.name} has {lines} lines")
     assert long == []
+
+
+def test_whatever_is_imported_is_declared():
+    extras = [requirement for name, group in EXTRAS.items() if name != "dev" for requirement in group]
+    declared = {_distribution(requirement) for requirement in [*PROJECT["dependencies"], *extras]}
+    homes = packages_distributions()
+    undeclared = set()
+    for path in PYTHON:
+        if path.relative_to(ROOT).parts[0] in PACKAGES:
+            for name in _imported(ast.parse(_text_of(path))) - set(PACKAGES) - sys.stdlib_module_names:
+                if not {_distribution(home) for home in homes.get(name, [name])} & declared:
+                    undeclared.add(f"{_named(path)} imports {name}")
+    assert undeclared == set()
+
+
+def test_an_extra_that_a_message_tells_people_to_install_is_there():
+    told = {(extra, _named(path)) for path in PYTHON for extra in re.findall(r"foldlog\[(\w+)\]", _text_of(path))}
+    assert [where for extra, where in told if extra not in EXTRAS] == []
+
+
+def _distribution(requirement):
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=~! ]", requirement)[0]).lower()
+
+
+def _imported(tree):
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.split(".")[0])
+    return names
 
 
 def test_nothing_is_left_for_later_in_a_comment():
