@@ -13,6 +13,7 @@ from eventstore.errors import (
     HistoryDiverged,
     IdempotencyConflict,
     InvalidEvent,
+    KeyUnavailable,
     StoreUnavailable,
     UnknownEventType,
     VersionConflict,
@@ -39,6 +40,7 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
+from eventstore.keys import KeyRing
 from eventstore.snapshot import InlineProjection, Record, Snapshot, WritableSnapshot
 from eventstore.store import ConversationRow, Ingested, Logged, Recorded, Store, open_store
 
@@ -66,6 +68,8 @@ __all__ = [
     "Ingested",
     "InlineProjection",
     "InvalidEvent",
+    "KeyRing",
+    "KeyUnavailable",
     "Logged",
     "Message",
     "Observation",
