@@ -154,18 +154,24 @@ class Transaction(Reader, Protocol):
         """
 
     def insert(self, key: int, rows: Sequence[Row]) -> int:
-        """Insert rows with consecutive positions; returns the first. An id that exists: ``IntegrityError``."""
+        """Insert rows with consecutive ids at consecutive positions; returns the first position. An id that exists:
+        ``IntegrityError``.
+        """
 
     def stage(self, key: int, rows: Sequence[Row]) -> None:
         """Insert rows of a staged conversation; its ids are dense from 0. They get their positions when it is
-        published.
+        published. ``IntegrityError`` where it is not staged any more.
         """
 
     def publish(self, key: int, size: int) -> int:
-        """Make a staged conversation of ``size`` events visible, in constant time; returns its first position."""
+        """Make a staged conversation of ``size`` events visible, in constant time; returns its first position.
+        ``IntegrityError`` where it is not staged any more, or its id is taken.
+        """
 
     def discard(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of a staged conversation; True when all are gone, and it with them."""
+        """Delete at most ``limit`` rows of a staged conversation; True when all are gone, and it with them. One that is
+        not staged any more is left as it is.
+        """
 
     def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
         """Another salt and another sealed key for a conversation."""

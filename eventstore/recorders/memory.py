@@ -203,15 +203,21 @@ class MemoryTransaction(MemoryReader):
         return first
 
     def stage(self, key: int, rows: Sequence[Row]) -> None:
+        self._check_staged(key)
         self._store(key, rows)
 
     def publish(self, key: int, size: int) -> int:
+        self._check_staged(key)
         first = self._tables.last_position + 1
         self._place((key, event_id) for event_id in range(size))
         self._show(self._tables.conversations[key])
         return first
 
     def discard(self, key: int, limit: int) -> bool:
+        if not self._is_staged(key):
+            return True
+        for projection in self.projections(key):
+            self.delete_records(projection, key)
         tables = self._tables
         conversation, rows, structural = (
             tables.conversations.pop(key), tables.rows.pop(key), tables.structural.pop(key),
@@ -289,6 +295,15 @@ class MemoryTransaction(MemoryReader):
         before = conversations[conversation.key]
         self._tables.undo.append(lambda: conversations.update({conversation.key: before}))
         conversations[conversation.key] = conversation
+
+    def _is_staged(self, key: int) -> bool:
+        return key in self._tables.conversations and key not in self._tables.visible.values()
+
+    def _check_staged(self, key: int) -> None:
+        if not self._is_staged(key):
+            raise IntegrityError(
+                f"conversation number {key} is not staged any more: its import was discarded, or is published already"
+            )
 
     def _show(self, conversation: Conversation) -> None:
         visible = self._tables.visible

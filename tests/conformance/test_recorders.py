@@ -243,6 +243,37 @@ def test_a_discarded_staging_leaves_nothing(recorder: Recorder):
         assert reader.rows(key, 0, 10, 10) == []
 
 
+def test_a_discarded_staging_takes_nothing_more(recorder: Recorder):
+    key = stage(recorder, "import", [[row(0)]])
+    assert recorder.transact(lambda transaction: transaction.discard(key, 10))
+    other = begin(recorder, "other", [row(0)])
+    assert other != key
+    with pytest.raises(IntegrityError, match="not staged any more"):
+        recorder.transact(lambda transaction: transaction.stage(key, [row(1)]))
+    with pytest.raises(IntegrityError, match="not staged any more"):
+        recorder.transact(lambda transaction: transaction.publish(key, 1))
+    assert [p.conversation for p in placed(recorder)] == ["other"]
+
+
+def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Recorder):
+    key = stage(recorder, "import", [[row(0)]])
+    recorder.transact(lambda transaction: transaction.publish(key, 1))
+    assert recorder.transact(lambda transaction: transaction.discard(key, 10))
+    with pytest.raises(IntegrityError, match="not staged any more"):
+        recorder.transact(lambda transaction: transaction.publish(key, 1))
+    with pytest.raises(IntegrityError, match="not staged any more"):
+        recorder.transact(lambda transaction: transaction.stage(key, [row(1)]))
+    assert [p.conversation for p in placed(recorder)] == ["import"]
+
+
+def test_records_of_a_discarded_staging_go_with_it(recorder: Recorder):
+    key = stage(recorder, "import", [[row(0)]])
+    recorder.transact(lambda transaction: transaction.put_records("views", key, [Record(1, 1, None, b"")]))
+    recorder.transact(lambda transaction: transaction.discard(key, 10))
+    with recorder.read() as reader:
+        assert reader.projections(key) == []
+
+
 def test_idempotency_keys_are_of_one_conversation(recorder: Recorder):
     one, two = begin(recorder, "one", [row(0)]), begin(recorder, "two", [row(0)])
     recorder.transact(lambda transaction: transaction.remember(one, "turn-\udcff\0", 3, 2))

@@ -79,8 +79,9 @@ class SQLiteRecorder:
                 connection.rollback()
 
     def store_value(self, name: str) -> str:
-        with self.read() as reader:
-            return reader.store_value(name)
+        self._check_open()
+        with translated(f"read {self.path}"), self._readers.connection() as connection:
+            return SQLiteReader(connection).store_value(name)
 
     def data_version(self) -> int:
         self._check_open()

@@ -21,7 +21,6 @@ class SQLiteTransaction(SQLiteReader):
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._executemany = connection.executemany
-        self._next_position: int | None = None
 
     def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
         cursor = self._execute(
@@ -32,27 +31,33 @@ class SQLiteTransaction(SQLiteReader):
         return Conversation(key, conversation_id, created_at, salt, 0, None, None)
 
     def insert(self, key: int, rows: Sequence[Row]) -> int:
-        if self._next_position is None:
-            self._next_position = self.last_position() + 1
-        first = self._next_position
-        self._insert(key, rows, first)
-        self._next_position = first + len(rows)
-        return first
+        first_id, last_id = rows[0].id, rows[-1].id
+        position, taken = self._execute(SQL["place_for"], (key, first_id, last_id)).fetchone()
+        if taken:
+            raise IntegrityError(
+                f"conversation number {key} has an event with an id of {first_id} to {last_id} already"
+            )
+        self._insert(key, rows, position)
+        return int(position)
 
     def stage(self, key: int, rows: Sequence[Row]) -> None:
+        self._check_staged(key)
         # Below every live position, so that no follower meets them, and ordered by id within the conversation.
         self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
 
     def publish(self, key: int, size: int) -> int:
+        self._check_staged(key)
         first = self.last_position() + 1
-        self._execute(SQL["reserve_positions"], (size,))
+        self._execute(SQL["reserve_positions"], (first + size - 1,))
         self._execute(SQL["publish"], (first, size, key))
-        self._next_position = first + size
         return first
 
     def discard(self, key: int, limit: int) -> bool:
+        if not self._is_staged(key):
+            return True
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
             return False
+        self._execute(SQL["delete_all_records"], (key,))
         self._execute(SQL["delete_conversation"], (key,))
         return True
 
@@ -75,8 +80,7 @@ class SQLiteTransaction(SQLiteReader):
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
             return False
         self._execute(SQL["forget_keys"], (key,))
-        for projection in self.projections(key):
-            self.delete_records(projection, key)
+        self._execute(SQL["delete_all_records"], (key,))
         return True
 
     def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None:
@@ -95,6 +99,15 @@ class SQLiteTransaction(SQLiteReader):
                 f"{application!r} is at notification {newest} already, {notification_id} comes too late"
             )
         self._execute(SQL["insert_tracking"], (application, notification_id))
+
+    def _is_staged(self, key: int) -> bool:
+        return self._execute(SQL["is_staged"], (key,)).fetchone() is not None
+
+    def _check_staged(self, key: int) -> None:
+        if not self._is_staged(key):
+            raise IntegrityError(
+                f"conversation number {key} is not staged any more: its import was discarded, or is published already"
+            )
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:

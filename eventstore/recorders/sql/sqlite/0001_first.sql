@@ -7,8 +7,10 @@ CREATE TABLE store (
 
 -- A row is written when a conversation begins, is published or is erased, never at an append: its version and head are
 -- those of its last event, one index seek away.
+-- AUTOINCREMENT: a key is never given twice, so who goes on writing to a conversation that was discarded meanwhile does
+-- not write to another one.
 CREATE TABLE conversations (
-    key            INTEGER PRIMARY KEY,
+    key            INTEGER PRIMARY KEY AUTOINCREMENT,
     id             TEXT NOT NULL,
     visible        INTEGER NOT NULL,
     created_at     INTEGER NOT NULL,
@@ -28,10 +30,9 @@ CREATE UNIQUE INDEX conversations_by_id ON conversations (id) WHERE visible;
 CREATE INDEX conversations_in_staging ON conversations (id) WHERE NOT visible;
 CREATE INDEX conversations_by_position ON conversations (first_position) WHERE first_position IS NOT NULL;
 
--- AUTOINCREMENT: a position is never given twice, also after the newest rows are erased.
 -- Rows of a staged import have negative positions; their place in the order is the conversation's first_position + id.
 CREATE TABLE events (
-    position     INTEGER PRIMARY KEY AUTOINCREMENT,
+    position     INTEGER PRIMARY KEY,
     conversation INTEGER NOT NULL,
     id           INTEGER NOT NULL,
     kind         TEXT NOT NULL,
@@ -44,13 +45,21 @@ CREATE TABLE events (
     structural_before INTEGER NOT NULL,
     checksum     INTEGER NOT NULL,
     head         BLOB NOT NULL,
-    body         ANY NOT NULL,
-    UNIQUE (conversation, id)
+    body         ANY NOT NULL
 ) STRICT;
 CREATE INDEX events_structural ON events (conversation, id) WHERE structural;
--- Most of a real log may be annotations; opening a View walks this index, and so never meets them.
-CREATE INDEX events_shown ON events (conversation, id) WHERE shown;
-INSERT INTO sqlite_sequence (name, seq) VALUES ('events', 0);
+-- Most of a real log may be annotations: with "shown" in the index, opening a View walks past them and never reads them,
+-- and an append writes one index less than with another one for shown events. As it would take an id twice, shown and
+-- not shown, whoever inserts looks first whether it is taken (place_for).
+CREATE UNIQUE INDEX events_by_id ON events (conversation, id, shown);
+-- Positions follow on the highest one given. That is the newest row's, but for published imports and deleted rows, for
+-- which it is kept here. AUTOINCREMENT would keep it too, and rewrite a page for it at each append.
+INSERT INTO store (name, value) VALUES ('positions_given', 0);
+CREATE TRIGGER events_keep_their_positions BEFORE DELETE ON events
+WHEN old.position > (SELECT value FROM store WHERE name = 'positions_given')
+BEGIN
+    UPDATE store SET value = old.position WHERE name = 'positions_given';
+END;
 
 CREATE TABLE idempotency_keys (
     conversation INTEGER NOT NULL,
@@ -62,13 +71,13 @@ CREATE TABLE idempotency_keys (
 
 -- What projections keep beside the events. All of it can be deleted and rebuilt.
 CREATE TABLE records (
-    projection   TEXT NOT NULL,
     conversation INTEGER NOT NULL,
+    projection   TEXT NOT NULL,
     version      INTEGER NOT NULL,
     code         INTEGER NOT NULL,
     base         INTEGER,
     encoding     INTEGER NOT NULL,
     checksum     INTEGER NOT NULL,
     body         BLOB NOT NULL,
-    PRIMARY KEY (projection, conversation, version)
+    PRIMARY KEY (conversation, projection, version)
 ) STRICT, WITHOUT ROWID;

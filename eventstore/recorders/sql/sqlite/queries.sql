@@ -40,11 +40,16 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, iif(?9 = 0, CAST(?10 AS TEXT), ?10),
 -- name: store_value
 SELECT value FROM store WHERE name = ?
 
+-- name: place_for
+SELECT max(coalesce((SELECT max(position) FROM events), 0), value) + 1,
+       EXISTS (SELECT 1 FROM events WHERE conversation = ?1 AND id BETWEEN ?2 AND ?3)
+FROM store WHERE name = 'positions_given'
+
 -- name: last_position
-SELECT seq FROM sqlite_sequence WHERE name = 'events'
+SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM store WHERE name = 'positions_given'
 
 -- name: reserve_positions
-UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'events'
+UPDATE store SET value = ? WHERE name = 'positions_given'
 
 -- name: rows
 SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
@@ -61,7 +66,7 @@ WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
        e.shown_before, e.structural_before, e.checksum, e.position
 FROM json_each(?) j
-CROSS JOIN events e INDEXED BY events_shown
+CROSS JOIN events e INDEXED BY events_by_id
     ON e.conversation = ? AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1 AND e.shown
 ORDER BY j.id
 
@@ -90,6 +95,9 @@ UPDATE conversations SET visible = 1, first_position = ?, published = ? WHERE ke
 
 -- name: in_staging
 SELECT key FROM conversations WHERE id = CAST(? AS TEXT) AND NOT visible
+
+-- name: is_staged
+SELECT 1 FROM conversations WHERE key = ? AND NOT visible
 
 -- name: delete_rows
 DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? ORDER BY id LIMIT ?)
@@ -144,6 +152,9 @@ WHERE projection = ? AND conversation = ? AND version > ? ORDER BY version LIMIT
 -- name: put_record
 INSERT OR REPLACE INTO records (projection, conversation, version, code, base, body, encoding, checksum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: delete_all_records
+DELETE FROM records WHERE conversation = ?
 
 -- name: delete_records
 DELETE FROM records WHERE projection = ? AND conversation = ?
