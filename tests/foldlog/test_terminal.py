@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foldlog.cli.terminal import emit_list, json_text, printable
@@ -41,6 +41,7 @@ def test_other_text_stays_as_it_is():
 
 
 @given(values)
+@example([float("inf"), {"-": float("-inf")}])
 def test_json_says_the_value_and_steers_no_terminal(value):
     text = json_text(value)
     assert json.loads(text, parse_constant=pytest.fail) == value
