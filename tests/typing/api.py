@@ -1,6 +1,13 @@
 """The public names, used as a stranger would. It is never run: ``mypy --strict`` reads it."""
 
-from eventstore.events import Action, CondensationAction, Message, Observation, SystemMessage, summary_id
+from collections.abc import Iterator
+from typing import Any, assert_type
+
+import foldlog
+from eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
+from foldlog import Action, CondensationAction, Histories, History, Message, Observation, SystemMessage
+from foldlog.formats import FORMATS, Source, decode, encode, open_sources
+from projections import View, Views, cut_points, well_formed
 
 
 def an_exchange() -> tuple[SystemMessage, Message, Action, Observation]:
@@ -18,3 +25,49 @@ def a_condensation() -> CondensationAction:
 
 def the_id_of_its_summary(condensation: CondensationAction) -> int:
     return summary_id(condensation.id)
+
+
+def the_face() -> list[dict[str, Any]]:
+    with foldlog.open("sqlite:///history.db", durability="relaxed") as histories:
+        assert_type(histories, Histories)
+        history = assert_type(histories["c1"], History)
+        assert_type(history.append(an_exchange()), tuple[Recorded, ...])
+        assert_type(history.append(a_condensation(), expected_version=4, idempotency_key="k"), tuple[Recorded, ...])
+        assert_type(history.request_condensation("the window is full"), Recorded)
+        assert_type(history.at(4), View)
+        assert_type(list(history.events(0, 2)), list[Event])
+        ids = [conversation for conversation in histories if conversation in histories]
+        assert_type(ids, list[str])
+        return history.view.to_messages()
+
+
+def the_store(store: Store) -> Iterator[Event]:
+    store.append("c1", Message(source="user", content="hi"), expected_version=0)
+    store.append("c1", list(an_exchange()), expected_version=ANY_VERSION)
+    for recorded in store.follow(after_position=0, limit=10):
+        assert_type(recorded, Recorded)
+        yield recorded.event
+    assert_type(store.conversations(limit=10)[0].id, str)
+    yield from store.events("c1", start=1, stop=3)
+
+
+def the_views(store: Store) -> tuple[Event, ...]:
+    views = Views(store)
+    view = assert_type(views.current("c1"), View)
+    assert_type(views.at("c1", version=3), View)
+    assert_type(well_formed(view), View)
+    assert_type(cut_points(view, policy="reference"), tuple[int, ...])
+    assert_type(view.unhandled_condensation_request, bool)
+    assert_type(view[0], Event)
+    return view[1:3]
+
+
+def the_formats(store: Store, records: list[Any]) -> list[Any]:
+    for source in open_sources(["runs/"]):
+        assert_type(source, Source)
+        store.ingest(source.name, source.events())
+    return list(encode(decode(records, format=FORMATS[0]), FORMATS[0]))
+
+
+def the_way_in() -> Store:
+    return open_store("memory:")
