@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 _ABOUT = (
     "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
 )
-_PIPE_CLOSED = 141  # what a shell reports of a program that SIGPIPE ended
+_INTERRUPTED, _PIPE_CLOSED = 130, 141  # what a shell reports of a program that SIGINT, or SIGPIPE, ended
 
 
 def build() -> typer.Typer:
@@ -52,6 +52,8 @@ def _run(arguments: Sequence[str]) -> int:
         command = typer.main.get_command(build())
         status = command.main(list(arguments), prog_name="foldlog", standalone_mode=False)
         sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = _INTERRUPTED
     except typer.TyperException as error:  # usage: an unknown option, a missing argument
         return _refuse(f"{error.format_message()} ('foldlog {_command_of(arguments)}--help' shows what there is)")
     except (Refused, typer.Abort) as error:
@@ -62,6 +64,8 @@ def _run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
         terminal.complain(_explained(error))
         return _status_of(error)
+    if status == _INTERRUPTED:
+        terminal.complain("interrupted; what was finished before stays, and nothing is there by half")
     return DONE if status is None else int(status)
 
 

@@ -75,12 +75,12 @@ def run(
         brought = list(bring_in(store, sources, conversation, quiet=as_json))
         elsewhere = [str(finding) for finding in sources.findings]
     _warn(elsewhere, len(elsewhere), "these paths")
+    if not any(one.version for one in brought) and not any(one.refused for one in brought):
+        raise Refused("none of these histories has an event that can be read; nothing was imported")
     if as_json:
         terminal.emit({"db": db, "imported": [one._asdict() for one in brought], "findings": elsewhere})
     else:
         _sum_up(db, brought, len(elsewhere))
-    if not any(one.version for one in brought) and not any(one.refused for one in brought):
-        raise Refused("none of these histories has an event that can be read; nothing was imported")
     return FINDINGS if elsewhere or any(one.findings_count for one in brought) else DONE
 
 
@@ -131,7 +131,7 @@ def _bring(store: Store, source: Source, name: str, progress: Progress, task: Ta
     added, version, refused = 0, 0, []
     try:
         added, version = store.ingest(name, _counted(source.events(), progress, task))
-    except (ConversationErased, HistoryDiverged, InvalidEvent, VersionConflict) as error:
+    except (ConversationErased, HistoryDiverged, InvalidEvent, VersionConflict, OSError) as error:
         refused.append(f"{source.path}: {error}")
     findings = (*refused, *map(str, source.findings))
     count = source.findings_count + len(refused)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_ROOMY = 80
+"""Columns of a terminal that shows all there is to show."""
+
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     """Show the conversations of a store: id, number of events, when the first and the last one were recorded."""
@@ -45,17 +48,19 @@ def _show(db: str, rows: list[ConversationRow]) -> None:
     if not rows:
         console.print(f"No conversations yet in {terminal.printable(db)}. Bring some in: foldlog import PATH")
         return
+    roomy = console.width >= _ROOMY
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("conversation", overflow="fold", ratio=1)
-    table.add_column("events", justify="right")
-    table.add_column("first recorded (UTC)", no_wrap=True)
-    table.add_column("last recorded (UTC)", no_wrap=True)
+    table.add_column("events", justify="right", no_wrap=True)
+    if roomy:
+        table.add_column("first recorded (UTC)", no_wrap=True)
+    table.add_column("last recorded (UTC)" if roomy else "last", no_wrap=True)
     for row in rows:
         erased = row.erased_at is not None
         table.add_row(
             Text(terminal.printable(row.id, one_line=True), style="dim" if erased else ""),
             "erased" if erased else f"{row.version:,}",
-            f"{row.created_at:%Y-%m-%d %H:%M:%S}",
-            f"{row.updated_at:%Y-%m-%d %H:%M:%S}",
+            *([f"{row.created_at:%Y-%m-%d %H:%M:%S}"] if roomy else []),
+            f"{row.updated_at:%Y-%m-%d %H:%M:%S}" if roomy else f"{row.updated_at:%Y-%m-%d}",
         )
     console.print(table)

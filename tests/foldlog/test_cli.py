@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sysconfig
+import time
 from pathlib import Path
 
 import pytest
@@ -199,3 +201,29 @@ def test_a_summary_that_was_forgotten_is_no_longer_shown(foldlog, write):
     second["forgotten_event_ids"].append("event-4-summary")
     foldlog("import", write("c1.jsonl", [*records, first, second]))
     assert foldlog("view", "c1", "--json").document["ids"] == [0, -7, 3]
+
+
+@pytest.mark.parametrize("columns", [30, 50, 79, 200])
+def test_what_people_read_fits_the_terminal(foldlog, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    foldlog("import", SAMPLE, "--conversation", "a-conversation-with-a-long-name-" * 3)
+    for arguments in (["list"], ["log", "a-conversation-with-a-long-name-" * 3], ["view", "tidewatch"]):
+        assert max(map(len, foldlog(*arguments).out.splitlines()), default=0) <= columns, arguments
+
+
+def test_an_interrupted_import_leaves_nothing_behind_and_says_so(tmp_path):
+    with (tmp_path / "long.jsonl").open("w") as file:
+        for number in range(30_000):
+            file.write(f"{json.dumps(said(number, 'again and again ' * 50))}\n")
+    foldlog = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+    importing = subprocess.Popen([foldlog, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    wal = tmp_path / "foldlog.db-wal"
+    while not wal.exists() or wal.stat().st_size < 2**20:
+        assert importing.poll() is None, "it was done before it could be interrupted"
+        time.sleep(0.005)
+    importing.send_signal(signal.SIGINT)
+    _, err = importing.communicate()
+    assert importing.returncode == 130
+    assert err == "foldlog: interrupted; what was finished before stays, and nothing is there by half\n"
+    listed = subprocess.run([foldlog, "list", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(listed.stdout)["conversations"] == []
