@@ -74,6 +74,7 @@ class ToolCall:
 
     name: str
     arguments: str
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -242,7 +242,7 @@ def _reply(response: Any, model: str, latency_s: float) -> Reply:
     return Reply(
         text=choice.message.content,
         model=response.model or model,
-        tool_calls=tuple(ToolCall(call.function.name or "", call.function.arguments or "") for call in calls),
+        tool_calls=tuple(ToolCall(call.function.name or "", call.function.arguments or "", call.id) for call in calls),
         response_id=response.id,
         finish_reason="content_filter" if refusal else choice.finish_reason,
         usage={name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)},

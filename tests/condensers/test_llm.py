@@ -85,7 +85,7 @@ def test_a_forced_tool_call_is_asked_for_and_its_arguments_come_back_as_written(
     server.script(server_says.ToolCall("record", '{"a": 1'))
     tool = {"type": "function", "function": {"name": "record", "parameters": {"type": "object"}}}
     reply = model_at(server).complete(QUESTION, tools=[tool], tool_choice="record")
-    assert reply.tool_calls == (ToolCall("record", '{"a": 1'),)
+    assert reply.tool_calls == (ToolCall("record", '{"a": 1', "call_1"),)
     assert server.requests[0].body["tool_choice"] == {"type": "function", "function": {"name": "record"}}
     assert server.requests[0].body["tools"] == [tool]
 

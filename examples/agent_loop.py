@@ -1,0 +1,160 @@
+"""A small agent that works in a folder with a shell, and never outgrows its model's context.
+
+    python examples/agent_loop.py "why does the test fail? mend it" --model openai/gpt-4o-mini --folder .
+
+Everything that happens is appended to a history, and what the model is shown is that history's View. Before each call
+of the model a condenser may forget: because the View has grown too large, because the model asked for it with a tool,
+or because its server refused the prompt as too long. Nothing is lost by that: the log keeps it all, and
+`foldlog log agent` shows it. Started again with the same conversation, the agent goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import foldlog
+from condensers.agent import (
+    REQUEST_CONDENSATION_TOOL,
+    condensation_request,
+    is_context_window_error,
+    request_condensation_tool,
+)
+from condensers.base import Condensation, Condenser, Reply, ToolCall
+from condensers.config import condenser_from_config
+from condensers.config_file import load_condenser
+from condensers.errors import ModelCallFailed
+from condensers.handler import CondenseHandler
+from condensers.llm import LLM, LLMConfig
+from foldlog import Action, Histories, Message, Observation, SystemMessage, View
+
+RUN_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "run",
+        "description": "Run a command in the shell and see what it prints.",
+        "parameters": {
+            "type": "object",
+            "properties": {"command": {"type": "string"}},
+            "required": ["command"],
+        },
+    },
+}
+TOOLS = [RUN_TOOL, request_condensation_tool()]
+PROMPT = (
+    "You solve the user's task with the tool run, step by step. When it is solved, say so in words, without a tool."
+)
+
+
+def run_agent(
+    histories: Histories,
+    conversation: str,
+    model: LLM,
+    condenser: Condenser,
+    folder: Path,
+    *,
+    steps_max: int = 100,
+    say: Callable[[str], None] = print,
+) -> str:
+    """Work until the model answers in words, and return that answer.
+
+    Raises ``NoCondensationAvailable`` where the context is full and nothing can be forgotten, ``ModelCallFailed`` where
+    the model cannot be reached, and ``TimeoutError`` after ``steps_max`` steps.
+    """
+    history = histories[conversation]
+    handler = CondenseHandler(histories.store, histories.views, condenser, agent_llm=model)
+    for _ in range(steps_max):
+        match handler.handle(conversation):
+            case Condensation(action=action):
+                say(f"  condensed: {_account(action.metadata)}")
+                continue
+            case View() as view:
+                pass
+        try:
+            reply = model.complete(view.to_messages(), tools=TOOLS)
+        except ModelCallFailed as error:
+            if not is_context_window_error(error):
+                raise
+            say(f"  the prompt of {len(view)} events is too long for the model: asking for a condensation")
+            history.append(condensation_request("the prompt was too long"))
+            continue
+        for call in reply.tool_calls:
+            if call.name == REQUEST_CONDENSATION_TOOL:
+                say("  the model asks for a condensation")
+                history.append(condensation_request("the model asked for it"))
+            else:
+                act(history, reply, call, folder, say)
+        if not reply.tool_calls:
+            answer = reply.text or "(the model had nothing to say)"
+            history.append(Message(source="agent", content=answer))
+            return answer
+    raise TimeoutError(f"no answer after {steps_max} steps; the history is kept, start again to go on")
+
+
+def act(history: foldlog.History, reply: Reply, call: ToolCall, folder: Path, say: Callable[[str], None]) -> None:
+    """Record the call, make it, record its result: what was done is known even where the program dies in between."""
+    (recorded,) = history.append(
+        Action(
+            tool=call.name,
+            arguments=call.arguments,
+            call_id=call.id or None,
+            response_id=reply.response_id,
+            thought=reply.text or "",
+        )
+    )
+    output, failed = run(call, folder)
+    say(f"> {call.arguments}\n{output[:200].rstrip()}")
+    history.append(
+        Observation(tool=call.name, call_id=call.id or None, cause=recorded.event.id, content=output, is_error=failed)
+    )
+
+
+def run(call: ToolCall, folder: Path) -> tuple[str, bool]:
+    """What the command printed, and whether it failed."""
+    try:
+        command = json.loads(call.arguments)["command"]
+    except (ValueError, KeyError, TypeError) as error:
+        return f'the arguments must be JSON like {{"command": "ls"}}: {error}', True
+    try:
+        done = subprocess.run(
+            command, shell=True, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "the command took longer than two minutes and was stopped", True
+    return done.stdout + done.stderr or "(no output)", done.returncode != 0
+
+
+def _account(metadata: dict[str, Any]) -> str:
+    told = ("condenser", "reason", "events_before", "events_after", "tokens_before", "tokens_after", "outcome")
+    return ", ".join(f"{name} {metadata[name]}" for name in told if metadata.get(name) is not None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("task")
+    parser.add_argument(
+        "--model", default="openai/gpt-4o-mini", help="as litellm knows it; its key from the environment"
+    )
+    parser.add_argument("--base-url", help="a server of your own")
+    parser.add_argument("--config", type=Path, help="a TOML file with [condenser]; else one that needs no model")
+    parser.add_argument("--folder", type=Path, default=Path(), help="where commands run")
+    parser.add_argument("--db", default="sqlite:///foldlog.db")
+    parser.add_argument("--conversation", default="agent")
+    given = parser.parse_args()
+    model = LLM(LLMConfig(model=given.model, base_url=given.base_url))
+    condenser = load_condenser(given.config) if given.config else condenser_from_config({"type": "digest"})
+    with foldlog.open(given.db) as histories:
+        history = histories[given.conversation]
+        if history.version == 0:
+            history.append(SystemMessage(content=PROMPT, tools=tuple(TOOLS)))
+        history.append(Message(source="user", content=given.task))
+        print(run_agent(histories, given.conversation, model, condenser, given.folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

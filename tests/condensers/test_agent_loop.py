@@ -1,0 +1,178 @@
+"""The example's agent, against a server that refuses prompts that are too long."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from condensers.config import condenser_from_config
+from condensers.errors import ModelCallFailed, NoCondensationAvailable
+from condensers.llm import LLM, LLMConfig
+from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
+from tests.condensers.openai_server import Failure, OpenAIServer, Request, Text, ToolCall, up_to
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
+LIMIT = 3_000
+STEPS = 40
+
+
+@pytest.fixture(scope="module")
+def agent_loop():
+    spec = importlib.util.spec_from_file_location("agent_loop", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def histories(tmp_path):
+    with foldlog.open(f"sqlite:///{tmp_path / 'agent.db'}") as opened:
+        yield opened
+
+
+def model_at(server: OpenAIServer, **settings) -> LLM:
+    return LLM(LLMConfig(model="openai/a-private-model", base_url=server.url, api_key="key", **settings))
+
+
+def begin(agent_loop, histories) -> foldlog.History:
+    history = histories["agent"]
+    history.append(SystemMessage(content=agent_loop.PROMPT, tools=tuple(agent_loop.TOOLS)))
+    history.append(Message(source="user", content="count as far as you can"))
+    return history
+
+
+class Counting:
+    """A model that runs ``STEPS`` wordy commands, each one higher than the last that it remembers, and then is done."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, request: Request):
+        assert_fit_for_a_model(request.body["messages"])
+        self.calls += 1
+        if self.calls > STEPS:
+            return Text("counted")
+        return ToolCall("run", {"command": f"echo step {self.calls}: $(seq -s ' ' 1 120)"})
+
+
+def assert_fit_for_a_model(messages: list[dict]) -> None:
+    """Every call is answered right behind it, and nothing else is."""
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            waiting.remove(message["tool_call_id"])
+        else:
+            assert waiting == []
+            waiting = [call["id"] for call in message.get("tool_calls") or ()]
+    assert waiting == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"type": "digest"},
+        {"type": "conversation_window"},
+        {"type": "pipeline", "condensers": [{"type": "browser_output"}, {"type": "amortized", "max_size": 80}]},
+    ],
+    ids=lambda config: config["type"],
+)
+def test_an_agent_survives_a_history_that_its_model_refuses(agent_loop, histories, tmp_path, config):
+    history = begin(agent_loop, histories)
+    said: list[str] = []
+    with OpenAIServer() as server:
+        server.respond(up_to(LIMIT, Counting()))
+        answer = agent_loop.run_agent(
+            histories,
+            "agent",
+            model_at(server),
+            condenser_from_config(config),
+            tmp_path,
+            steps_max=200,
+            say=said.append,
+        )
+        sizes = [request.tokens for request in server.requests]
+    assert answer == "counted"
+    refused = sum(size > LIMIT for size in sizes)
+    assert refused > 1
+    assert len(sizes) == STEPS + 1 + refused
+    events = list(history.events())
+    kinds = [type(event) for event in events]
+    assert kinds.count(Action) == kinds.count(Observation) == STEPS
+    assert kinds.count(CondensationRequest) == refused
+    assert kinds.count(CondensationAction) >= refused
+    outputs = [event.content for event in events if isinstance(event, Observation)]
+    assert [output.split(":")[0] for output in outputs] == [f"step {n}" for n in range(1, STEPS + 1)]
+    assert any("asking for a condensation" in line for line in said)
+    assert any("condensed: condenser" in line for line in said)
+
+
+def test_a_known_limit_is_never_run_into(agent_loop, histories, tmp_path):
+    begin(agent_loop, histories)
+    with OpenAIServer() as server:
+        server.respond(up_to(LIMIT, Counting()))
+        model = model_at(server, max_input_tokens=LIMIT, max_output_tokens=100)
+        digest = condenser_from_config({"type": "digest"})
+        agent_loop.run_agent(histories, "agent", model, digest, tmp_path, steps_max=200, say=lambda _: None)
+        assert len(server.requests) == STEPS + 1
+
+
+def test_a_model_may_ask_for_a_condensation_itself(agent_loop, histories, tmp_path):
+    history = begin(agent_loop, histories)
+    steps = [ToolCall("run", {"command": f"echo {n}"}) for n in range(12)]
+    with OpenAIServer(*steps, ToolCall("request_condensation", '{"why": "ignored"}'), Text("done")) as server:
+        digest = condenser_from_config({"type": "digest"})
+        said: list[str] = []
+        assert agent_loop.run_agent(histories, "agent", model_at(server), digest, tmp_path, say=said.append) == "done"
+    assert "  the model asks for a condensation" in said
+    assert [type(event) for event in history.events()].count(CondensationAction) == 1
+    assert not history.view.unhandled_condensation_request
+
+
+def test_a_prompt_that_cannot_be_made_any_shorter_ends_in_a_clear_error(agent_loop, histories, tmp_path):
+    history = begin(agent_loop, histories)
+    with OpenAIServer() as server:
+        server.respond(up_to(10, Counting()))
+        with pytest.raises(NoCondensationAvailable):
+            agent_loop.run_agent(
+                histories,
+                "agent",
+                model_at(server),
+                condenser_from_config({"type": "digest"}),
+                tmp_path,
+                say=lambda _: None,
+            )
+        assert len(server.requests) == 2, "once as it was, and once with all that could be forgotten forgotten"
+    assert not history.view.unhandled_condensation_request
+
+
+def test_another_failure_of_the_model_is_not_answered_by_forgetting(agent_loop, histories, tmp_path):
+    history = begin(agent_loop, histories)
+    with OpenAIServer(Failure(401, "bad key")) as server, pytest.raises(ModelCallFailed, match="rejected"):
+        agent_loop.run_agent(histories, "agent", model_at(server), condenser_from_config({"type": "digest"}), tmp_path)
+    assert history.version == 2
+
+
+def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(agent_loop, histories, tmp_path):
+    history = begin(agent_loop, histories)
+    with OpenAIServer(ToolCall("run", "{not json"), ToolCall("run", {"command": "exit 3"}), Text("done")) as server:
+        digest = condenser_from_config({"type": "digest"})
+        agent_loop.run_agent(histories, "agent", model_at(server), digest, tmp_path, say=lambda _: None)
+    first, second = (event for event in history.events() if isinstance(event, Observation))
+    assert first.is_error
+    assert "must be JSON" in first.content
+    assert second.is_error
+    assert json.dumps(history.view.to_messages())
+
+
+def test_an_agent_that_is_started_again_goes_on_where_it_stood(agent_loop, histories, tmp_path):
+    begin(agent_loop, histories)
+    digest = condenser_from_config({"type": "digest"})
+    with OpenAIServer(ToolCall("run", {"command": "echo before"})) as server, pytest.raises(TimeoutError):
+        agent_loop.run_agent(histories, "agent", model_at(server), digest, tmp_path, steps_max=3, say=lambda _: None)
+    with OpenAIServer(Text("done")) as server:
+        agent_loop.run_agent(histories, "agent", model_at(server), digest, tmp_path)
+        assert "before" in json.dumps(server.requests[0].body["messages"])

@@ -1,0 +1,155 @@
+"""A history replayed under strategies that it never had."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from condensers.base import Condensation, Condenser
+from condensers.compare import replay
+from condensers.config import condenser_from_config
+from condensers.errors import CondenserError
+from condensers.summarizing import LLMSummarizingCondenser
+from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
+from foldlog.reports.comparison import comparison, plot_comparison
+from tests.condensers.openai_server import OpenAIServer, Text
+from tests.properties.histories import ordered_histories, tidy_histories
+
+STRATEGIES = [
+    {"type": "noop"},
+    {"type": "recent", "max_events": 6},
+    {"type": "observation_masking", "attention_window": 2},
+    {"type": "amortized", "max_size": 8},
+    {"type": "digest", "max_size": 8},
+    {"type": "conversation_window"},
+    {"type": "pipeline", "condensers": [{"type": "conversation_window"}, {"type": "digest", "max_size": 10}]},
+]
+
+
+def work(turns: int) -> list:
+    """A user's wish, and an agent that makes one call a turn."""
+    events = [SystemMessage(id=0, content="be an agent"), Message(id=1, source="user", content="do it")]
+    for n in range(2, 2 + 2 * turns, 2):
+        events.append(
+            Action(id=n, tool="run", arguments={"command": f"step {n}"}, call_id=f"c{n}", response_id=f"r{n}")
+        )
+        events.append(Observation(id=n + 1, tool="run", call_id=f"c{n}", cause=n, content="done"))
+    return events
+
+
+def test_a_turn_is_one_call_of_the_model_and_sees_what_came_before_it():
+    done = replay(work(5), condenser_from_config({"type": "noop"}))
+    assert [(turn.event_id, turn.events) for turn in done.turns] == [(2, 2), (4, 4), (6, 6), (8, 8), (10, 10)]
+    assert (done.condensations, done.lost, done.summarized, done.tokens_sent) == ((), (), (), None)
+
+
+def test_the_calls_of_one_response_are_one_turn():
+    events = [Message(id=0, source="user", content="do it")]
+    events += [Action(id=n, tool="run", call_id=f"c{n}", response_id="r") for n in (1, 2, 3)]
+    assert [turn.event_id for turn in replay(events, condenser_from_config({"type": "noop"})).turns] == [1]
+
+
+def test_forgetting_without_a_summary_is_loss_and_with_one_it_is_not():
+    events = work(20)
+    forgetting = replay(events, condenser_from_config({"type": "amortized", "max_size": 10}))
+    digesting = replay(events, condenser_from_config({"type": "digest", "max_size": 10}))
+    assert forgetting.lost
+    assert not forgetting.summarized
+    assert digesting.summarized
+    assert not digesting.lost
+    assert all(made.events_after < made.events_before for made in (*forgetting.condensations, *digesting.condensations))
+    assert {made.has_summary for made in digesting.condensations} == {True}
+
+
+def test_the_recorded_condensations_are_left_out_and_ids_stay_the_historys_own():
+    events = work(10)
+    forgets = CondensationAction(id=22, forgotten_events_start_id=2, forgotten_events_end_id=15)
+    later = [
+        Action(id=23, tool="run", call_id="c", response_id="r"),
+        Observation(id=24, call_id="c", cause=23, content="x"),
+    ]
+    done = replay([*events, forgets, *later], condenser_from_config({"type": "noop"}))
+    assert (done.turns[-1].event_id, done.turns[-1].events) == (23, 22)
+
+
+def test_a_request_is_answered_by_the_strategy_that_is_replayed():
+    events = [*work(10), CondensationRequest(id=22), Message(id=23, source="agent", content="go on")]
+    done = replay(events, condenser_from_config({"type": "conversation_window"}))
+    assert [made.event_id for made in done.condensations] == [23]
+    ignored = replay(events, condenser_from_config({"type": "noop"}))
+    assert ignored.final.unhandled_condensation_request
+
+
+def test_a_request_that_cannot_be_met_is_declined_once():
+    events = [*work(1)[:2], CondensationRequest(id=2), *(Message(id=n, source="agent", content="on") for n in (3, 4))]
+    done = replay(events, condenser_from_config({"type": "amortized"}))
+    assert (done.declined, done.condensations) == (1, ())
+    assert not done.final.unhandled_condensation_request
+
+
+def test_hidden_events_are_counted_apart_from_lost_ones():
+    done = replay(work(20), condenser_from_config({"type": "recent", "max_events": 6}))
+    assert done.turns[-1].hidden > 0
+    assert (done.lost, len(done.final)) == ((), 42)
+
+
+@pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
+def test_every_event_that_was_shown_is_in_the_view_or_in_a_summary_or_lost(config):
+    condenser = condenser_from_config(config)
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(ordered_histories | tidy_histories)
+    def check(events):
+        done = replay(events, condenser)
+        shown = [event.id for event in events if event.shown and not isinstance(event, CondensationAction)]
+        kept = sum(event.id >= 0 for event in done.final)
+        assert kept + len(done.summarized) + len(done.lost) == len(shown)
+        assert set(done.summarized) | set(done.lost) <= set(shown)
+        assert not set(done.summarized) & set(done.lost)
+
+    check()
+
+
+class Endless(Condenser):
+    """Forgets one event more whenever it is asked."""
+
+    type = "endless"
+
+    def condense(self, view, agent_llm=None):
+        return Condensation(CondensationAction(forgotten_event_ids=[view[0].id], summary="so far", summary_offset=0))
+
+
+def test_a_condenser_that_never_ends_is_stopped_with_an_error():
+    with pytest.raises(CondenserError, match="condensed 10 times before event 2"):
+        replay(work(3), Endless())
+
+
+def test_what_the_condensers_own_model_took_is_added_up():
+    with OpenAIServer(Text("a summary")) as server:
+        config = {
+            "type": "llm",
+            "max_size": 10,
+            "llm_config": {"model": "openai/gpt-4o-mini", "base_url": server.url, "api_key": "k"},
+        }
+        condenser = condenser_from_config(config)
+        assert isinstance(condenser, LLMSummarizingCondenser)
+        done = replay(work(20), condenser, condenser.llm)
+        calls = len(server.requests)
+    assert calls == len(done.condensations) > 0
+    assert done.condenser_tokens > sum(request.tokens for request in server.requests)
+    assert done.condenser_cost > 0
+    assert done.tokens_sent == sum(turn.tokens for turn in done.turns)
+    assert done.tokens_peak == max(turn.tokens for turn in done.turns)
+
+
+def test_a_comparison_is_rows_for_people_and_a_plot(tmp_path):
+    events = work(20)
+    replays = {config["type"]: replay(events, condenser_from_config(config)) for config in STRATEGIES}
+    rows = {row["strategy"]: row for row in comparison(replays, events)}
+    assert rows["noop"]["view_events_last"] == 40
+    assert rows["digest"]["condensations"] > 0
+    assert rows["recent"]["events_hidden_last"] > 0
+    assert rows["amortized"]["events_lost"] > 0
+    assert rows["amortized"]["user_messages_lost"] == [1]
+    plot_comparison(replays, tmp_path / "views.png")
+    assert (tmp_path / "views.png").read_bytes().startswith(b"\x89PNG")
