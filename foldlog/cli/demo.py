@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import as_file, files
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from eventstore import CondensationAction, Store
     from projections import View, Views
 
-__all__ = ["run"]
+__all__ = ["SAMPLE", "run"]
 
+SAMPLE = Path(__file__).parent.parent / "sample" / "tidewatch.jsonl"
 _CONVERSATION = "tidewatch"
 _DEMO_DB = "sqlite:///foldlog-demo.db"
 
@@ -65,8 +66,7 @@ def _import_sample(store: Store) -> int:
     from foldlog.cli.import_ import bring_in
     from foldlog.formats import open_sources
 
-    with as_file(files("foldlog") / "sample" / "tidewatch.jsonl") as path:
-        (brought,) = bring_in(store, open_sources([path]), _CONVERSATION, quiet=True)
+    (brought,) = bring_in(store, open_sources([SAMPLE]), _CONVERSATION, quiet=True)
     if not brought.version:
         raise Refused(f"{brought.findings[0]}; give the demo a store of its own with --db URL")
     return brought.added
