@@ -30,7 +30,7 @@ from eventstore.events import (
 )
 from projections.batch import Register, buried, entombed, is_batch, with_register
 from projections.intervals import Intervals
-from projections.units import parted
+from projections.parting import parted_by_ids, parted_by_piece
 
 __all__ = ["EMPTY", "Folded", "State", "evolve", "fold"]
 
@@ -104,9 +104,6 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
     return batch
 
 
-_STRUCTURAL = frozenset({CondensationAction, CondensationRequest, UnknownEvent})
-
-
 class _Folding:
     """A fold in progress. Mutable, and seen by no one else."""
 
@@ -123,22 +120,20 @@ class _Folding:
 
     def run(self, events: Sequence[Event]) -> None:
         start = 0
-        for place in [place for place, kind in enumerate(map(type, events)) if kind in _STRUCTURAL]:
-            event = events[place]
-            if isinstance(event, UnknownEvent) and not event.is_structural:
-                continue
+        for place in [place for place, event in enumerate(events) if not event.shown or type(event) in _STRUCTURAL]:
             self._show(events[start:place])
-            self._fold_in(event)
+            self._fold_in(events[place])
             start = place + 1
         self._show(events[start:])
 
     def _show(self, events: Sequence[Event]) -> None:
-        shown = [event for event in events if event.shown]
-        for place in reversed(buried(self._tomb, shown)):
-            del shown[place]
-        self._items += shown
+        if self._tomb:
+            dead = set(buried(self._tomb, events))
+            events = [event for place, event in enumerate(events) if place not in dead]
+        self._items += events
 
     def _fold_in(self, event: Event) -> None:
+        """One event that is not just shown."""
         if isinstance(event, CondensationAction):
             if is_batch(event):
                 self._condense_batch(event)
@@ -148,16 +143,17 @@ class _Folding:
             self.condensations.append(event)
         elif isinstance(event, CondensationRequest):
             if is_batch(event):
-                self._tomb = entombed(self._tomb, event)
-                self._forget(buried(self._tomb, self._items))
+                self._entomb(event)
             self._requested = True
-        elif isinstance(event, UnknownEvent):
+        elif isinstance(event, UnknownEvent) and event.is_structural:
             raise UnknownEventType(
                 event.stored_kind,
                 event.stored_schema,
                 f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which this version "
                 f"does not know and which changes the View; upgrade foldlog to read this conversation from there on",
             )
+        elif event.shown:
+            self._show((event,))
 
     def _condense(self, action: CondensationAction) -> None:
         if self._register is not None:
@@ -168,30 +164,49 @@ class _Folding:
             self._items.insert(action.summary_offset, _summary(action, action.summary))
 
     def _condense_batch(self, action: CondensationAction) -> None:
-        self._tomb = entombed(self._tomb, action)
-        self._forget(buried(self._tomb, self._items))
+        self._entomb(action)
         if action.summary is not None and action.summary_offset is not None:
             self._register = Register(_summary(action, action.summary), action.summary_offset)
 
+    def _entomb(self, event: CondensationAction | CondensationRequest) -> None:
+        self._tomb = entombed(self._tomb, event)
+        self._forget(buried(self._tomb, self._items))
+
     def _forget(self, places: Sequence[int]) -> None:
-        """Remove items, having marked what stays of their units."""
+        """Remove the items at ascending places, and mark what stays of their units."""
         if not places:
             return
-        gone = {self._items[place].id for place in places}
-        shown = self._items if self._register is None else with_register(self._items, self._register)
-        left_behind = self._left_behind | parted(shown, self._left_behind, lambda place: shown[place].id in gone)
-        self._left_behind = left_behind - gone
-        for place in reversed(places):
-            del self._items[place]
+        items = self._items
+        if len(places) == places[-1] + 1 - places[0] and self._register is None:
+            piece = slice(places[0], places[-1] + 1)
+            parted = parted_by_piece(items, self._left_behind, piece.start, piece.stop)
+            ids = {event.id for event in items[piece]} if self._left_behind else set()
+            del items[piece]
+        else:
+            shown = items if self._register is None else with_register(items, self._register)
+            ids = {items[place].id for place in places}
+            parted = parted_by_ids(shown, self._left_behind, ids)
+            self._items = [event for event in items if event.id not in ids]
+        if parted or self._left_behind:
+            self._left_behind = (self._left_behind | parted) - ids
 
 
-def _named(action: CondensationAction, items: Sequence[Event]) -> list[int]:
-    """Positions of what a condensation of the dialect ``ordered`` forgets: of what is shown, not what may come."""
-    start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
-    if start is not None and end is not None:
+_STRUCTURAL = frozenset({CondensationAction, CondensationRequest, UnknownEvent})
+
+
+def _named(action: CondensationAction, items: Sequence[Event]) -> Sequence[int]:
+    """Places of what a condensation of the dialect ``ordered`` forgets: of what is shown, not what may come."""
+    ids = action.forgotten_event_ids
+    if ids is None:
+        start, end = action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0
         return [place for place, event in enumerate(items) if start <= event.id <= end]
-    ids = set(action.forgotten_event_ids or ())
-    return [place for place, event in enumerate(items) if event.id in ids]
+    if not ids:
+        return ()
+    first = next((place for place, event in enumerate(items) if event.id == ids[0]), 0)
+    if [event.id for event in items[first : first + len(ids)]] == list(ids):  # as condensers name them
+        return range(first, first + len(ids))
+    named = set(ids)
+    return [place for place, event in enumerate(items) if event.id in named]
 
 
 def _summary(action: CondensationAction, text: str) -> CondensationSummary:

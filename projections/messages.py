@@ -40,7 +40,7 @@ def rendered(events: Sequence[Event], positions: Sequence[int]) -> list[Rendered
     A message is equal to one made before as long as the events that it is made of are. Cost: the positions.
     """
     shown = [events[position] for position in positions]
-    answer_of = _answers(shown)
+    answer_of = units(shown).answers
     call_ids = _CallIds()
     messages: list[Rendered] = []
     for group in _groups(shown):
@@ -65,16 +65,6 @@ def rendered(events: Sequence[Event], positions: Sequence[int]) -> list[Rendered
             where = before.positions + where
         messages.append(Rendered(said, where))
     return messages
-
-
-def _answers(shown: Sequence[Event]) -> dict[int, int]:
-    """For the place of each action, the place of its answer."""
-    return {
-        action: answer
-        for batch in units(shown).batches
-        for action, answer in zip(batch.actions, batch.answers, strict=True)
-        if answer is not None
-    }
 
 
 def _groups(shown: Sequence[Event]) -> Iterator[list[int]]:

@@ -18,99 +18,73 @@ Cost: the events given, once, whatever the length of the history.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from eventstore.events import Action, Annotation, Event, Observation, UnknownEvent
 
-__all__ = ["Batch", "Units", "cut_positions", "fit_positions", "parted", "units"]
+__all__ = ["Batch", "Units", "cut_positions", "fit_positions", "units"]
+
+UNSEEN = frozenset({Annotation, UnknownEvent})
+"""Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""
 
 
-@dataclass(slots=True)
 class Batch:
-    """The calls of one response. ``answers`` holds, for each of ``actions``, its answer's position or None."""
+    """The calls of one response and their answers: ``members`` are positions, ascending; the first is a call."""
 
-    actions: list[int] = field(default_factory=list)
-    answers: list[int | None] = field(default_factory=list)
+    __slots__ = ("members", "unanswered")
 
-    @property
-    def members(self) -> list[int]:
-        return [*self.actions, *(answer for answer in self.answers if answer is not None)]
-
-    @property
-    def answered(self) -> bool:
-        return None not in self.answers
+    def __init__(self) -> None:
+        self.members: list[int] = []
+        self.unanswered = 0
 
 
 class Units(NamedTuple):
-    """Batches in the order of their first actions; loops as ascending positions; orphans ascending.
+    """Batches in the order of their first calls; ``answers`` by their calls; loops and orphans, ascending.
 
     ``seen`` are the positions of what a model may see and what is not left behind.
     """
 
     batches: list[Batch]
+    answers: dict[int, int]
     loops: list[list[int]]
     orphans: list[int]
     seen: list[int]
 
 
-class _Calls:
-    """Calls that wait for an answer, each found by its call id and by its event's id."""
-
-    def __init__(self) -> None:
-        self._by_call_id: dict[str, deque[int]] = {}
-        self._by_event_id: dict[int, tuple[Batch, int]] = {}
-
-    def opened(self, action: Action, batch: Batch) -> None:
-        self._by_event_id[action.id] = batch, len(batch.actions) - 1
-        if action.call_id is not None:
-            self._by_call_id.setdefault(action.call_id, deque()).append(action.id)
-
-    def answered(self, observation: Observation, position: int) -> bool:
-        """Give the answer to the call that waits for it; False where none does."""
-        if observation.call_id is None:
-            waiting = self._by_event_id.pop(observation.cause, None) if observation.cause is not None else None
-        else:
-            queue = self._by_call_id.get(observation.call_id, ())
-            waiting = None
-            while queue and waiting is None:  # one that was answered through its ``cause`` is still queued
-                waiting = self._by_event_id.pop(queue.popleft(), None)
-        if waiting is None:
-            return False
-        batch, place = waiting
-        batch.answers[place] = position
-        return True
-
-
 def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units:
     """The units of a View."""
-    found = Units([], [], [], [])
+    batches, answers, loops, orphans, seen = found = Units([], {}, [], [], [])
     calls = _Calls()
     of_response: dict[str, Batch] = {}
+    of_call: dict[int, Batch] = {}
     loop: list[int] | None = None
     for position, event in enumerate(events):
-        kind = type(event)
-        if kind in _UNSEEN or event.id in left_behind:
+        if type(event) in UNSEEN or event.id in left_behind:
             continue
-        found.seen.append(position)
+        seen.append(position)
         if isinstance(event, Action):
-            batch = of_response.get(event.response_id) if event.response_id is not None else None
+            batch = None if event.response_id is None else of_response.get(event.response_id)
             if batch is None:
                 batch = Batch()
-                found.batches.append(batch)
+                batches.append(batch)
                 if event.response_id is not None:
                     of_response[event.response_id] = batch
-            batch.actions.append(position)
-            batch.answers.append(None)
-            calls.opened(event, batch)
+            batch.members.append(position)
+            batch.unanswered += 1
+            of_call[position] = batch
+            calls.add(event, position)
             if event.thinking:
                 loop = []
-                found.loops.append(loop)
+                loops.append(loop)
         elif isinstance(event, Observation):
-            if not calls.answered(event, position):
-                found.orphans.append(position)
+            call = calls.take(event)
+            if call is None:
+                orphans.append(position)
                 continue
+            answers[call] = position
+            of_call[call].members.append(position)
+            of_call[call].unanswered -= 1
         else:
             loop = None
         if loop is not None:
@@ -118,19 +92,27 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
     return found
 
 
-_UNSEEN = frozenset({Annotation, UnknownEvent})
-"""Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""
+class _Calls:
+    """Positions of calls that wait for an answer, found by call id, the oldest first, or by the action's id."""
 
+    def __init__(self) -> None:
+        self._by_call_id: dict[str, deque[int]] = {}
+        self._by_event_id: dict[int, int] = {}
 
-def parted(events: Sequence[Event], left_behind: Set[int], is_forgotten: Callable[[int], bool]) -> set[int]:
-    """Ids of what stays of each unit that loses a member when the events at some positions are forgotten."""
-    found = units(events, left_behind)
-    stay: set[int] = set()
-    for members in (*(batch.members for batch in found.batches), *found.loops):
-        staying = [position for position in members if not is_forgotten(position)]
-        if len(staying) < len(members):
-            stay.update(events[position].id for position in staying)
-    return stay
+    def add(self, action: Action, position: int) -> None:
+        self._by_event_id[action.id] = position
+        if action.call_id is not None:
+            self._by_call_id.setdefault(action.call_id, deque()).append(action.id)
+
+    def take(self, observation: Observation) -> int | None:
+        """The call that ``observation`` answers, which waits no longer."""
+        if observation.call_id is None:
+            return None if observation.cause is None else self._by_event_id.pop(observation.cause, None)
+        queue = self._by_call_id.get(observation.call_id)
+        position = None
+        while queue and position is None:  # one that was answered by its id is queued under its call id still
+            position = self._by_event_id.pop(queue.popleft(), None)
+        return position
 
 
 def fit_positions(events: Sequence[Event], left_behind: Set[int]) -> list[int]:
@@ -142,16 +124,16 @@ def fit_positions(events: Sequence[Event], left_behind: Set[int]) -> list[int]:
     """
     found = units(events, left_behind)
     kept = set(found.seen).difference(found.orphans)
-    kept.difference_update(*(batch.members for batch in found.batches if not batch.answered))
-    batches = [batch.members for batch in found.batches if batch.answered]
-    changed = True
-    while changed:
-        broken = [loop for loop in found.loops if _is_broken(loop, kept)]
-        broken += [members for members in batches if not kept.issuperset(members)]
+    kept.difference_update(*(batch.members for batch in found.batches if batch.unanswered))
+    answered = [batch.members for batch in found.batches if not batch.unanswered]
+    shrinking = True
+    while shrinking:
         before = len(kept)
+        broken = [loop for loop in found.loops if _is_broken(loop, kept)]
+        broken += [members for members in answered if not kept.issuperset(members)]
         kept.difference_update(*broken)
-        changed = len(kept) < before
-    return [position for position, event in enumerate(events) if position in kept or type(event) in _UNSEEN]
+        shrinking = len(kept) < before
+    return [position for position, event in enumerate(events) if position in kept or type(event) in UNSEEN]
 
 
 def _is_broken(loop: list[int], kept: set[int]) -> bool:
@@ -169,19 +151,13 @@ def cut_positions(events: Sequence[Event], left_behind: Set[int]) -> tuple[int, 
     forgotten before its answer comes. Unanswered calls that others follow are abandoned: they hinder nothing.
     """
     found = units(events, left_behind)
-    free = [True] * (len(events) + 1)
-    spans = list(found.loops)
+    spans = [(loop[0], loop[-1]) for loop in found.loops]
     for batch in found.batches:
-        if batch.answered:
-            spans.append(sorted(batch.members))
-        elif _is_pending(batch, found.seen):
-            spans.append([batch.actions[0], len(events)])
-    for span in spans:
-        inside = slice(span[0] + 1, span[-1] + 1)
-        free[inside] = [False] * (span[-1] - span[0])
+        if not batch.unanswered:
+            spans.append((batch.members[0], batch.members[-1]))
+        elif found.seen[-len(batch.members) :] == batch.members:
+            spans.append((batch.members[0], len(events)))
+    free = [True] * (len(events) + 1)
+    for first, last in spans:
+        free[first + 1 : last + 1] = [False] * (last - first)
     return tuple(position for position, may_cut in enumerate(free) if may_cut)
-
-
-def _is_pending(batch: Batch, seen: list[int]) -> bool:
-    members = sorted(batch.members)
-    return seen[-len(members) :] == members
