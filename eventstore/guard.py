@@ -126,7 +126,7 @@ class _GuardedReader:
     def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
         return self._reader.recall(key, idempotency_key)
 
-    def remembered(self, key: int, after: str, limit: int) -> Sequence[tuple[str, int, int]]:
+    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, int, int]]:
         return self._reader.remembered(key, after, limit)
 
     def projections(self, key: int) -> Sequence[str]:

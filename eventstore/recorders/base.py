@@ -136,8 +136,10 @@ class Reader(Protocol):
     def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
         """First id and number of the events that were appended under an idempotency key."""
 
-    def remembered(self, key: int, after: str, limit: int) -> Sequence[tuple[str, int, int]]:
-        """(idempotency key, first id, number of events), of keys behind ``after``, in the order of their UTF-8 bytes."""
+    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, int, int]]:
+        """(idempotency key, first id, number of events), of keys behind ``after`` (all, if None), in the order of their
+        UTF-8 bytes.
+        """
 
     def projections(self, key: int) -> Sequence[str]:
         """Names of the projections that keep records of a conversation."""

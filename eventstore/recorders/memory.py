@@ -155,10 +155,10 @@ class MemoryReader:
     def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
         return self._tables.idempotency_keys.get((key, idempotency_key))
 
-    def remembered(self, key: int, after: str, limit: int) -> Sequence[tuple[str, int, int]]:
-        floor = _order(after)
+    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, int, int]]:
         found = [(name, *events) for (k, name), events in self._tables.idempotency_keys.items() if k == key]
-        return sorted((each for each in found if _order(each[0]) > floor), key=lambda each: _order(each[0]))[:limit]
+        behind = [each for each in found if after is None or _order(each[0]) > _order(after)]
+        return sorted(behind, key=lambda each: _order(each[0]))[:limit]
 
     def projections(self, key: int) -> Sequence[str]:
         return sorted(name for (name, k), kept in self._tables.records.items() if k == key and kept)

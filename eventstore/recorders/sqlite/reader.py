@@ -93,8 +93,9 @@ class SQLiteReader:
         found = self._execute(SQL["recall"], (key, bound(idempotency_key))).fetchone()
         return (found[0], found[1]) if found else None
 
-    def remembered(self, key: int, after: str, limit: int) -> Sequence[tuple[str, int, int]]:
-        rows = self._execute(SQL["remembered"], (key, bound(after), limit))
+    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, int, int]]:
+        start = b"" if after is None else bound(after) + b"\0"
+        rows = self._execute(SQL["remembered"], (key, start, limit))
         return [(_text(name), first_id, events) for name, first_id, events in rows]
 
     def projections(self, key: int) -> Sequence[str]:

@@ -116,7 +116,7 @@ SELECT first_id, events FROM idempotency_keys WHERE conversation = ? AND key = C
 INSERT INTO idempotency_keys (conversation, key, first_id, events) VALUES (?, CAST(? AS TEXT), ?, ?)
 
 -- name: remembered
-SELECT key, first_id, events FROM idempotency_keys WHERE conversation = ? AND key > CAST(? AS TEXT) ORDER BY key LIMIT ?
+SELECT key, first_id, events FROM idempotency_keys WHERE conversation = ? AND key >= CAST(? AS TEXT) ORDER BY key LIMIT ?
 
 -- name: set_key
 UPDATE conversations SET salt = ?, key_id = CAST(? AS TEXT), sealed_key = ? WHERE key = ?
