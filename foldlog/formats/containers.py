@@ -170,6 +170,7 @@ def _first_character(path: Path) -> str:
 
 
 def _in_array(path: Path, looks: Looks) -> Iterator[Source | Finding]:
+    problem = ""
     with path.open("rb") as file:
         for number, located in enumerate(islice(elements(Scanner(file), offsets=True), LOOK_AT)):
             format = looks(located.value)
@@ -178,8 +179,9 @@ def _in_array(path: Path, looks: Looks) -> Iterator[Source | Finding]:
                 return
             if type(_history(path, located, str(number), looks)) is Source:
                 break
+            if located.problem is not None and not problem:
+                problem = f"line {located.line}: {located.problem}"
         else:
-            problem = "" if located.problem is None else f"line {located.line}: {located.problem}"
             raise NotAHistory(path, problem or _NOTHING, foreign=not problem)
     with path.open("rb") as file:
         for number, located in enumerate(elements(Scanner(file), offsets=True)):

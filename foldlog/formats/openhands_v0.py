@@ -85,6 +85,7 @@ class _Before:
 
     def __init__(self) -> None:
         self.next_id = 0
+        self.free_source_id = 0
         self.event_ids: Recent[int | str, int] = Recent(_CAUSES_MAX)
         self._source_ids: Recent[int, int | str] = Recent(_CAUSES_MAX)
         self._calls: Recent[str, dict[str, Any]] = Recent(_RESPONSES_MAX)
@@ -112,10 +113,12 @@ class _Before:
             self._calls[event.call_id] = metadata
             if event.response_id is not None:
                 self._responses[event.response_id] = metadata["model_response"]
-        source_id = None if event.origin is None else event.origin.id
+        source_id = record.get("id")
         if type(source_id) is int or type(source_id) is str:
             self._source_ids[self.next_id] = source_id
             self.event_ids[source_id] = self.next_id
+        if type(source_id) is int:
+            self.free_source_id = max(self.free_source_id, source_id + 1)
         self.next_id += 1
 
 
@@ -231,10 +234,11 @@ class Decoder:
 
 
 class Encoder:
-    """Events of one history to records, as ``Decoder`` read them."""
+    """Events of one history to records, as ``Decoder`` read them. Events that were added since get the next ids."""
 
     def __init__(self) -> None:
         self._before = _Before()
+        self._source_ids: list[Any] = []
         self._array: list[dict[str, Any]] = []
         self._missing = 0
 
@@ -242,8 +246,12 @@ class Encoder:
         """The records that are complete with ``event``: one, or none while an array is not."""
         rest = rest_of(event, FORMAT)
         marks = {mark: rest[mark] for mark in _MARKS if mark in rest}
-        record = apply(_predicted(event, marks, self._before), rest)
+        predicted = _predicted(event, marks, self._before)
+        if type(event) is CondensationAction and event.origin is None:
+            predicted["args"]["forgotten_event_ids"] = self._forgotten(event)
+        record = apply(predicted, rest)
         self._before.add(event, record)
+        self._source_ids.append(record.get("id"))
         if "list" in marks:
             self._missing = marks["list"]
         if not self._missing:
@@ -254,6 +262,10 @@ class Encoder:
             return []
         array, self._array = self._array, []
         return [array]
+
+    def _forgotten(self, event: CondensationAction) -> list[Any]:
+        """What a condensation of ours forgets, in the source's ids. Older summaries have none: V0 shows the newest."""
+        return [self._source_ids[i] for first, last in event.forgotten.intervals for i in range(first, last + 1)]
 
     def end(self) -> list[Any]:
         """Nothing; raises ``ValueError`` where an array's last events are missing."""
@@ -394,8 +406,9 @@ def _predicted(event: Event, marks: _Marks, before: _Before) -> dict[str, Any]:
     """The record that ``event`` seems to come from, as far as its fields and the events before it tell."""
     record: dict[str, Any] = {"source": event.source}
     origin = event.origin
-    if origin is not None and origin.id is not None:
-        record["id"] = origin.id
+    source_id = before.free_source_id if origin is None else origin.id
+    if source_id is not None:
+        record["id"] = source_id
         cause = None if event.cause is None else before.source_id(event.cause)
         if cause is not None:
             record["cause"] = cause
@@ -435,7 +448,7 @@ def _predict_body(event: Event, marks: _Marks, before: _Before, record: dict[str
             return args
         case Annotation():
             record[marks.get("as") or _usual_naming(event.name)] = event.name
-            record.update(event.data)
+            record.update(event.data if isinstance(event.data, dict) else {"content": event.data})
             return None
         case CondensationAction():
             record["action"] = "condensation"
@@ -474,7 +487,7 @@ def _forgetting(event: CondensationAction) -> dict[str, Any]:
     args: dict[str, Any] = {}
     if event.forgotten_event_ids is not None:
         args["forgotten_event_ids"] = list(event.forgotten_event_ids)
-    else:
+    elif event.origin is not None:
         args["forgotten_events_start_id"] = event.forgotten_events_start_id
         args["forgotten_events_end_id"] = event.forgotten_events_end_id
     if event.summary is not None:

@@ -104,10 +104,10 @@ class _Before:
         """The last action with this call id."""
         return None if call_id is None else self._calls.get(call_id)
 
-    def add(self, event: Event) -> None:
-        if event.origin is not None and type(event.origin.id) is str:
-            self._event_ids[event.origin.id] = self.next_id
-            self._source_ids[self.next_id] = event.origin.id
+    def add(self, event: Event, source_id: Any) -> None:
+        if type(source_id) is str:
+            self._event_ids[source_id] = self.next_id
+            self._source_ids[self.next_id] = source_id
         if type(event) is Action and event.call_id is not None:
             self._calls[event.call_id] = self.next_id
         self.next_id += 1
@@ -150,7 +150,7 @@ class Decoder:
         difference = object_delta(_predicted(event, marks, before), record)
         if marks or difference:
             force_setattr(origin, "rest", {**marks, **(difference or {})})  # it is ours alone until it is returned
-        before.add(event)
+        before.add(event, origin.id)
         if event.shown and type(origin.id) is str:
             self._forgettable.setdefault(origin.id, []).append(event.id)
         return [event]
@@ -206,18 +206,29 @@ class Decoder:
 
 
 class Encoder:
-    """Events of one history to records, as ``Decoder`` read them."""
+    """Events of one history to records, as ``Decoder`` read them. Events that were added since get ids of their own."""
 
     def __init__(self) -> None:
         self._before = _Before()
+        self._source_ids: list[Any] = []
 
     def records(self, event: Event) -> list[Any]:
         """The record of ``event``."""
         rest = rest_of(event, FORMAT)
         marks = {mark: rest[mark] for mark in _MARKS if mark in rest}
-        record = apply(_predicted(event, marks, self._before), rest)
-        self._before.add(event)
+        predicted = _predicted(event, marks, self._before)
+        if type(event) is CondensationAction and event.origin is None:
+            predicted["forgotten_event_ids"] = self._forgotten(event)
+        record = apply(predicted, rest)
+        self._before.add(event, record.get("id"))
+        self._source_ids.append(record.get("id"))
         return [record]
+
+    def _forgotten(self, event: CondensationAction) -> list[Any]:
+        """What a condensation of ours forgets, in the source's ids."""
+        intervals, summaries = event.forgotten
+        ids = [self._source_ids[i] for first, last in intervals for i in range(first, last + 1)]
+        return [*ids, *(f"{self._source_ids[summary_of(i)]}{_SUMMARY}" for i in summaries)]
 
     def end(self) -> list[Any]:
         """Nothing: each event is a record."""
@@ -417,7 +428,9 @@ def _predicted(event: Event, marks: _Marks, before: _Before) -> dict[str, Any]:
     """The record that ``event`` seems to come from, as far as its fields and the events before it tell."""
     record: dict[str, Any] = {"source": event.source}
     origin = event.origin
-    if origin is not None and origin.id is not None:
+    if origin is None:
+        record["id"] = f"{before.next_id:08x}-0000-4000-8000-000000000000"
+    elif origin.id is not None:
         record["id"] = origin.id
     time = time_text(event.timestamp, origin)
     if time is not None:
@@ -443,7 +456,7 @@ def _predicted(event: Event, marks: _Marks, before: _Before) -> dict[str, Any]:
                     record[key] = blocks[0]
         case Annotation():
             record["kind"] = event.name
-            record.update(event.data)
+            record.update(event.data if isinstance(event.data, dict) else {"value": event.data})
         case CondensationAction():
             _predict_condensation(event, before, record)
         case CondensationSummary():
@@ -463,10 +476,13 @@ def _predict_action(event: Action, marks: _Marks, record: dict[str, Any]) -> Non
         record["llm_response_id"] = event.response_id
     if event.call_id is not None:
         record["tool_call_id"] = event.call_id
-    if isinstance(event.arguments, dict):
-        record["action"] = dict(event.arguments)
-    elif isinstance(event.arguments, str):
-        call = {"name": event.tool, "arguments": event.arguments}
+    arguments = event.arguments
+    if isinstance(arguments, dict):
+        record["action"] = dict(arguments)
+        if event.origin is None:
+            arguments = msgspec.json.encode(arguments).decode()
+    if isinstance(arguments, str):
+        call = {"name": event.tool, "arguments": arguments}
         if marks.get("nested"):
             record["tool_call"] = {"id": event.call_id, "type": "function", "function": call}
         else:

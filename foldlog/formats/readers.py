@@ -118,12 +118,11 @@ class Files:
 
     def __iter__(self) -> Iterator[Located]:
         for number, name in enumerate(self._names):
-            with (self._folder / name).open("rb") as file:
-                text = file.read(RECORD_SIZE_MAX + 1)
-            if len(text) > RECORD_SIZE_MAX:
+            path = self._folder / name
+            if path.stat().st_size > RECORD_SIZE_MAX:
                 yield Located(number, 0, None, TOO_LONG)
             else:
-                yield _parsed(text, number, 0)
+                yield _parsed(path.read_bytes(), number, 0)
 
     def place(self, located: Located) -> str:
         return str(self._folder / self._names[located.line])

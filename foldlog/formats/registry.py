@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol
 
 from eventstore.errors import InvalidEvent
@@ -10,7 +11,7 @@ from eventstore.events import Event
 from foldlog.formats import openai_chat, openhands_v0, openhands_v1
 from foldlog.formats.record import NotAnEvent
 
-__all__ = ["FORMATS", "LATER", "Finding", "UnknownFormat", "check_format", "decode", "encode"]
+__all__ = ["FORMATS", "LATER", "Finding", "OtherFormat", "UnknownFormat", "check_format", "decode", "encode"]
 
 FORMATS = (openhands_v0.FORMAT, openhands_v1.FORMAT, openai_chat.FORMAT)
 """The formats that can be imported and exported."""
@@ -25,6 +26,16 @@ class UnknownFormat(ValueError):
         known = ", ".join(FORMATS)
         what = "is not supported yet" if format in LATER else "is not a format"
         super().__init__(f"{format!r} {what}; choose one of {known}")
+        self.format = format
+
+
+class OtherFormat(UnknownFormat):
+    """The history was imported from another format. Export it in that one, or as ``openai-chat``."""
+
+    def __init__(self, format: str, origin: str) -> None:
+        ValueError.__init__(
+            self, f"this history was imported from {origin!r}; export it as that or as {openai_chat.FORMAT!r}"
+        )
         self.format = format
 
 
@@ -113,16 +124,30 @@ def _decoded(records: Iterable[Any], decoder: Decoder, findings: Callable[[Findi
 def encode(events: Iterable[Event], format: str) -> Iterator[Any]:
     """The records of a whole history, from its event 0 on, as the source wrote them.
 
-    Raises ``UnknownFormat``, and ``ValueError`` where the events do not begin at 0 or leave one out: a record may refer
-    to what an earlier one says.
+    Events that were not imported are written as the format would have them. As ``openai-chat`` any history can be
+    written: what was said and done in it, without its bookkeeping.
+
+    Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
+    do not begin at 0 or leave one out, since a record may refer to what an earlier one says.
     """
     check_format(format)
-    return _encoded(events, _ENCODERS[format]())
+    ahead = iter(events)
+    first = list(islice(ahead, 1))
+    for event in first:
+        _check_origin(event, format)
+    return _encoded(chain(first, ahead), format)
 
 
-def _encoded(events: Iterable[Event], encoder: Encoder) -> Iterator[Any]:
+def _encoded(events: Iterable[Event], format: str) -> Iterator[Any]:
+    encoder = _ENCODERS[format]()
     for expected, event in enumerate(events):
         if event.id != expected:
             raise ValueError(f"expected event {expected}, found event {event.id}; an export needs the whole history")
+        _check_origin(event, format)
         yield from encoder.records(event)
     yield from encoder.end()
+
+
+def _check_origin(event: Event, format: str) -> None:
+    if event.origin is not None and event.origin.format != format and format != openai_chat.FORMAT:
+        raise OtherFormat(format, event.origin.format)

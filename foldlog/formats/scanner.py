@@ -74,10 +74,11 @@ class Scanner:
                 return ""
 
     def take(self, expected: str) -> None:
-        """Go over the next character, which is one of ``expected``."""
+        """Go over the next character, which is ``expected``."""
         found = self.peek()
-        if not found or found not in expected:
-            raise Broken(f"not JSON: expected {' or '.join(expected)}, found {found or 'the end of the file'}")
+        if found != expected:
+            named = "a comma" if expected == "," else repr(expected)
+            raise Broken(f"not JSON: expected {named}, found {repr(found) if found else 'the end of the file'}")
         self._at += 1
 
     def value(self) -> Any:
@@ -91,31 +92,41 @@ class Scanner:
             except json.JSONDecodeError as error:
                 self._broken_unless_cut(error.msg, error.pos)
             except RecursionError:
-                self.skip()
-                raise Unreadable(TOO_DEEP) from None
+                raise self._gone_over(TOO_DEEP) from None
             except ValueError:
-                self.skip()
-                raise Unreadable("holds a number of more digits than can be held") from None
+                raise self._gone_over("holds a number of more digits than can be held") from None
             else:
                 if end < len(self._text) or self._ended or self._text[end - 1] in '"]}':
                     return self._taken(value, end)
             if len(self._text) - self._at > RECORD_SIZE_MAX:
-                self.skip()
-                raise Unreadable(TOO_LONG)
+                raise self._gone_over(TOO_LONG)
             self._fill()
 
     def _taken(self, value: Any, end: int) -> Any:
         start, self._at = self._at, end
+        if end - start > RECORD_SIZE_MAX:
+            raise Unreadable(TOO_LONG)
         if self._text.count("[", start, end) + self._text.count("{", start, end) > DEPTH_MAX:
             check_depth(value)
         return value
 
+    def _gone_over(self, problem: str) -> Unreadable:
+        try:
+            self.skip()
+        except Broken:
+            return Broken(problem)
+        return Unreadable(problem)
+
     def _broken_unless_cut(self, problem: str, place: int) -> None:
-        """A fault at the end of the window only says that the window ends there."""
-        cut = problem.startswith("Unterminated string") or place >= len(self._text) - _NEAR_END
-        if self._ended or not cut:
+        """A fault at the end of the window may only say that the window ends there."""
+        unterminated = problem.startswith("Unterminated string")
+        if self._ended:
+            cut = unterminated or place >= len(self._text.rstrip())
             self._at = min(place, len(self._text))
             raise Broken("not JSON: the file ends in the middle of a value" if cut else f"not JSON: {problem}")
+        if not unterminated and place < len(self._text) - _NEAR_END:
+            self._at = place
+            raise Broken(f"not JSON: {problem}")
 
     def skip(self) -> None:
         """Go over the next value, however long it is, without reading it."""

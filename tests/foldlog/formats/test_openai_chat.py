@@ -1,0 +1,145 @@
+"""What chat messages mean, the strange ones too."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    InvalidEvent,
+    Message,
+    Observation,
+    SystemMessage,
+)
+from foldlog.formats import decode, encode
+
+CHAT = "openai-chat"
+
+
+def call(call_id, name="ls", arguments="{}"):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def calls(*made, content=None):
+    return {"role": "assistant", "content": content, "tool_calls": list(made)}
+
+
+def answer(call_id, content="done", **more):
+    return {"role": "tool", "tool_call_id": call_id, "content": content, **more}
+
+
+def read(*messages):
+    events = list(decode(messages, CHAT))
+    assert list(encode(events, CHAT)) == list(messages)
+    return events
+
+
+def test_who_speaks():
+    parts = [{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": {"url": "data:1"}}]
+    events = read(
+        {"role": "system", "content": "You are"},
+        {"role": "developer", "content": "You are too"},
+        {"role": "user", "content": parts, "name": "Ann"},
+        {"role": "assistant", "content": "hello", "refusal": None},
+        {"role": "exit", "content": ""},
+    )
+    assert [type(event) for event in events] == [SystemMessage, SystemMessage, Message, Message, Message]
+    assert [event.source for event in events] == ["agent", "agent", "user", "agent", "environment"]
+    assert events[2].content == tuple(parts)
+    assert [event.origin.id for event in events] == [None] * 5
+
+
+def test_calls_of_one_message_are_actions_of_one_response_and_come_back_as_one_message():
+    events = read(
+        {"role": "user", "content": "go"},
+        calls(call("a", "ls"), call("b", "cat", '{"f": 1}'), content="I look"),
+        answer("b", name="cat"),
+        answer("a"),
+        calls(call("a")),
+    )
+    first, second = events[1:3]
+    assert [type(event) for event in events[1:5]] == [Action, Action, Observation, Observation]
+    assert (first.tool, first.arguments, first.thought, first.call_id) == ("ls", "{}", "I look", "a")
+    assert (second.tool, second.arguments, second.thought, second.call_id) == ("cat", '{"f": 1}', "", "b")
+    assert first.response_id == second.response_id != events[5].response_id
+    assert [(event.tool, event.cause) for event in events[3:5]] == [("cat", 2), ("ls", 1)]
+
+
+def test_an_id_that_is_used_again_is_paired_in_order():
+    events = read(calls(call("x", "one"), call("x", "two")), answer("x"), answer("x"), answer("x"), calls(call("x")))
+    assert [event.cause for event in events[2:5]] == [0, 1, None]
+    events = read(calls(call("x", "one")), answer("x"), calls(call("x", "two")), answer("x"))
+    assert [event.cause for event in events] == [None, 0, None, 2]
+
+
+def test_an_answer_before_its_call_answers_nothing():
+    assert [event.cause for event in read(answer("x"), calls(call("x")))] == [None, None]
+
+
+def test_functions_of_old_are_calls_too():
+    made = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    answers = ({"role": "function", "name": name, "content": "1"} for name in "fg")
+    events = read(made, *answers)
+    assert (events[0].tool, events[0].call_id, events[1].cause, events[2].cause) == ("f", None, 0, None)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": "hi", "tool_calls": []},
+        {"role": "assistant", "content": "hi", "tool_calls": None, "function_call": None},
+        {"role": "assistant", "content": None},
+        {"role": "assistant", "tool_calls": [5]},
+        {"role": "assistant", "tool_calls": "x"},
+        {"role": "user", "tool_calls": [call("a")]},
+        {"role": "user", "content": ["hi", 5]},
+        {"role": "user"},
+        {"role": "tool", "content": {"a": 1}, "tool_call_id": 5},
+        {"role": "user", "content": "hi", "id": "m1", "timestamp": "2025-11-27T14:19:12Z"},
+        {"role": "user", "content": "hi", "timestamp": 1733344045.927219},
+    ],
+)
+def test_odd_messages_are_kept(message):
+    assert type(read(message)[0]) in (Message, Observation)
+
+
+@pytest.mark.parametrize("odd", [{}, {"id": 1}, {"function": None}, {"function": {"name": 1, "arguments": {"a": 1}}}])
+def test_odd_calls_are_calls(odd):
+    (event,) = read(calls(odd, content=""))
+    assert isinstance(event, Action)
+
+
+def test_what_is_no_message_says_where_and_why():
+    with pytest.raises(InvalidEvent, match="record 0: a message has a text under 'role'"):
+        list(decode([{"content": "x"}], CHAT))
+    found = []
+    assert len(list(decode([[], {"role": "user"}, "x"], CHAT, findings=found.append))) == 1
+    assert [str(finding) for finding in found] == [
+        "record 0: expected a message object, found an array",
+        "record 2: expected a message object, found a string",
+    ]
+
+
+def test_a_history_of_ours_can_be_written_as_chat():
+    events = [
+        SystemMessage(id=0, content="You are"),
+        Message(id=1, source="user", content="hi"),
+        Annotation(id=2, name="spent", data={"cost": 1}),
+        Action(id=3, tool="ls", arguments="{}", call_id="a", response_id="r1", thought="look"),
+        Action(id=4, tool="cat", arguments="{}", call_id="b", response_id="r1"),
+        Observation(id=5, content="x", tool="ls", call_id="a", cause=3),
+        CondensationAction(id=6, forgotten_event_ids=(1,)),
+        CondensationSummary(id=7, content="what was"),
+        Message(id=8, source="agent", content="bye"),
+    ]
+    assert list(encode(events, CHAT)) == [
+        {"role": "system", "content": "You are"},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "look", "tool_calls": [call("a", "ls"), call("b", "cat")]},
+        {"role": "tool", "content": "x", "name": "ls", "tool_call_id": "a"},
+        {"role": "user", "content": "what was"},
+        {"role": "assistant", "content": "bye"},
+    ]

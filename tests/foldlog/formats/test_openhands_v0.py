@@ -1,0 +1,343 @@
+"""What OpenHands V0 records mean, the strange ones too."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    InvalidEvent,
+    Message,
+    Observation,
+    SystemMessage,
+    codec,
+)
+from foldlog.formats import UnknownFormat, decode, encode
+
+V0 = "openhands-v0"
+
+
+def action(name, number=0, source="agent", **args):
+    return {"id": number, "source": source, "action": name, "args": args}
+
+
+def observation(name, number=0, cause=None, content="", **extras):
+    record = {"id": number, "source": "environment", "observation": name, "content": content, "extras": extras}
+    return record if cause is None else {**record, "cause": cause}
+
+
+def read(*records, **how):
+    events = list(decode(records, V0, **how))
+    assert list(encode(events, V0)) == list(records)
+    return events
+
+
+def one(record, **how):
+    (event,) = read(record, **how)
+    return event
+
+
+def test_a_message_is_said_by_its_source():
+    event = one(action("message", 7, source="user", content="hi", image_urls=None))
+    assert isinstance(event, Message)
+    assert (event.content, event.source, event.origin.id, event.id, event.shown) == ("hi", "user", 7, 0, True)
+
+
+@pytest.mark.parametrize("spelling", ["image_urls", "images_urls"])
+def test_images_of_a_message_become_parts(spelling):
+    event = one(action("message", content="look", **{spelling: ["data:a", "https://b"]}))
+    assert event.content == (
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": "data:a"}},
+        {"type": "image_url", "image_url": {"url": "https://b"}},
+    )
+
+
+def test_the_system_prompt_brings_its_tools():
+    event = one(action("system", content="You are", tools=[{"type": "function"}]))
+    assert isinstance(event, SystemMessage)
+    assert (event.content, event.tools) == ("You are", ({"type": "function"},))
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [({"thought": "bye"}, "bye"), ({"final_thought": "done", "thought": "t"}, "done"), ({"outputs": {}}, "")],
+)
+def test_finish_is_what_the_agent_says_last(args, said):
+    event = one(action("finish", **args))
+    assert isinstance(event, Message)
+    assert (event.content, event.source) == (said, "agent")
+
+
+def test_an_action_keeps_its_thought_apart_from_its_arguments():
+    event = one(action("run", command="ls", thought="look around", hidden=False))
+    assert isinstance(event, Action)
+    assert (event.tool, event.thought, event.arguments) == ("run", "look around", {"command": "ls", "hidden": False})
+
+
+def test_a_call_and_its_answer_are_paired_by_cause_and_call_id():
+    metadata = {
+        "function_name": "execute_bash",
+        "tool_call_id": "call-1",
+        "model_response": {"id": "response-1", "choices": [{"message": {"content": None}}], "usage": {"cost": 0.5}},
+        "total_calls_in_response": 1,
+    }
+    run = {**action("run", 3, command="ls"), "tool_call_metadata": metadata}
+    ran = {**observation("run", 5, cause=3, content="a b", exit_code=0), "tool_call_metadata": metadata}
+    called, answered = read(run, ran)
+    assert (called.call_id, called.response_id) == ("call-1", "response-1")
+    assert isinstance(answered, Observation)
+    assert (answered.tool, answered.content, answered.call_id, answered.cause) == ("run", "a b", "call-1", 0)
+    assert "model_response" not in str(answered.origin.rest)  # it is stored with the action
+
+
+def test_calls_of_one_response_store_the_response_once():
+    response = {"id": "response-1", "choices": ["x" * 1000]}
+    records = []
+    for number in range(4):
+        metadata = {"tool_call_id": f"call-{number}", "model_response": dict(response), "total_calls_in_response": 4}
+        records.append({**action("run", number, command="ls"), "tool_call_metadata": metadata})
+        records.append({**observation("run", 10 + number, cause=number), "tool_call_metadata": metadata})
+    events = read(*records)
+    assert {event.response_id for event in events if isinstance(event, Action)} == {"response-1"}
+    assert sum(len(codec.encode(event).body) for event in events) < 4000
+
+
+def test_a_cause_is_the_latest_earlier_event_with_that_id():
+    events = read(action("run", 1), action("run", 1), observation("run", 2, cause=1), observation("run", 3, cause=9))
+    assert [event.cause for event in events] == [None, None, 1, None]
+
+
+def test_the_error_observation_is_an_error():
+    assert one(observation("error", content="boom")).is_error
+    assert not one(observation("run", content="error")).is_error
+
+
+def test_a_naive_time_stays_text_and_is_never_called_utc():
+    event = one({**action("run"), "timestamp": "2025-08-31T15:23:21.581223"})
+    assert (event.timestamp, event.origin.time) == (None, "2025-08-31T15:23:21.581223")
+    event = one({**action("run"), "timestamp": "2025-08-31T17:23:21.5+02:00"})
+    assert (event.timestamp.isoformat(), event.origin.time) == ("2025-08-31T15:23:21.500000+00:00", None)
+
+
+# -- condensations ----------------------------------------------------------------------------------------------------
+
+
+def test_a_condensation_keeps_the_ids_of_its_source():
+    event = read(action("run", 40), action("condensation", 41, forgotten_event_ids=[40, 99, -1]))[1]
+    assert isinstance(event, CondensationAction)
+    assert (event.forgotten_event_ids, event.origin.format) == ((40, 99, -1), V0)
+
+
+def test_a_range_with_a_summary_is_one_too():
+    args = {"forgotten_event_ids": None, "forgotten_events_start_id": 9, "forgotten_events_end_id": 74}
+    event = one({**action("condensation", **args, summary="S", summary_offset=4), "message": "Summary: S"})
+    assert (event.forgotten_events_start_id, event.forgotten_events_end_id) == (9, 74)
+    assert (event.summary, event.summary_offset, event.shown) == ("S", 4, False)
+    assert event.origin.rest == {"in": {"args": {"set": {"forgotten_event_ids": None}}}}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"forgotten_event_ids": []},
+        {"forgotten_event_ids": [1], "forgotten_events_start_id": 2},
+        {"forgotten_events_start_id": 5, "forgotten_events_end_id": 3},
+        {"forgotten_event_ids": [3, 1, 1], "summary": "", "summary_offset": -4},
+    ],
+)
+def test_odd_condensations_that_the_reference_takes_are_taken(args):
+    assert isinstance(one(action("condensation", **args)), CondensationAction)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {},
+        {"forgotten_events_start_id": 1},
+        {"forgotten_event_ids": [1], "forgotten_events_start_id": 1, "forgotten_events_end_id": 2},
+        {"forgotten_event_ids": [1], "summary": "x"},
+        {"forgotten_event_ids": [1], "summary_offset": 1},
+        {"forgotten_event_ids": "all"},
+        {"forgotten_event_ids": [True]},
+        {"forgotten_events_start_id": 1.0, "forgotten_events_end_id": 2},
+    ],
+)
+def test_what_no_reference_takes_for_a_condensation_is_kept_and_changes_nothing(args):
+    event = one(action("condensation", **args), as_history=True)
+    assert isinstance(event, Annotation)
+    assert (event.name, event.data, event.shown) == ("condensation", {"args": args}, False)
+
+
+def test_requests_and_stored_summaries_are_what_they_are():
+    assert isinstance(one(action("condensation_request")), CondensationRequest)
+    summary = one(observation("condense", content="what was"))
+    assert isinstance(summary, CondensationSummary)
+    assert (summary.content, summary.shown, summary.summary_of) == ("what was", True, None)
+
+
+# -- from stream to history -------------------------------------------------------------------------------------------
+
+
+def test_of_a_stream_what_the_history_leaves_out_is_kept_and_not_shown():
+    events = read(
+        action("message", 0, source="user", content="hi"),
+        action("change_agent_state", 1, agent_state="running"),
+        observation("agent_state_changed", 2, agent_state="running"),
+        observation("null", 3, cause=1),
+        action("null", 4),
+        action("run", 5, command="ls", hidden=True),
+        observation("run", 6, cause=5, hidden=True),
+        action("run", 7, command="ls"),
+    )
+    assert [event.id for event in events if event.shown] == [0, 7]
+    assert [type(event) for event in events[1:5]] == [Annotation] * 4
+
+
+def test_a_history_shows_everything_but_condensations_and_requests():
+    records = [
+        observation("agent_state_changed", 2),
+        observation("null", 3),
+        action("change_agent_state", 4),
+        action("run", 5, command="ls", hidden=True),
+        action("condensation_request", 6),
+        action("condensation", 7, forgotten_event_ids=[]),
+    ]
+    events = read(*records, as_history=True)
+    assert [event.shown for event in events] == [True, True, True, True, False, False]
+    assert isinstance(events[0], Observation)  # so that a condenser which masks observations masks it
+    assert isinstance(events[1], Observation)
+
+
+def test_what_a_delegate_did_is_not_shown_and_its_condensations_do_nothing():
+    events = read(
+        action("run", 0),
+        action("delegate", 1, agent="a", inputs={}),
+        action("run", 2),
+        action("delegate", 3, agent="b", inputs={}),
+        action("condensation_request", 4),
+        action("condensation", 5, forgotten_event_ids=[0]),
+        observation("delegate", 6, cause=3),
+        action("run", 7),
+        observation("delegate", 8, cause=1),
+        action("run", 9),
+    )
+    assert [event.id for event in events if event.shown] == [0, 1, 8, 9]
+    assert [type(event) for event in events[4:6]] == [Annotation, Annotation]
+
+
+def test_a_delegation_without_an_answer_hides_nothing():
+    events = read(action("delegate", 0), action("run", 1), observation("run", 2), observation("delegate", 3, cause=9))
+    assert [event.shown for event in events] == [True, False, False, True]
+    assert all(event.shown for event in read(action("delegate", 0), action("run", 1)))
+    assert all(event.shown for event in read(observation("delegate", 0), action("run", 1)))
+
+
+# -- old files --------------------------------------------------------------------------------------------------------
+
+
+def test_pairs_of_the_oldest_files_come_back_as_pairs():
+    said = action("message", 0, source="user", content="hi")
+    nothing = {"message": "No observation", "observation": "null", "content": "", "extras": {}}
+    events = read([said, nothing], [action("run", 5, command="ls"), {"observation": "run", "content": "a"}])
+    assert [event.cause for event in events] == [None, 0, None, 2]
+    assert [event.shown for event in events] == [True, False, True, True]
+
+
+def test_a_pair_that_lost_a_half_in_the_store_is_not_exported_as_if_it_were_whole():
+    events = read([action("run", 0), observation("run", 1)])
+    with pytest.raises(ValueError, match="lacks its last 1 events"):
+        list(encode(events[:1], V0))
+
+
+def test_flat_records_have_their_arguments_beside_the_other_keys():
+    ask = {"content": "fix it", "images_urls": None, "wait_for_response": False, "action": "message"}
+    run = {"command": "ls", "thought": "look", "keep_prompt": True, "action": "run", "action_risk": None}
+    ran = {"content": "a b", "command_id": -1, "command": "ls", "exit_code": 0, "observation": "run"}
+    answer = {"content": "ok?", "wait_for_response": True, "action": "message"}
+    asked, called, answered, waits = read(ask, run, ran, answer)
+    assert (asked.content, asked.source) == ("fix it", "user")
+    assert (called.thought, called.arguments) == ("look", {"command": "ls", "keep_prompt": True, "action_risk": None})
+    assert (answered.cause, answered.content, answered.extras["exit_code"]) == (1, "a b", 0)
+    assert waits.source == "agent"
+
+
+# -- odd records ------------------------------------------------------------------------------------------------------
+
+
+def test_an_object_with_both_names_is_an_action():
+    assert isinstance(one({"action": "run", "observation": "run", "args": {}}), Action)
+    assert isinstance(one({"action": None, "observation": "run"}), Observation)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"action": "zzz", "args": {"x": 1}, "id": 1},
+        {"observation": "zzz", "content": {"a": 1}, "id": "one"},
+        {"action": "run", "args": None, "source": None, "cause": None, "tool_call_metadata": None},
+        {"action": "run", "args": [1], "id": True, "timestamp": 5},
+        {"action": "message", "args": {"content": None}},
+        {"observation": "run", "content": None, "extras": None, "cause": 1.0},
+        {"action": "run", "id": -1, "unknown": {"deep": [1, {"er": None}]}},
+        {"action": "run", "args": {}, "tool_call_metadata": {"tool_call_id": 5, "model_response": "x"}},
+    ],
+)
+def test_unknown_types_and_wrong_fields_are_kept(record):
+    assert one(record).id == 0
+    one(record, as_history=True)
+
+
+def test_what_is_no_event_says_where_and_why():
+    good = action("run", 1)
+    with pytest.raises(InvalidEvent, match="record 1: an event has a text under 'action' or 'observation'"):
+        list(decode([good, {"content": "x"}], V0))
+    found = []
+    events = list(decode([5, good, [], [good, 7]], V0, findings=found.append))
+    assert [str(finding) for finding in found] == [
+        "record 0: expected an event object, found a number",
+        "record 2: expected an event object or an array of them, found an empty array",
+        "record 3: expected an event object, found a number",
+    ]
+    assert [event.origin.id for event in events] == [1]
+
+
+def test_a_format_that_is_not_there_is_named():
+    for format in ("codex", "claude-code", "swe-agent"):
+        with pytest.raises(UnknownFormat, match=f"'{format}' is not supported yet; choose one of openhands-v0"):
+            decode([], format)
+    with pytest.raises(UnknownFormat, match="'nonsense' is not a format"):
+        encode([], "nonsense")
+
+
+# -- going on after an import -----------------------------------------------------------------------------------------
+
+
+def test_events_that_were_added_since_are_exported_with_the_next_ids():
+    imported = read(action("message", 3, source="user", content="hi"), action("run", 8, command="ls"))
+    added = [
+        Observation(id=2, tool="run", content="a", cause=1),
+        CondensationAction(id=3, forgotten_events_start_id=0, forgotten_events_end_id=1, summary="S", summary_offset=0),
+        CondensationAction(id=4, forgotten_event_ids=(2, -5)),
+    ]
+    ran, condensed, again = list(encode([*imported, *added], V0))[2:]
+    assert (ran["id"], ran["cause"], ran["observation"]) == (9, 8, "run")
+    assert condensed["args"] == {"forgotten_event_ids": [3, 8], "summary": "S", "summary_offset": 0}
+    assert again["args"] == {"forgotten_event_ids": [9]}
+
+
+def test_an_export_needs_the_whole_history():
+    events = read(action("run", 0), action("run", 1))
+    with pytest.raises(ValueError, match="expected event 0, found event 1"):
+        list(encode(events[1:], V0))
+
+
+def test_a_history_is_not_exported_in_another_format_than_its_own_or_chat():
+    events = read(action("message", 0, source="user", content="hi"))
+    with pytest.raises(UnknownFormat, match="imported from 'openhands-v0'"):
+        encode(events, "openhands-v1")
+    assert list(encode(events, "openai-chat")) == [{"role": "user", "content": "hi"}]

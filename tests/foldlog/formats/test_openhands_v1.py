@@ -1,0 +1,301 @@
+"""What OpenHands V1 records mean, the strange ones too."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    InvalidEvent,
+    Message,
+    Observation,
+    SystemMessage,
+    summary_id,
+)
+from foldlog.formats import decode, encode
+
+V1 = "openhands-v1"
+
+
+def text(said, **more):
+    return {"type": "text", "text": said, **more}
+
+
+def message(name, said="hi", source="user", **more):
+    role = "assistant" if source == "agent" else "user"
+    said = {"role": role, "content": [text(said, cache_prompt=False)]}
+    return {"kind": "MessageEvent", "id": name, "source": source, "llm_message": said, **more}
+
+
+def call(name, call_id="c1", **more):
+    return {
+        "kind": "ActionEvent",
+        "id": name,
+        "source": "agent",
+        "thought": [text("look")],
+        "thinking_blocks": [],
+        "action": {"kind": "TerminalAction", "command": "ls"},
+        "tool_name": "terminal",
+        "tool_call_id": call_id,
+        "tool_call": {"id": call_id, "name": "terminal", "arguments": '{"command": "ls"}', "origin": "completion"},
+        "llm_response_id": "r1",
+        **more,
+    }
+
+
+def answer(name, action_id, call_id="c1", **observation):
+    return {
+        "kind": "ObservationEvent",
+        "id": name,
+        "source": "environment",
+        "tool_name": "terminal",
+        "tool_call_id": call_id,
+        "action_id": action_id,
+        "observation": {"kind": "TerminalObservation", "content": [text("a b")], **observation},
+    }
+
+
+def condensation(name, *forgotten, **more):
+    record = {"kind": "Condensation", "id": name, "source": "environment", "forgotten_event_ids": list(forgotten)}
+    return {**record, "llm_response_id": "r9", **more}
+
+
+def read(*records):
+    events = list(decode(records, V1))
+    assert list(encode(events, V1)) == list(records)
+    return events
+
+
+def shown(events):
+    return [event.origin.id for event in events if event.shown]
+
+
+def test_messages_and_the_system_prompt():
+    system = {"kind": "SystemPromptEvent", "id": "s", "source": "agent", "system_prompt": text("You are"), "tools": [1]}
+    prompt, asked, said = read({**system, "dynamic_context": text("Today")}, message("a"), message("b", source="agent"))
+    assert isinstance(prompt, SystemMessage)
+    assert (prompt.content, prompt.tools) == ((text("You are"), text("Today")), (1,))
+    assert isinstance(asked, Message)
+    assert (asked.content, asked.source, said.source) == ("hi", "user", "agent")
+
+
+def test_a_message_says_what_was_added_to_it_too_and_shows_its_images():
+    record = message("a", extended_content=[text("a skill")])
+    record["llm_message"]["content"].append({"type": "image", "image_urls": ["data:1", "data:2"]})
+    (event,) = read(record)
+    images = [{"type": "image_url", "image_url": {"url": f"data:{n}"}} for n in (1, 2)]
+    assert event.content == (text("hi"), *images, text("a skill"))
+
+
+@pytest.mark.parametrize(
+    "tool_call",
+    [
+        {"id": "c1", "name": "terminal", "arguments": '{"command": "ls"}', "origin": "completion"},
+        {"id": "c1", "index": 1, "function": {"name": "terminal", "arguments": '{"command": "ls"}'}},
+    ],
+)
+def test_an_action_holds_what_the_model_wrote_and_why(tool_call):
+    thinking = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
+    (event,) = read(call("a", tool_call=tool_call, thinking_blocks=thinking))
+    assert isinstance(event, Action)
+    assert (event.tool, event.arguments, event.thought) == ("terminal", '{"command": "ls"}', "look")
+    assert (event.call_id, event.response_id, event.thinking) == ("c1", "r1", tuple(thinking))
+
+
+def test_an_action_whose_call_was_not_kept_has_the_arguments_that_were_understood():
+    (event,) = read(call("a", tool_call=None))
+    assert event.arguments == {"command": "ls"}
+
+
+def test_three_kinds_answer_a_call():
+    rejected = {"kind": "UserRejectObservation", "id": "r", "tool_call_id": "c2", "rejection_reason": "no"}
+    failed = {"kind": "AgentErrorEvent", "id": "e", "tool_name": "t", "tool_call_id": "c3", "error": "boom"}
+    calls = [call("a1"), call("a2", "c2"), call("a3", "c3")]
+    ran, refused, error = read(*calls, answer("o", "a1"), {**rejected, "action_id": "a2"}, failed)[3:]
+    assert [type(event) for event in (ran, refused, error)] == [Observation] * 3
+    assert [event.cause for event in (ran, refused, error)] == [0, 1, 2]
+    assert [event.content for event in (ran, refused, error)] == ["a b", "no", "boom"]
+    assert [event.is_error for event in (ran, refused, error)] == [False, False, True]
+    assert ran.extras == {"kind": "TerminalObservation"}
+
+
+@pytest.mark.parametrize(
+    "observation, content",
+    [
+        ({"content": "said"}, "said"),
+        ({"output": "ls: a", "exit_code": 0}, "ls: a"),
+        ({"stdout": "out", "stderr": "err"}, "out"),
+        ({"message": "done"}, "done"),
+        ({"path": "/a", "new_content": "x"}, '{"path":"/a","new_content":"x"}'),
+        ({"content": [text("a"), text("b")]}, (text("a"), text("b"))),
+        ({"content": [1, 2]}, '{"content":[1,2]}'),
+        ({"is_error": True, "content": []}, ""),
+        ({}, "{}"),
+    ],
+)
+def test_what_an_observation_shows_whatever_its_tool_called_it(observation, content):
+    record = {**answer("o", "?"), "observation": observation}
+    (event,) = read(record)
+    assert event.content == content
+    assert event.is_error is bool(observation.get("is_error"))
+
+
+def test_an_answer_to_an_unknown_action_is_paired_by_its_call():
+    events = read(call("a"), answer("o", "?"), answer("p", "a", "other"), answer("q", "?", "nobody"))
+    assert [event.cause for event in events] == [None, 0, 0, None]
+
+
+def test_everything_else_is_bookkeeping_known_or_not():
+    update = {"kind": "ConversationStateUpdateEvent", "id": "u", "source": "agent", "key": "k", "value": {"x": 1}}
+    events = read(update, {"kind": "PauseEvent", "id": "p"}, {"kind": "NeverHeardOfEvent", "id": "n", "x": [1]})
+    assert [type(event) for event in events] == [Annotation] * 3
+    assert [event.name for event in events] == ["ConversationStateUpdateEvent", "PauseEvent", "NeverHeardOfEvent"]
+    assert events[0].data == {"key": "k", "value": {"x": 1}}
+    assert not any(event.shown for event in events)
+    assert events[1].source == "user"
+
+
+def test_a_time_with_a_zone_is_a_time():
+    (event,) = read(message("a", timestamp="2025-11-27T14:19:12.914Z"))
+    assert event.timestamp.isoformat() == "2025-11-27T14:19:12.914000+00:00"
+    assert "timestamp" not in str(event.origin.rest)
+    (event,) = read(message("a", timestamp="2025-11-27T14:19:12.914"))
+    assert (event.timestamp, event.origin.time) == (None, "2025-11-27T14:19:12.914")
+
+
+# -- condensations ----------------------------------------------------------------------------------------------------
+
+
+def test_a_condensation_is_in_our_ids_and_may_forget_a_summary():
+    events = read(
+        *(message(name) for name in "abc"),
+        condensation("k", "b", "a", summary="S", summary_offset=0),
+        condensation("l", "k-summary", "c", "k", "later", "b"),
+        message("later"),
+    )
+    first, second = (event for event in events if isinstance(event, CondensationAction))
+    assert (first.forgotten_event_ids, first.summary, first.summary_offset) == ((1, 0), "S", 0)
+    assert second.forgotten_event_ids == (summary_id(3), 2)  # b is forgotten already, later comes later
+    assert events[-1].shown
+
+
+def test_an_id_that_occurs_twice_is_forgotten_twice():
+    events = read(message("a"), message("a"), message("b"), condensation("k", "a"))
+    assert events[-1].forgotten_event_ids == (0, 1)
+
+
+@pytest.mark.parametrize("half", [{"summary": "S"}, {"summary_offset": 0}, {"summary": 1, "summary_offset": 0}])
+def test_half_a_summary_is_kept_and_not_applied(half):
+    event = read(message("a"), condensation("k", "a", **half))[-1]
+    assert (event.summary, event.summary_offset, event.forgotten_event_ids) == (None, None, (0,))
+
+
+def test_condensations_may_be_odd():
+    assert read(condensation("k", summary="S", summary_offset=-1))[0].summary_offset == -1
+    assert read({"kind": "Condensation", "id": "k", "summary": "", "summary_offset": 9})[0].summary == ""
+    assert read({"kind": "Condensation", "forgotten_event_ids": {"a": 1}})[0].forgotten_event_ids == ()
+    assert read({"kind": "Condensation", "id": 7, "forgotten_event_ids": [7, None]})[0].origin.id == 7
+
+
+def test_requests_and_stored_summaries_are_what_they_are():
+    request, summary = read({"kind": "CondensationRequest"}, {"kind": "CondensationSummaryEvent", "summary": "was"})
+    assert isinstance(request, CondensationRequest)
+    assert isinstance(summary, CondensationSummary)
+    assert (request.shown, summary.shown, summary.content) == (False, True, "was")
+
+
+# -- branches ---------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_branched_log_the_branch_with_the_last_step_is_shown_and_acts():
+    events = read(
+        message("a", parent_id=None),
+        message("b", parent_id="a"),
+        condensation("k", "a", parent_id="b"),
+        {"kind": "CondensationRequest", "id": "q", "parent_id": "k"},
+        message("c", parent_id="a"),
+        condensation("l", "b", "a", parent_id="c"),
+        {"kind": "ConversationStateUpdateEvent", "id": "u", "parent_id": "b"},
+        {"kind": "ConversationErrorEvent", "id": "e", "parent_id": "b"},
+    )
+    assert shown(events) == ["a", "c"]
+    assert [type(event) for event in events[2:4]] == [Annotation, Annotation]
+    assert events[5].forgotten_event_ids == (0,)  # b is on the other branch
+
+
+def test_a_log_that_goes_on_from_its_leaf_has_one_branch():
+    update = {"kind": "ConversationStateUpdateEvent", "id": "u", "parent_id": "a"}
+    events = read(message("a"), update, message("b", parent_id="a"), message("c"), message("d", parent_id="c"))
+    assert shown(events) == ["a", "b", "c", "d"]
+
+
+def test_a_new_root_leaves_everything_before_it():
+    events = read(message("a"), message("b", parent_id="__root__"), message("c"))
+    assert shown(events) == ["b", "c"]
+    assert shown(read(message("a", parent_id="__root__"), message("b", parent_id="a"))) == ["a", "b"]
+
+
+def test_a_parent_that_is_not_there_or_comes_later_is_a_root_and_there_is_no_circle():
+    assert shown(read(message("a"), message("b", parent_id="gone"))) == ["b"]
+    assert shown(read(message("a", parent_id="b"), message("b", parent_id="a"))) == ["a", "b"]
+
+
+def test_an_id_that_occurs_twice_is_its_last_occurrence_for_those_who_follow():
+    assert shown(read(message("a"), message("b"), message("a", parent_id="a"), message("c", parent_id="a"))) == [
+        *("a", "a", "c"),
+    ]
+
+
+# -- odd records ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"kind": "MessageEvent"},
+        {"kind": "MessageEvent", "llm_message": {"role": ["x"], "content": "hi"}, "extended_content": 5},
+        {"kind": "ActionEvent", "tool_call": "x", "thought": None, "thinking_blocks": [1], "action": 5},
+        {"kind": "ObservationEvent", "observation": None, "tool_call_id": 7, "action_id": ["a"]},
+        {"kind": "SystemPromptEvent", "system_prompt": "You are", "tools": None},
+        {"kind": "Condensation", "forgotten_event_ids": None},
+        {"kind": "ActionEvent", "source": "hook", "id": True, "timestamp": 1.5, "x": {"y": None}},
+    ],
+)
+def test_unknown_types_and_wrong_fields_are_kept(record):
+    assert read(record)[0].id == 0
+
+
+def test_sources_that_are_missing_follow_from_the_kind():
+    events = read({"kind": "ActionEvent"}, {"kind": "ObservationEvent"}, {**message("a"), "source": "hook"})
+    assert [event.source for event in events] == ["agent", "environment", "environment"]
+    record = message("a", source="agent")
+    del record["source"]
+    assert read(record)[0].source == "agent"
+
+
+def test_what_is_no_event_says_where_and_why():
+    with pytest.raises(InvalidEvent, match="record 0: an event has a text under 'kind'"):
+        list(decode([{"id": "x"}], V1))
+    found = []
+    events = list(decode(iter([[], message("a", parent_id="zz"), None]), V1, findings=found.append))
+    assert [finding.place for finding in found] == ["record 0", "record 2"]
+    assert shown(events) == ["a"]
+
+
+def test_events_that_were_added_since_are_exported_with_ids_of_their_own():
+    imported = read(message("a"), message("b"), condensation("k", "a", summary="S", summary_offset=0))
+    added = [
+        Action(id=3, tool="run", arguments={"command": "ls"}, call_id="c1", response_id="r1"),
+        Observation(id=4, content="a", tool="run", call_id="c1", cause=3),
+        CondensationAction(id=5, forgotten_event_ids=(1, summary_id(2)), summary="T", summary_offset=0),
+    ]
+    called, answered, condensed = list(encode([*imported, *added], V1))[3:]
+    assert called["id"] == answered["action_id"] == "00000003-0000-4000-8000-000000000000"
+    assert called["tool_call"]["arguments"] == '{"command":"ls"}'
+    assert condensed["forgotten_event_ids"] == ["b", "k-summary"]
+    again = list(decode([*encode([*imported, *added], V1)], V1))
+    assert again[5].forgotten_event_ids == (1, summary_id(2))

@@ -1,0 +1,226 @@
+"""The law of every format: an export gives the records back, whatever they hold, also from what a store keeps."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventstore import codec
+from foldlog.formats import decode, encode
+
+numbers = (
+    st.integers()
+    | st.floats(allow_nan=False)
+    | st.sampled_from([0, 0.0, -0.0, 1, 1.0, 2**64, -(2**70), 10**300, math.inf, 1e-320])
+)
+texts = st.text(max_size=8) | st.sampled_from(["", "a\x00b", "\ud800", "é", "🂡", "run", "message", "e0", "c0"])
+scalars = st.none() | st.booleans() | numbers | texts
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=8
+)
+source_ids = st.sampled_from([0, 1, 2, 3, 1.0, True, "0", "e0", "e1", "e2", None, [1]])
+call_ids = st.sampled_from(["c0", "c1", "", None, 7, {"a": 1}])
+times = st.sampled_from(
+    [
+        *(
+            "2025-08-31T15:23:21.581223",
+            "2025-11-27T14:19:12.914Z",
+            "2025-11-27T14:19:12Z",
+            "2025-11-27T14:19:12+02:00",
+        ),
+        *("2025-11-27T14:19:12.914123456Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "soon", "", 12),
+    ]
+)
+
+
+def objects(fields):
+    """Objects with some of these fields, each of its own shape or of any, and with others beside."""
+    shaped = {key: strategy | values for key, strategy in fields.items()}
+    return st.builds(
+        lambda known, other: {**other, **known},
+        st.fixed_dictionaries({}, optional=shaped),
+        st.dictionaries(texts, values, max_size=2),
+    )
+
+
+images = st.lists(texts, max_size=2)
+responses = objects({"id": st.sampled_from(["r0", "r1"]), "choices": values})
+envelope = {
+    "id": source_ids,
+    "timestamp": times,
+    "source": st.sampled_from(["user", "agent", "environment", "hook"]),
+    "cause": source_ids,
+    "message": texts,
+    "tool_call_metadata": objects({"tool_call_id": call_ids, "function_name": texts, "model_response": responses}),
+    "timeout": numbers,
+}
+args = objects(
+    {
+        "content": texts,
+        "thought": texts,
+        "final_thought": texts,
+        "command": texts,
+        "hidden": st.booleans(),
+        "wait_for_response": st.booleans(),
+        "image_urls": images,
+        "images_urls": images,
+        "tools": st.lists(values, max_size=2),
+        "forgotten_event_ids": st.lists(st.integers(-3, 9), max_size=4),
+        "forgotten_events_start_id": st.integers(-3, 9),
+        "forgotten_events_end_id": st.integers(-3, 9),
+        "summary": texts,
+        "summary_offset": st.integers(-3, 9),
+    }
+)
+actions = st.sampled_from(
+    [
+        *("message", "system", "finish", "run", "condensation", "condensation_request", "null"),
+        *("change_agent_state", "delegate", "zzz"),
+    ]
+)
+observations = st.sampled_from(["run", "condense", "null", "agent_state_changed", "error", "delegate", "zzz", "system"])
+
+
+def with_name(key, names, body):
+    return st.builds(lambda name, fields: {**fields, key: name}, names, body)
+
+
+v0_objects = with_name("action", actions, objects({**envelope, "args": args}) | args) | with_name(
+    "observation", observations, objects({**envelope, "content": texts, "extras": args}) | args
+)
+v0_records = v0_objects | st.lists(v0_objects, min_size=1, max_size=3)
+
+blocks = st.lists(
+    objects({"type": st.sampled_from(["text", "image"]), "text": texts, "image_urls": images, "cache_prompt": scalars}),
+    max_size=3,
+)
+v1_ids = st.sampled_from(["e0", "e1", "e2", "e0-summary"])
+calls = objects(
+    {
+        "id": call_ids,
+        "name": texts,
+        "arguments": texts,
+        "origin": texts,
+        "function": objects({"name": texts, "arguments": texts}),
+    }
+)
+v1_records = with_name(
+    "kind",
+    st.sampled_from(
+        [
+            *("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "UserRejectObservation"),
+            *(
+                "AgentErrorEvent",
+                "CondensationSummaryEvent",
+                "Condensation",
+                "CondensationRequest",
+                "PauseEvent",
+                "Zzz",
+            ),
+        ]
+    ),
+    objects(
+        {
+            "id": v1_ids,
+            "parent_id": v1_ids | st.just("__root__"),
+            "timestamp": times,
+            "source": st.sampled_from(["user", "agent", "environment", "hook"]),
+            "system_prompt": objects({"type": st.just("text"), "text": texts}),
+            "dynamic_context": objects({"type": st.just("text"), "text": texts}),
+            "tools": st.lists(values, max_size=2),
+            "llm_message": objects({"role": st.sampled_from(["user", "assistant"]), "content": blocks}),
+            "extended_content": blocks,
+            "thought": blocks,
+            "thinking_blocks": blocks,
+            "tool_name": texts,
+            "tool_call_id": call_ids,
+            "tool_call": calls,
+            "llm_response_id": texts,
+            "action": objects({"kind": texts}),
+            "action_id": v1_ids,
+            "observation": objects({"content": blocks | texts, "output": texts, "is_error": st.booleans()}),
+            "error": texts,
+            "rejection_reason": texts,
+            "forgotten_event_ids": st.lists(v1_ids, max_size=4),
+            "summary": texts,
+            "summary_offset": st.integers(-2, 5),
+        }
+    ),
+)
+chat_records = with_name(
+    "role",
+    st.sampled_from(["system", "developer", "user", "assistant", "tool", "function", "exit"]),
+    objects(
+        {
+            "content": texts | st.lists(objects({"type": st.just("text"), "text": texts}), max_size=2),
+            "name": texts,
+            "tool_call_id": call_ids,
+            "tool_calls": st.lists(calls, max_size=3),
+            "function_call": objects({"name": texts, "arguments": texts}),
+            "thinking_blocks": blocks,
+            "id": source_ids,
+            "timestamp": times,
+        }
+    ),
+)
+FORMATS = {"openhands-v0": v0_records, "openhands-v1": v1_records, "openai-chat": chat_records}
+
+
+def text(records):
+    """Compared as text, 1 and 1.0 and true are three things, as they are in JSON."""
+    return json.dumps(records, sort_keys=True)
+
+
+def stored(events):
+    """The events as they come back out of a store."""
+    for event in events:
+        encoded = codec.encode(event)
+        yield codec.decode(encoded.kind, encoded.schema, encoded.body, event.id)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(data=st.data())
+def test_records_come_back_as_they_were(format, data):
+    records = data.draw(st.lists(FORMATS[format], max_size=6))
+    assert text(list(encode(stored(decode(records, format)), format))) == text(records)
+
+
+@given(st.lists(v0_records, max_size=6))
+def test_v0_records_taken_as_history_come_back_too(records):
+    events = decode(records, "openhands-v0", as_history=True)
+    assert text(list(encode(stored(events), "openhands-v0"))) == text(records)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(data=st.data())
+def test_ids_count_up_from_0_and_causes_come_before(format, data):
+    events = list(decode(data.draw(st.lists(FORMATS[format], max_size=6)), format))
+    assert [event.id for event in events] == list(range(len(events)))
+    assert all(event.cause is None or 0 <= event.cause < event.id for event in events)
+    assert all(event.origin.format == format for event in events)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(data=st.data())
+def test_decoding_changes_no_record_and_reads_only_backwards(format, data):
+    records = data.draw(st.lists(FORMATS[format], max_size=6))
+    before = text(records)
+    events = list(decode(records, format))
+    assert text(records) == before
+    assert list(decode(records, format)) == events or "nan" in repr(events)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(data=st.data())
+def test_anything_that_is_no_event_is_a_finding_and_the_rest_is_read(format, data):
+    good = data.draw(st.lists(FORMATS[format], max_size=3))
+    bad = data.draw(st.lists(values.filter(lambda value: not isinstance(value, dict)), min_size=1, max_size=3))
+    findings = []
+    events = list(decode([*bad, *good], format, findings=findings.append))
+    assert len(findings) == len(bad)
+    assert [str(finding).split(":")[0] for finding in findings] == [f"record {n}" for n in range(len(bad))]
+    assert text(list(encode(events, format))) == text(good)

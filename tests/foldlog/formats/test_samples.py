@@ -1,0 +1,95 @@
+"""Real histories, where they lie beside the project: each comes back as it was, and takes little more than it took."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eventstore import codec
+from foldlog.formats import encode, open_sources
+
+SAMPLES = Path(__file__).parents[4] / "shared" / "data"
+FOLDERS = {"openhands-v0": "openhands_v0", "openhands-v1": "openhands_v1", "openai-chat": "openai_chat"}
+
+pytestmark = pytest.mark.skipif(
+    not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
+)
+
+
+def compact(record):
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def records_in(value):
+    """The records in a parsed file of the samples, history by history."""
+    for key in ("trajectory", "events", "history", "messages", "traj"):
+        if isinstance(value, dict) and isinstance(value.get(key), list):
+            return [value[key]]
+    if isinstance(value, list) and value and isinstance(value[0], dict) and "traj" in value[0]:
+        return [history["traj"] for history in value]
+    return [value]
+
+
+def parsed(path):
+    """The histories of one sample, read in the plainest way there is."""
+    if path.is_dir():
+        files = [file for file in path.rglob("*.json") if file.name not in ("base_state.json", "metadata.json")]
+        ordered = sorted(files, key=lambda file: int(file.stem.removeprefix("event-").split("-")[0]))
+        return [[json.loads(file.read_text()) for file in ordered]]
+    if path.suffix == ".jsonl":
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        return [lines] if "history" not in lines[0] else [line["history"] for line in lines]
+    return records_in(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("format", FOLDERS)
+def test_every_sample_comes_back_from_the_store_as_it_was(format, record_testsuite_property):
+    samples = records = events = source_bytes = stored_bytes = 0
+    for sample in sorted((SAMPLES / FOLDERS[format]).iterdir()):
+        expected = parsed(sample)
+        sources = open_sources([sample])
+        for source, history in zip(sources, expected, strict=True):
+            assert source.format == format
+            encoded = [codec.encode(event) for event in source.events()]
+            assert source.findings == []
+            kept = (codec.decode(one.kind, one.schema, one.body, place) for place, one in enumerate(encoded))
+            assert list(map(compact_sorted, encode(kept, format))) == list(map(compact_sorted, history))
+            events += len(encoded)
+            records += len(history)
+            source_bytes += sum(map(len, map(compact, history)))
+            stored_bytes += sum(len(one.body) for one in encoded)
+        assert sources.findings == []
+        samples += 1
+    ratio = stored_bytes / source_bytes
+    told = f"{samples} samples, {records:,} records, {events:,} events, {ratio:.3f} of the compact source"
+    record_testsuite_property(f"formats_{format}", told)
+    print(f"{format}: {told}")  # noqa: T201 - the count is part of the proof
+    assert samples > 0
+    assert ratio <= 1.15
+
+
+def compact_sorted(record):
+    return json.dumps(record, sort_keys=True)
+
+
+def test_a_whole_folder_is_imported_in_a_stable_order_under_unique_names():
+    names = [[source.name for source in open_sources([SAMPLES])] for _ in range(2)]
+    assert names[0] == names[1]
+    assert len(set(names[0])) == len(names[0])
+
+
+@pytest.mark.parametrize("format", FOLDERS)
+def test_the_events_of_a_prefix_are_the_prefix_of_the_events(format):
+    compared = 0
+    for source in open_sources([SAMPLES / FOLDERS[format]]):
+        events = list(source.events())
+        records = list(encode(events, format))
+        half = records[: len(records) // 2]
+        from foldlog.formats import decode
+
+        prefix = list(decode(half, format))
+        assert prefix == events[: len(prefix)]
+        compared += len(prefix)
+    assert compared > 0

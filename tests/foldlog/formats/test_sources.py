@@ -1,0 +1,403 @@
+"""Files and folders of histories: what is found in them, under which name, and what is said of the damaged ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import tracemalloc
+
+import pytest
+
+from foldlog.formats import FORMATS, NotAHistory, UnknownFormat, detect, encode, open_sources
+from foldlog.formats.jsontext import RECORD_SIZE_MAX
+
+
+def chat(text="hi", role="user"):
+    return {"role": role, "content": text}
+
+
+def v0(number, text="hi"):
+    return {"id": number, "source": "user", "action": "message", "args": {"content": text}}
+
+
+def v1(name, text="hi", **more):
+    said = {"role": "user", "content": [{"type": "text", "text": text}]}
+    return {"kind": "MessageEvent", "id": name, "source": "user", "llm_message": said, **more}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """``write("a.jsonl", value, …)``: a value a line in a file of JSON Lines, else one document; bytes as they are."""
+
+    def written(name, *content):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        one = b"\n".join(it if isinstance(it, bytes) else json.dumps(it).encode() for it in content)
+        path.write_bytes(one + b"\n" if path.suffix == ".jsonl" else one)
+        return path
+
+    return written
+
+
+def read(*paths, **how):
+    """(name, format, records, findings) of each history, and what belongs to none."""
+    sources = open_sources(paths, **how)
+    found = []
+    for source in sources:
+        records = list(encode(source.events(), source.format))
+        found.append((source.name, source.format, records, [str(finding) for finding in source.findings]))
+    return found, [str(finding) for finding in sources.findings]
+
+
+def only(*paths, **how):
+    (found,), findings = read(*paths, **how)
+    assert findings == []
+    return found
+
+
+def refusal(*paths, **how):
+    with pytest.raises(NotAHistory) as refused:
+        open_sources(paths, **how)
+    return str(refused.value)
+
+
+# -- one history in a file --------------------------------------------------------------------------------------------
+
+CHATS = [chat("a"), chat("b", "assistant")]
+
+
+@pytest.mark.parametrize(
+    "name, content, called",
+    [
+        ("a.jsonl", CHATS, "a"),
+        ("a.json", [CHATS], "a"),
+        ("a.traj.json", [{"info": {"x": [1]}, "messages": CHATS, "trajectory_format": "mini-swe-agent-1"}], "a.traj"),
+        ("a.json", [{"conversation": "c9", "messages": CHATS}], "c9"),
+        ("a.json", [{"messages": CHATS, "instance_id": "repo__1"}], "repo__1"),
+        ("a.jsonl", [{"task_id": 3, "trial": 1, "traj": CHATS}], "a:3:1"),
+        ("a.jsonl", [{"score": 1.0, "history": CHATS}], "a:1"),
+        ("a.txt", CHATS, "a"),
+    ],
+)
+def test_containers_of_a_history(write, name, content, called):
+    assert only(write(name, *content)) == (called, "openai-chat", CHATS, [])
+
+
+def test_a_document_may_be_indented_or_begin_with_a_byte_order_mark(write):
+    document = json.dumps({"id": "x", "events": [v0(0), v0(1)]}, indent=2).encode()
+    assert only(write("a.json", document)) == ("x", "openhands-v0", [v0(0), v0(1)], [])
+    assert only(write("b.json", b"\xef\xbb\xbf" + document))[2] == [v0(0), v0(1)]
+    assert only(write("c.jsonl", b"\xef\xbb\xbf" + json.dumps(v0(0)).encode(), v0(1)))[2:] == ([v0(0), v0(1)], [])
+
+
+def test_one_event_alone_is_a_history(write):
+    assert only(write("a.json", v0(3))) == ("a", "openhands-v0", [v0(3)], [])
+
+
+def test_pairs_are_a_history_and_lists_of_messages_are_several(write):
+    pair = [v0(0), {"observation": "null", "content": "", "extras": {}}]
+    assert only(write("a.json", [pair, pair]))[2] == [pair, pair]
+    found, _ = read(write("b.json", [CHATS, CHATS[:1]]))
+    assert [(name, records) for name, _, records, _ in found] == [("b:0", CHATS), ("b:1", CHATS[:1])]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_many_histories_in_a_file_each_have_a_name(write, name):
+    many = [{"instance_id": f"i{n % 2}", "history": [v0(n)]} for n in range(3)]
+    found, findings = read(write(name, *many) if name == "a.jsonl" else write(name, many))
+    assert [(it[0], it[2]) for it in found] == [("i0", [v0(0)]), ("i1", [v0(1)]), ("i0#2", [v0(2)])]
+    assert findings == []
+
+
+# -- folders ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_v1_events_in_the_order_of_its_indices(write, tmp_path):
+    for index, name in [(0, "a"), (10, "c"), (2, "b")]:
+        write(f"run/events/event-{index:05}-{name}{'0' * 8}.json", v1(name))
+    write("run/events/.eventlog.lock", b"")
+    write("run/base_state.json", {"id": "conversation-7", "agent": {"events": []}})
+    assert only(tmp_path) == ("conversation-7", "openhands-v1", [v1(name) for name in "abc"], [])
+    assert only(tmp_path / "run" / "events")[0] == "conversation-7"
+
+
+def test_the_leaf_that_the_state_names_decides_the_branch(write, tmp_path):
+    for index, event in enumerate([v1("a"), v1("b", parent_id="a"), v1("c", parent_id="a")]):
+        write(f"run/events/event-{index:05}-{event['id']}.json", event)
+    (source,) = open_sources([tmp_path])
+    assert [event.origin.id for event in source.events() if event.shown] == ["a", "c"]
+    write("run/base_state.json", {"leaf_event_id": "b"})
+    (source,) = open_sources([tmp_path])
+    assert [event.origin.id for event in source.events() if event.shown] == ["a", "b"]
+
+
+def test_a_folder_of_v0_events_in_the_order_of_their_numbers_without_the_cache(write, tmp_path):
+    for number in (0, 2, 10):
+        write(f"sessions/s1/events/{number}.json", v0(number))
+    write("sessions/s1/event_cache/0-25.json", [v0(0), v0(2)])
+    write("sessions/s1/metadata.json", {"conversation_id": "abc", "title": "x"})
+    assert only(tmp_path) == ("abc", "openhands-v0", [v0(0), v0(2), v0(10)], [])
+
+
+def test_a_tree_of_histories_leaves_other_files_alone(write, tmp_path):
+    write("b/x.jsonl", *CHATS)
+    write("a/x.json", CHATS)
+    write("a/package.json", {"name": "x", "events": {"a": 1}})
+    write("a/numbers.json", [1, 2])
+    write("a/README.md", b"# messages")
+    write("a/0.json", {"messages": CHATS})
+    write("empty/LICENSE", b"")
+    found, findings = read(tmp_path)
+    assert [it[0] for it in found] == ["0", "x", "x#2"]
+    assert findings == []
+
+
+def test_in_a_tree_what_cannot_be_read_is_a_finding_and_the_rest_is_imported(write, tmp_path):
+    good = write("c.jsonl", *CHATS)
+    broken = write("a.json", b'{"messages": oops')
+    later = write("b.jsonl", {"type": "user", "uuid": "u", "sessionId": "s", "message": {}})
+    found, findings = read(tmp_path)
+    assert [it[0] for it in found] == [good.stem]
+    assert findings[0] == f"{broken}: line 1: not JSON: Expecting value"
+    assert findings[1].startswith(f"{later}: is a history in the format 'claude-code', which is not supported yet")
+    assert len(findings) == 2
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_line_is_a_finding_with_file_and_line(write):
+    path = write(
+        "a.jsonl",
+        v0(0),
+        b'{"id": 1, "action"',
+        b"",
+        [],
+        v0(2),
+        b"{} {}",
+        7,
+        {"id": 3},
+        b'{"a": "\xff"}',
+        b"[" * 100_000,
+        v0(4),
+    )
+    _, _, records, findings = only(path)
+    assert records == [v0(0), v0(2), v0(4)]
+    assert [finding.removeprefix(str(path)) for finding in findings] == [
+        ":2: not JSON: Expecting ':' delimiter at character 19",
+        ":4: expected an event object or an array of them, found an empty array",
+        ":6: not JSON: Extra data at character 3",
+        ":7: expected an event object, found a number",
+        ":8: an event has a text under 'action' or 'observation', this object has neither",
+        ":9: not UTF-8 at byte 7",
+        ":10: nested over 480 levels deep, which is the most that can be held",
+    ]
+
+
+def test_a_file_that_ends_in_the_middle_gives_what_came_before(write):
+    whole = json.dumps({"trajectory": [v0(n) for n in range(3)]}).encode()
+    path = write("a.json", whole[:-30])
+    _, _, records, findings = only(path)
+    assert records == [v0(0), v0(1)]
+    assert findings == [f"{path}:1: not JSON: the file ends in the middle of a value"]
+    path = write("b.json", b"[\n" + json.dumps(v0(0)).encode() + b",\n oops,\n" + json.dumps(v0(1)).encode() + b"]")
+    assert only(path)[2:] == ([v0(0)], [f"{path}:3: not JSON: Expecting value"])
+
+
+@pytest.mark.parametrize(
+    "document, problem",
+    [
+        (b'[{"role": "user", "content": "hi"}] x', "1: not JSON: more text after the end of the array"),
+        (b'{"messages":\n[{"role": "user", "content": "hi"}]}{}', "2: not JSON: more text after the end of the object"),
+        (b'{"messages":\n[{"role": "user", "content": "hi"}],\n "x": }', "3: not JSON: Expecting value"),
+        (
+            b'{"messages": [{"role": "user", "content": "hi"}]',
+            "1: not JSON: expected a comma, found the end of the file",
+        ),
+    ],
+)
+def test_damage_behind_the_records_is_a_finding(write, document, problem):
+    path = write("a.json", document)
+    assert only(path)[2:] == ([chat()], [f"{path}:{problem}"])
+
+
+def test_a_damaged_file_of_an_event_is_a_finding(write, tmp_path):
+    for index, content in enumerate([v1("a"), b"", b'{"kind": ', v1("b")]):
+        write(f"events/event-{index:05}-aa.json", content)
+    (found,), _ = read(tmp_path)
+    assert found[2] == [v1("a"), v1("b")]
+    assert [finding.split("/")[-1] for finding in found[3]] == [
+        "event-00001-aa.json: empty",
+        "event-00002-aa.json: not JSON: Expecting value at character 9",
+    ]
+
+
+def test_among_many_histories_a_damaged_one_is_a_finding(write):
+    path = write("a.jsonl", {"history": [v0(0)]}, b'{"history": [', {"history": []}, 5, {"history": [v0(1), 7]})
+    found, findings = read(path)
+    assert [(it[0], it[2]) for it in found] == [("a:1", [v0(0)]), ("a:5", [v0(1)])]
+    assert found[1][3] == [f"{path}:5, record 1: expected an event object, found a number"]
+    assert [finding.split(":", 2)[1] for finding in findings] == ["2", "3", "4"]
+
+
+def test_findings_are_counted_and_only_the_first_are_kept(write):
+    (source,) = open_sources([write("a.jsonl", v0(0), *[b"oops"] * 1500)])
+    assert len(list(source.events())) == 1
+    assert (len(source.findings), source.findings_count) == (1000, 1500)
+    assert len(list(source.events())) == 1
+    assert source.findings_count == 1500
+
+
+def test_a_record_that_is_too_long_is_a_finding(write):
+    long = json.dumps(v0(1, "x" * RECORD_SIZE_MAX)).encode()
+    lines = write("a.jsonl", v0(0), long, v0(2))
+    array = write("b.json", b"[%s,\n%s,\n%s]" % (json.dumps(v0(0)).encode(), long, json.dumps(v0(2)).encode()))
+    for path in (lines, array):
+        _, _, records, (finding,) = only(path)
+        assert records == [v0(0), v0(2)]
+        assert finding == f"{path}:2: longer than 16,777,216 bytes, which is the most that one record can be"
+
+
+def test_what_is_odd_but_legal_is_kept(write):
+    args = b'{"a": 1e400, "b": "\\ud800", "c": "\\u0000", "d": NaN, "e": "\t"}'
+    odd = b'{"id": 0, "action": "run", "args": %s, "id": 1}' % args
+    _, _, (record,), findings = only(write("a.jsonl", odd))
+    assert findings == []
+    assert json.dumps(record, sort_keys=True) == json.dumps(json.loads(odd, strict=False), sort_keys=True)
+
+
+# -- no history at all ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content, why",
+    [
+        ([], "is empty"),
+        ([b" \n"], "is empty"),
+        ([b"hello"], "is not JSON"),
+        ([b"\xff\xfe{"], "is not UTF-8"),
+        ([b"{"], "line 1: not JSON: the file ends in the middle of a value"),
+        ([b"[" * 100_000], "line 1: nested over 480 levels deep"),
+        ([b"[]"], "holds no event of a format that is known here"),
+        ([b"{}"], "holds no event of a format that is known here"),
+        ([b'{"messages": []}'], "holds no event of a format that is known here"),
+        ([[1, "a", {}]], "holds no event of a format that is known here"),
+    ],
+)
+def test_a_file_without_a_history_says_what_it_is(write, content, why):
+    path = write("a.json", *content)
+    assert refusal(path).startswith(f"{path}: {why}")
+    assert "\n" not in refusal(path)
+
+
+def test_lines_without_a_history_say_where_they_fail(write):
+    path = write("a.jsonl", b"oops", b"{")
+    assert refusal(path) == f"{path}: line 1: not JSON: Expecting value at character 0"
+
+
+def test_paths_without_a_history(write, tmp_path):
+    assert refusal(tmp_path / "nowhere").endswith("nowhere: no such file or folder")
+    (tmp_path / "folder").mkdir()
+    assert refusal(tmp_path / "folder").endswith("folder: holds no history, nor does a folder below it")
+    os.mkfifo(tmp_path / "pipe.json")
+    assert refusal(tmp_path / "pipe.json").endswith("pipe.json: is neither a file nor a folder")
+    assert refusal(tmp_path / "folder", tmp_path / "pipe.json").startswith(str(tmp_path / "folder"))
+    write("bad/a.json", b"oops")
+    assert "holds no history that can be imported" in refusal(tmp_path / "bad")
+
+
+def test_all_paths_are_looked_at_before_the_first_is_read(write, tmp_path):
+    good = write("a.jsonl", *CHATS)
+    assert refusal(good, tmp_path / "nowhere").endswith("nowhere: no such file or folder")
+
+
+# -- formats ----------------------------------------------------------------------------------------------------------
+
+
+LATER = {
+    "claude-code": {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}},
+    "codex": {"timestamp": "2025", "type": "response_item", "payload": {"type": "message"}},
+}
+
+
+def test_formats_are_told_apart(write):
+    assert detect([v0(0)]) == "openhands-v0"
+    assert detect(write("a.jsonl", v1("a"))) == detect([5, v1("a")]) == "openhands-v1"
+    assert detect(str(write("b.json", CHATS))) == "openai-chat"
+    swe_agent = {"history": CHATS, "trajectory": [{"action": "ls", "observation": "", "response": "", "thought": ""}]}
+    assert detect(write("c.json", swe_agent)) == "swe-agent"
+    for format, record in LATER.items():
+        assert detect([record]) == detect(write("d.jsonl", record)) == format
+    with pytest.raises(ValueError, match="no format that is known"):
+        detect([{"role": 5}])
+
+
+@pytest.mark.parametrize("format", LATER)
+def test_a_format_that_comes_later_is_named(write, format):
+    path = write("a.jsonl", LATER[format])
+    assert refusal(path).startswith(f"{path}: is a history in the format '{format}', which is not supported yet")
+    with pytest.raises(UnknownFormat, match=format):
+        open_sources([path], format)
+
+
+def test_a_format_that_is_named_takes_what_can_pass_for_it(write):
+    odd = {"action": "zzz", "x": 1}
+    assert "holds no event" in refusal(write("a.jsonl", odd))
+    assert only(write("a.jsonl", odd), format="openhands-v0")[2] == [odd]
+    assert "holds no event" in refusal(write("a.jsonl", v1("a")), format="openhands-v0")
+    assert set(FORMATS) == {"openhands-v0", "openhands-v1", "openai-chat"}
+
+
+# -- growth and memory ------------------------------------------------------------------------------------------------
+
+
+def test_a_source_that_has_grown_begins_as_it_did(write):
+    path = write("a.jsonl", *[v1(f"e{n}") for n in range(5)])
+    (source,) = open_sources([path])
+    before = list(source.events())
+    path.write_bytes(path.read_bytes() + json.dumps(v1("more")).encode())
+    (source,) = open_sources([path])
+    assert list(source.events())[:5] == before
+
+
+def test_reading_again_gives_the_same(write):
+    (source,) = open_sources([write("a.jsonl", v0(0), b"oops", v0(1))])
+    assert list(source.events()) == list(source.events())
+    assert len(source.findings) == 1
+
+
+def _events(number):
+    text = "x" * 2000
+    calls = {"tool_call_id": f"c{number}", "model_response": {"id": f"r{number}", "choices": [text]}}
+    run = {"id": 2 * number, "action": "run", "args": {"command": text}, "tool_call_metadata": calls}
+    ran = {"id": 2 * number + 1, "observation": "run", "content": text, "extras": {}, "cause": 2 * number}
+    return [run, {**ran, "tool_call_metadata": calls}]
+
+
+@pytest.mark.parametrize("container", ["lines", "array", "object", "folder"])
+def test_memory_does_not_grow_with_the_file(tmp_path, container):
+    """A source of 24 MB: more than is ever held of one, and six times the memory that may be taken."""
+    records = (json.dumps(record).encode() for number in range(3_000) for record in _events(number))
+    path = tmp_path / ("a.jsonl" if container == "lines" else "a.json")
+    if container == "folder":
+        path = tmp_path / "events"
+        path.mkdir()
+        for number, record in enumerate(records):
+            (path / f"{number}.json").write_bytes(record)
+    else:
+        before, between, after = {
+            "lines": (b"", b"\n", b"\n"),
+            "array": (b"[", b",", b"]"),
+            "object": (b'{"trajectory": [', b",\n", b'], "conversation": "c"}'),
+        }[container]
+        path.write_bytes(before + between.join(records) + after)
+    tracemalloc.start()
+    try:
+        (source,) = open_sources([path])
+        count = sum(1 for _ in source.events())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 6_000
+    assert source.findings == []
+    assert peak < 6 * 2**20, f"{peak:,} bytes"
