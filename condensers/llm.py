@@ -132,7 +132,6 @@ class LLM:
                 max_tokens=config.max_output_tokens,
                 timeout=config.timeout_s,
                 num_retries=0,  # litellm's own retries would hide what was paid for
-                max_retries=0,
                 stream=False,
                 caching=False,
                 **copy.deepcopy(dict(request)),  # litellm rewrites messages in place for some servers

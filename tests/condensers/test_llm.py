@@ -76,9 +76,12 @@ def test_a_call_sends_what_is_configured_and_neither_streams_nor_marks_anything_
 
 
 def test_messages_are_left_as_they_were(server):
-    messages = [{"role": "user", "content": [{"type": "text", "text": "What happened?"}]}]
-    model_at(server).complete(messages)
-    assert messages == [{"role": "user", "content": [{"type": "text", "text": "What happened?"}]}]
+    def messages():
+        return [{"role": "user", "content": [{"type": "image_url", "image_url": "data:image/png;base64,AAAA"}]}]
+
+    ours = messages()
+    model_at(server).complete(ours)
+    assert ours == messages()
 
 
 def test_a_forced_tool_call_is_asked_for_and_its_arguments_come_back_as_written(server):
