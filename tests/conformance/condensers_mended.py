@@ -1,0 +1,266 @@
+"""What the references would answer with the bugs of their list mended: written down again, as plainly as can be.
+
+Nothing of ours is used but the View and its cut points. ``Mended`` names what happens by our event ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from condensers.structured import FIELDS, TOOL_NAME
+from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
+from projections import View
+from tests.conformance.condenser_answers import Script, Spec
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Mended:
+    """``view``: the ids shown, and which are masked. ``condensation``: the ids forgotten, and where a summary goes.
+    ``error``: a condensation was needed and there is none.
+    """
+
+    result: str
+    shown: tuple[int, ...] = ()
+    masked: frozenset[int] = frozenset()
+    forgotten: frozenset[int] = frozenset()
+    offset: int | None = None
+
+
+ERROR = Mended("error")
+
+
+class Replies:
+    """The scripted replies, one after the other."""
+
+    def __init__(self, script: Script) -> None:
+        self._script, self.asked = script, 0
+
+    def next(self) -> Any:
+        self.asked += 1
+        return self._script.reply(self.asked - 1)
+
+
+def mended_pipeline(parts: list[Json], view: View, replies: Replies, source_ids: Any, rule: str, agent: Any) -> Mended:
+    """A part that masks or hides passes on what it shows; one that has nothing to forget leaves it to the next."""
+    seen, masked, failed = view, frozenset[int](), False
+    for part in parts:
+        asked = replies.asked
+        answer = mended(part, seen, replies, source_ids, rule, agent)
+        if answer.result == "error":
+            failed = True
+            if replies.asked > asked:
+                break
+        elif answer.result == "view":
+            masked |= answer.masked
+            seen = seen.with_events(event for event in seen if event.id in answer.shown)
+        elif answer.offset is None:
+            return answer
+        else:
+            before = seen[answer.offset].id
+            place = next(place for place, event in enumerate(view.events) if event.id == before)
+            return Mended("condensation", forgotten=answer.forgotten, offset=place)
+    return ERROR if failed else Mended("view", tuple(event.id for event in seen), masked)
+
+
+def mended(spec: Json, view: View, replies: Replies, source_ids: Any, rule: str, agent: Any = None) -> Mended:
+    """``spec`` has all its parameters."""
+    match spec["type"]:
+        case "noop":
+            return as_it_is(view)
+        case "pipeline":
+            return mended_pipeline(spec["condensers"], view, replies, source_ids, rule, agent)
+        case "observation_masking":
+            older = view.events[: max(0, len(view) - spec["attention_window"])]
+            return as_it_is(view, {event.id for event in older if isinstance(event, Observation)})
+        case "browser_output_masking":
+            outputs = [event.id for event in view if isinstance(event, Observation) and event.tool.startswith("browse")]
+            return as_it_is(view, set(outputs[: max(0, len(outputs) - spec["attention_window"])]))
+        case "recent":
+            return recent(spec, view)
+        case "amortized":
+            return amortized(spec, view)
+        case "conversation_window":
+            return window(view)
+        case "llm" | "structured":
+            return summarizing(spec, view, replies, rule, agent)
+        case "llm_attention":
+            return attention(spec, view, replies, source_ids)
+    raise AssertionError(spec["type"])
+
+
+def as_it_is(view: View, masked: Iterable[int] = ()) -> Mended:
+    return Mended("view", tuple(event.id for event in view), frozenset(masked))
+
+
+def condensation(events: Iterable[Event], offset: int | None = None) -> Mended:
+    return Mended("condensation", forgotten=frozenset(event.id for event in events), offset=offset)
+
+
+def cut_at_or_after(view: View, wanted: int) -> int | None:
+    return next((cut for cut in view.cut_points if cut >= wanted), None)
+
+
+def tail_starts(view: View, wanted: int) -> list[int]:
+    after = cut_at_or_after(view, wanted)
+    if after is not None and (after == wanted or after < len(view)):
+        return [after]
+    before = max(cut for cut in view.cut_points if cut <= wanted)
+    return [before] if after is None else [before, after]
+
+
+def has_real(events: Sequence[Event]) -> bool:
+    return any(event.id >= 0 for event in events)
+
+
+def first_that_forgets(view: View, choices: Iterable[Sequence[Event]]) -> Mended:
+    return next((condensation(events) for events in choices if has_real(events)), unavailable(view))
+
+
+def unavailable(view: View) -> Mended:
+    """What happens where nothing can be forgotten: a request must be told so, a View that is too long can wait."""
+    return ERROR if view.unhandled_condensation_request else as_it_is(view)
+
+
+def recent(spec: Spec, view: View) -> Mended:
+    if len(view) <= spec["max_events"]:
+        return as_it_is(view)
+    head = cut_at_or_after(view, spec["keep_first"])
+    head = len(view) if head is None else head
+    tail = max(head, tail_starts(view, len(view) - max(0, spec["max_events"] - head))[0])
+    return Mended("view", tuple(event.id for event in (*view[:head], *view[tail:])))
+
+
+def amortized(spec: Spec, view: View) -> Mended:
+    if not (view.unhandled_condensation_request or len(view) > spec["max_size"]):
+        return as_it_is(view)
+    head = cut_at_or_after(view, spec["keep_first"])
+    room = spec["max_size"] // 2 - spec["keep_first"]
+    if head is None:
+        return unavailable(view)
+    return first_that_forgets(view, (view[head:stop] for stop in tail_starts(view, max(0, len(view) - room))))
+
+
+def window(view: View) -> Mended:
+    if not view.unhandled_condensation_request:
+        return as_it_is(view)
+    events = view.events
+    asked = next((n for n, e in enumerate(events) if isinstance(e, Message) and e.source == "user"), None)
+    if asked is None:
+        return ERROR
+    prompts = [place for place, event in enumerate(events) if isinstance(event, SystemMessage)]
+    recalls = [place for place, event in enumerate(events) if place > asked and recalls_for(event, events[asked])]
+    essential = {asked, *prompts[:1], *recalls[:1]}
+    for recall in recalls[:1]:
+        answers = [n for n, e in enumerate(events) if isinstance(e, Observation) and e.cause == events[recall].id]
+        essential.update([place for place in answers if place > recall][:1])
+    choices = []
+    for start in tail_starts(view, max(0, len(events) - max(1, (len(events) - len(essential)) // 2))):
+        while start < len(events) and isinstance(events[start], Observation | CondensationSummary):
+            start += 1
+        choices.append(units_without(view, essential | set(range(start, len(events)))))
+    return first_that_forgets(view, choices)
+
+
+def recalls_for(event: Event, asked: Event) -> bool:
+    return isinstance(event, Action) and event.tool == "recall" and event.arguments["query"] == asked.content
+
+
+def units_without(view: View, kept: set[int]) -> list[Event]:
+    """What lies between cut points with nothing to be kept between them, summaries apart."""
+    return [
+        event
+        for start, stop in pairwise(view.cut_points)
+        if not kept & set(range(start, stop))
+        for event in view[start:stop]
+        if not isinstance(event, CondensationSummary)
+    ]
+
+
+def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any) -> Mended:
+    size, kept_first, length = spec["max_size"], spec["keep_first"], len(view)
+    sums = agent.token_sums(view) if agent is not None else None
+    limits = [] if agent is None else [n for n in (spec.get("max_tokens"), agent.max_input_tokens) if n is not None]
+    over = bool(limits) and sums[-1] > min(limits)
+    asked = view.unhandled_condensation_request
+    if not (asked or over or length > size):
+        return as_it_is(view)
+
+    prompt = next((n + 1 for n, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
+    tails = [size // 2 - kept_first - 1] if length > size or rule == "v0" else []
+    if asked and rule == "v1":
+        tails.append(length // 2 - kept_first - 1)
+    if over:
+        gone = sums[-1] - min(limits) // 2
+        behind = [n for n in range(length + 1) if n >= kept_first and sums[n] - sums[kept_first] > gone]
+        tails.append(length - behind[0] if behind else 0)
+    start = cut_at_or_after(view, max(kept_first, prompt) if rule == "v1" else kept_first)
+    stop = cut_at_or_after(view, length - min(tails)) or view.cut_points[-1]
+    if start is not None and min(tails) >= 0 and stop > start:
+        forgotten = view[start:stop]
+        real = sum(event.id >= 0 for event in forgotten)
+        enough = real and real >= spec.get("minimum_progress", 0.1 if rule == "v1" else 0) * length
+        if enough and usable(replies.next(), spec["type"]):
+            return condensation(forgotten, start)
+    if not (asked or over):
+        return as_it_is(view)
+
+    start = cut_at_or_after(view, prompt)
+    if start is None or not has_real(view[start : view.cut_points[-1]]):
+        return ERROR
+    for _ in range(spec.get("hard_context_reset_max_retries", 5)):
+        if usable(replies.next(), spec["type"]):
+            return condensation(view[start : view.cut_points[-1]], start)
+    return ERROR
+
+
+TEXTS = {"ids", "no_tool_calls"}
+"""Scripted replies that are a text too."""
+
+
+def usable(reply: Any, kind: str) -> bool:
+    """Whether there is a memory in it."""
+    if kind == "llm":
+        return bool(reply.strip()) if isinstance(reply, str) else bool(TEXTS & set(reply or ()))
+    if not isinstance(reply, dict) or reply.get("tool_name", TOOL_NAME) != TOOL_NAME:
+        return False
+    try:
+        state = reply["tool_args"] if "tool_args" in reply else json.loads(reply.get("raw_tool_args", ""))
+    except ValueError:
+        return False
+    required = {field.name for field in FIELDS if field.required}
+    known = {field.name for field in FIELDS}
+    return (
+        isinstance(state, dict)
+        and required <= set(state)
+        and all(isinstance(state[k], str) for k in known & set(state))
+    )
+
+
+def attention(spec: Spec, view: View, replies: Replies, source_ids: Any) -> Mended:
+    asked = view.unhandled_condensation_request
+    if not (asked or len(view) > spec["max_size"]):
+        return as_it_is(view)
+    head = cut_at_or_after(view, spec["keep_first"])
+    head = len(view) if head is None else head
+    places = max(0, spec["max_size"] // 2 - head)
+    open_to_choice = [
+        place for place, event in enumerate(view.events) if place >= head and not isinstance(event, CondensationSummary)
+    ]
+    chosen: list[int] = []
+    if len(open_to_choice) > places:
+        reply = replies.next()
+        if isinstance(reply, dict) and "error" in reply and not asked:
+            return as_it_is(view)
+        place_of = {view[place].id: place for place in open_to_choice}
+        ids = reply["ids"] if isinstance(reply, dict) and "ids" in reply else []
+        ours = [place_of.get(source_ids.get(source_id)) for source_id in ids]
+        chosen = [place for place in dict.fromkeys(ours) if place is not None][:places]
+    chosen += [place for place in reversed(open_to_choice) if place not in chosen][: places - len(chosen)]
+    free = set(open_to_choice) - set(chosen)
+    return first_that_forgets(view, [units_without(view, set(range(len(view))) - free)])
