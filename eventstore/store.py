@@ -102,7 +102,8 @@ def open_store(
     """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it is not there.
 
     ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute, ``memory:`` lasts as long as the store
-    is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` an existing file only.
+    is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` what exists already. ``postgresql://user@h1,h2/database``
+    takes whatever libpq does, and more: ``docs/POSTGRESQL.md``.
 
     ``durability="full"``: what ``append`` returned is on disk. ``"relaxed"``: the newest commits may be lost in a power
     cut, never a part of one, and none if only the program dies.
@@ -135,7 +136,11 @@ def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") 
         mode = location.options.get("mode", "rwc")
         durable = location.options.get("durability", durability) == "full"
         return SQLiteRecorder(location.path, create=mode == "rwc", writable=mode != "ro", durable=durable)
-    raise StoreUnavailable(f"this version of foldlog has no recorder for {location.scheme}")
+    try:
+        from eventstore.recorders.postgres import PostgresRecorder
+    except ImportError as error:
+        raise StoreUnavailable(f"PostgreSQL needs psycopg ({error}): pip install 'foldlog[postgres]'") from error
+    return PostgresRecorder.at(location.path, location.options, durability=durability)
 
 
 class Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -13,11 +14,19 @@ MEMORY = "memory:"
 _EXAMPLES = (
     "sqlite:///history.db (relative), sqlite:////srv/history.db (absolute), postgresql://user@host/database, memory:"
 )
+_POSTGRESQL_OPTIONS = {
+    "mode": ("rwc", "rw", "ro"),
+    "durability": ("full", "relaxed"),
+    "pooler": ("none", "transaction"),
+    "schema": None,
+    "connections_max": None,
+    "patience_s": None,
+}
 _SQLITE_OPTIONS = {"mode": ("rwc", "rw", "ro"), "durability": ("full", "relaxed")}
 
 
 class Location(NamedTuple):
-    """A parsed URL. ``path`` is a file for ``sqlite``, and the whole URL for ``postgresql``."""
+    """A parsed URL. ``path`` is a file for ``sqlite``; for ``postgresql``, the URL without what is ours in it."""
 
     scheme: str
     path: str
@@ -32,13 +41,31 @@ def parse(url: str) -> Location:
         return Location("memory", "", {})
     parts = urlsplit(url)
     if parts.scheme in ("postgresql", "postgres"):
-        return Location("postgresql", url, {})
+        return _postgresql(url)
     if parts.scheme != "sqlite":
         raise StoreUnavailable(f"{url!r} is not the URL of a store; use one of: {_EXAMPLES}")
     path = unquote(parts.path.removeprefix("/"))
     if parts.netloc or not path or "\0" in path:
         raise StoreUnavailable(f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}")
     return Location("sqlite", path, _options(url, parts.query))
+
+
+def _postgresql(url: str) -> Location:
+    """Our options are taken out; what is left is libpq's to judge. No message shows the URL: it may have a password."""
+    address, _, query = url.partition("?")
+    options, left = {}, []
+    for part in filter(None, query.split("&")):
+        key, _, value = part.partition("=")
+        if key not in _POSTGRESQL_OPTIONS:
+            left.append(part)
+            continue
+        options[key] = unquote(value)
+        allowed = _POSTGRESQL_OPTIONS[key]
+        if allowed is not None and options[key] not in allowed:
+            raise StoreUnavailable(f"the URL sets {key} to {options[key]!r}; it can be {', '.join(allowed)}")
+        if key in ("connections_max", "patience_s") and not re.fullmatch(r"[1-9]\d{0,5}", options[key]):
+            raise StoreUnavailable(f"the URL sets {key} to {options[key]!r}; it is a number, from 1")
+    return Location("postgresql", f"{address}?{'&'.join(left)}" if left else address, options)
 
 
 def _options(url: str, query: str) -> dict[str, str]:

@@ -11,8 +11,9 @@ from eventstore import Store
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore.store import open_recorder as open_recorder_at
 
-RECORDERS = ("memory", "sqlite")
+RECORDERS = ("memory", "sqlite", "postgresql")
 
 OpenRecorder = Callable[[], Recorder]
 
@@ -25,6 +26,8 @@ def open_recorder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Op
     def open_one() -> Recorder:
         if request.param == "memory":
             opened.append(MemoryRecorder())
+        elif request.param == "postgresql":
+            opened.append(open_recorder_at(request.getfixturevalue("postgres_url")()))
         else:
             opened.append(SQLiteRecorder(str(tmp_path / f"{len(opened)}.db")))
         return opened[-1]

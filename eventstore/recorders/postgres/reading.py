@@ -1,0 +1,191 @@
+"""What one transaction is asked. Every question walks an index to what it returns, and costs one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Final, Protocol, cast
+
+from psycopg.pq.abc import PGresult
+
+from eventstore.recorders.base import Conversation, Erasure, PlacedRow, Record, Row
+from eventstore.recorders.postgres.binary import BIGINT, array, bigint, boolean, text_bytes, to_text
+from eventstore.recorders.postgres.wire import Parameter
+
+__all__ = ["PostgresReader", "Session"]
+
+_number: Final = int.from_bytes  # big-endian and unsigned, as everything is that cannot be negative
+_signed: Final = Struct("!q").unpack
+_TRUE: Final = b"\1"
+_NO_POSITION: Final = 2**63 - 1
+
+
+class Session(Protocol):
+    """An open transaction."""
+
+    def ask(self, statement: str, *parameters: Parameter) -> PGresult: ...
+
+
+class PostgresReader:
+    def __init__(self, session: Session) -> None:
+        self._ask = session.ask
+
+    def conversation(self, conversation_id: str) -> Conversation | None:
+        return _first_conversation(self._ask("conversation", text_bytes(conversation_id)))
+
+    def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
+        result = self._ask("conversations", text_bytes(after or ""), boolean(after is None), bigint(limit))
+        return [_conversation(result, n) for n in range(result.ntuples)]
+
+    def conversation_of(self, key: int) -> Conversation | None:
+        return _first_conversation(self._ask("conversation_of", bigint(key)))
+
+    def staged(self, conversation_id: str) -> Sequence[int]:
+        result = self._ask("staged", text_bytes(conversation_id))
+        return [_int(result, n, 0) for n in range(result.ntuples)]
+
+    def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
+        return _rows(self._ask("rows", bigint(key), bigint(start), bigint(stop), bigint(limit)))
+
+    def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
+        return _rows(self._ask("structural_rows", bigint(key), bigint(start), bigint(stop), bigint(limit)))
+
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
+        firsts = array(BIGINT, [bigint(first) for first, _ in intervals])
+        lasts = array(BIGINT, [bigint(last) for _, last in intervals])
+        return _rows(self._ask("shown_rows", bigint(key), firsts, lasts))
+
+    def counts_before(self, key: int, event_ids: Sequence[int]) -> Sequence[tuple[int, int, int]]:
+        result = self._ask("counts_before", bigint(key), array(BIGINT, list(map(bigint, event_ids))))
+        return [(_int(result, n, 0), _int(result, n, 1), _int(result, n, 2)) for n in range(result.ntuples)]
+
+    def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
+        """Live rows have their positions; those of an import are reckoned from where it was published."""
+        placed: list[PlacedRow] = []
+        while len(placed) < limit:
+            block = self._ask("publications", bigint(after_position))
+            if block.ntuples == 0:
+                return placed + self._live_rows(after_position, _NO_POSITION, limit - len(placed))
+            first, key, first_id, size = (_int(block, 0, column) for column in range(4))
+            if after_position + 1 < first:
+                placed += self._live_rows(after_position, first, limit - len(placed))
+                after_position = first - 1
+                if len(placed) == limit:
+                    break
+            start = first_id + after_position + 1 - first
+            conversation = to_text(_values(block)(0, 4))
+            rows = self.rows(key, start, first_id + size, limit - len(placed))
+            placed += [PlacedRow(first + row.id - first_id, conversation, row) for row in rows]
+            after_position = first + size - 1
+        return placed
+
+    def last_position(self) -> int:
+        return _int(self._ask("last_position"), 0, 0)
+
+    def record_at(self, projection: str, key: int, version: int) -> Record | None:
+        records = _records(self._ask("record_at", text_bytes(projection), bigint(key), bigint(version)))
+        return records[0] if records else None
+
+    def records(self, projection: str, key: int, after: int, limit: int) -> Sequence[Record]:
+        return _records(self._ask("records", text_bytes(projection), bigint(key), bigint(after), bigint(limit)))
+
+    def position(self, key: int, event_id: int) -> int:
+        return _int(self._ask("position", bigint(key), bigint(event_id)), 0, 0)
+
+    def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
+        result = self._ask("recall", bigint(key), text_bytes(idempotency_key))
+        return (_int(result, 0, 0), _int(result, 0, 1)) if result.ntuples else None
+
+    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, int, int]]:
+        result = self._ask("remembered", bigint(key), None if after is None else text_bytes(after), bigint(limit))
+        return [(to_text(_values(result)(n, 0)), _int(result, n, 1), _int(result, n, 2)) for n in range(result.ntuples)]
+
+    def projections(self, key: int) -> Sequence[str]:
+        result = self._ask("projections", bigint(key))
+        return [to_text(_values(result)(n, 0)) for n in range(result.ntuples)]
+
+    def max_tracking_id(self, application: str) -> int | None:
+        newest = self._ask("max_tracking_id", text_bytes(application)).get_value(0, 0)
+        return None if newest is None else _number(newest)
+
+    def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
+        result = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))
+        value = _values(result)
+        return [PlacedRow(_number(value(n, 12)), to_text(value(n, 13)), row) for n, row in enumerate(_rows(result))]
+
+
+def _values(result: PGresult) -> Callable[[int, int], bytes]:
+    """(row, column) to a value, of columns that are never null."""
+    return cast("Callable[[int, int], bytes]", result.get_value)
+
+
+def _time(stored: bytes) -> int:
+    return cast("int", _signed(stored)[0])
+
+
+def _int(result: PGresult, row: int, column: int) -> int:
+    return _number(_values(result)(row, column))
+
+
+def _rows(result: PGresult) -> list[Row]:
+    value = _values(result)
+    return [
+        Row(
+            _number(value(n, 0)),
+            to_text(value(n, 1)),
+            _number(value(n, 2)),
+            value(n, 3) == _TRUE,
+            value(n, 4) == _TRUE,
+            _time(value(n, 5)),
+            _number(value(n, 6)),
+            value(n, 7),
+            value(n, 8),
+            _number(value(n, 9)),
+            _number(value(n, 10)),
+            _number(value(n, 11)),
+        )
+        for n in range(result.ntuples)
+    ]
+
+
+def _records(result: PGresult) -> list[Record]:
+    value = _values(result)
+    return [
+        Record(
+            _number(value(n, 0)),
+            _number(value(n, 1)),
+            None if (base := result.get_value(n, 2)) is None else _number(base),
+            value(n, 3),
+            _number(value(n, 4)),
+            _number(value(n, 5)),
+        )
+        for n in range(result.ntuples)
+    ]
+
+
+def _first_conversation(result: PGresult) -> Conversation | None:
+    return _conversation(result, 0) if result.ntuples else None
+
+
+def _conversation(result: PGresult, n: int) -> Conversation:
+    value, may_be_null = _values(result), result.get_value
+    parent, parent_version, key_id, erased_at = (may_be_null(n, column) for column in (3, 4, 6, 8))
+    is_empty = may_be_null(n, 12) is None
+    return Conversation(
+        key=_number(value(n, 0)),
+        id=to_text(value(n, 1)),
+        created_at=_time(value(n, 2)),
+        salt=may_be_null(n, 5) or b"",
+        version=0 if is_empty else _number(value(n, 12)) + 1,
+        updated_at=None if is_empty else _time(value(n, 13)),
+        head=may_be_null(n, 14),
+        parent=None if parent is None else _number(parent),
+        parent_version=None if parent_version is None else _number(parent_version),
+        key_id=None if key_id is None else to_text(key_id),
+        sealed_key=may_be_null(n, 7),
+        erasure=None
+        if erased_at is None
+        else Erasure(_time(erased_at), to_text(value(n, 9)), _number(value(n, 10)), value(n, 11)),
+        shown=0 if is_empty else _number(value(n, 15)) + (value(n, 16) == _TRUE),
+        structural=0 if is_empty else _number(value(n, 17)) + (value(n, 18) == _TRUE),
+    )

@@ -1,0 +1,383 @@
+"""The recorder: connections, patience with a server that is away, and commits whose outcome was not heard of."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+
+import psycopg
+from eventsourcing.persistence import IntegrityError, InterfaceError, OperationalError, PersistenceError
+from psycopg import conninfo, sql
+from psycopg.pq.abc import PGresult
+
+from eventstore.recorders.base import Transaction
+from eventstore.recorders.postgres import setup, status
+from eventstore.recorders.postgres.binary import text_bytes
+from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
+from eventstore.recorders.postgres.pool import Pool
+from eventstore.recorders.postgres.reading import PostgresReader
+from eventstore.recorders.postgres.wire import Parameter, Wire
+from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction, Witness
+from eventstore.recorders.statements import statements
+
+__all__ = ["PostgresRecorder"]
+
+T = TypeVar("T")
+
+_REPLY_TIMEOUT_S: Final = 30.0
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_MAX_S: Final = 1.0
+_CONNECTION_DEFAULTS: Final = {
+    "application_name": "foldlog",
+    "connect_timeout": "5",
+    # A machine that vanishes says nothing. Without these, TCP waits for it for a quarter of an hour.
+    "tcp_user_timeout": "10000",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+}
+_SESSION_SETTINGS: Final = {
+    # A client that vanishes says nothing either, and may hold the lock of a conversation.
+    "idle_in_transaction_session_timeout": "10s",
+    "lock_timeout": "10s",
+}
+
+
+class PostgresRecorder:
+    """A recorder on one schema of a PostgreSQL database; other schemas are other stores.
+
+    ``dsn`` is anything that libpq takes; with several hosts, the primary among them is used and looked for again
+    whenever it is lost. While it is away, calls wait for up to ``patience_s``, then raise ``OperationalError``.
+    ``connections_max`` bounds the connections of this process. ``pooler="transaction"`` is for a pooler that may give
+    each transaction another server connection, such as pgbouncer. ``durable=False`` does not wait for the disk.
+
+    Raises ``OperationalError`` where the server cannot be reached or could not keep the promise of durability, and
+    ``DatabaseError`` where the schema is no store of ours or is of a newer version.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        schema: str = "foldlog",
+        create: bool = True,
+        writable: bool = True,
+        durable: bool = True,
+        pooler: Literal["none", "transaction"] = "none",
+        connections_max: int = 10,
+        patience_s: float = 60.0,
+    ) -> None:
+        self.writable = writable
+        self._schema = schema
+        self._durable = durable
+        self._prepared = pooler == "none"
+        self._connections_max = connections_max
+        self._patience_s = patience_s
+        self._closed = False
+        self._parameters = _parameters(dsn, writable=writable, session_settings=self._prepared)
+        self._server = _name(self._parameters, schema)
+        quoted = sql.Identifier(schema).as_string(None)
+        self._statements = {
+            name: statement.replace("{schema}", quoted).encode() for name, statement in statements("postgresql").items()
+        }
+        self._open_pool()
+        _recorders.add(self)
+        self._prepare(create)
+
+    @classmethod
+    def at(cls, dsn: str, options: Mapping[str, str], *, durability: str) -> PostgresRecorder:
+        """The recorder with the options of a URL, as ``urls.parse`` gives them."""
+        mode = options.get("mode", "rwc")
+        return cls(
+            dsn,
+            schema=options.get("schema", "foldlog"),
+            create=mode == "rwc",
+            writable=mode != "ro",
+            durable=options.get("durability", durability) == "full",
+            pooler="transaction" if options.get("pooler") == "transaction" else "none",
+            connections_max=int(options.get("connections_max", 10)),
+            patience_s=float(options.get("patience_s", 60)),
+        )
+
+    # -- the seam -----------------------------------------------------------------------------------------------------
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        self._check_open()
+        if not self.writable:
+            raise OperationalError(f"{self._server} is open for reading only")
+        call = _Call(work)
+        patience = _Patience(self._patience_s)
+        while True:
+            try:
+                with self._pool.wire() as wire:
+                    return call.attempt(
+                        PostgresTransaction(wire, self._schema, durable=self._durable, reserve=self._reserve)
+                    )
+            except IntegrityError:
+                if not call.may_have_met_itself():
+                    raise
+            except (ConnectionLost, TryAgain) as error:
+                self._recover(error, patience, call.outcome)
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[PostgresReader]:
+        self._check_open()
+        session = _ReadSession(self)
+        try:
+            yield PostgresReader(session)
+        finally:
+            session.close()
+
+    def store_value(self, name: str) -> str:
+        result = self._ask("store_value", text_bytes(name))
+        return (result.get_value(0, 0) or b"").decode() if result.ntuples else ""
+
+    def data_version(self) -> int:
+        return int.from_bytes(self._ask("data_version").get_value(0, 0) or b"")
+
+    def purge(self) -> None:
+        """Have deleted rows taken out of the tables. Copies of them stay in the write-ahead log until it is recycled,
+        and in its archive and in backups until these are; only a conversation whose key is erased is unreadable there.
+        """
+        with self._plain_connection() as connection:
+            for table in ("events", "records", "idempotency_keys", "conversations"):
+                connection.execute(sql.SQL("VACUUM {}").format(sql.Identifier(self._schema, table)))
+            dead = connection.execute(
+                "SELECT n_dead_tup FROM pg_stat_user_tables WHERE schemaname = %s AND relname = 'events'",
+                (self._schema,),
+            ).fetchone()
+        if dead is not None and dead[0]:
+            raise OperationalError(
+                f"{self._server}: {dead[0]:,} deleted events cannot be taken out yet, because a transaction that began "
+                f"before may still read them, or because this role may not vacuum the table; try again, as its owner"
+            )
+
+    def check(self) -> Iterator[str]:
+        """Rows of no conversation; and, where the extension ``amcheck`` is installed, what it finds wrong with the
+        indices. Reading a page whose checksum is wrong is an error, if the server was set up with data checksums.
+        """
+        with self._plain_connection() as connection:
+            yield from status.findings(connection, self._schema)
+
+    def status(self) -> status.Status:
+        """Who holds the followers back, and how far behind are they?"""
+        with self._plain_connection() as connection:
+            return status.status(connection, self._schema)
+
+    def close(self) -> None:
+        """Close every connection; those in use, when their transaction ends."""
+        self._closed = True
+        self._pool.close()
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def _open_pool(self) -> None:
+        self._pool = Pool(self._connect, self._connections_max, server=self._server, wait_s=self._patience_s)
+
+    def _after_fork_in_child(self) -> None:
+        # Closing the parent's connections here would end its sessions, so they are left alone, and kept from the
+        # garbage collector.
+        self._inherited = self._pool
+        self._open_pool()
+
+    @contextlib.contextmanager
+    def _plain_connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection of psycopg's, for what is done once in a while."""
+        self._check_open()
+        with self._translated(), psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None) as plain:
+            yield plain
+
+    def _connect(self) -> Wire:
+        with self._translated():
+            connection = psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
+            try:
+                setup.greet(connection, self._schema, writable=self.writable, durable=self._durable)
+                return Wire(
+                    connection,
+                    self._statements,
+                    server=self._server,
+                    prepared=self._prepared,
+                    reply_timeout_s=_REPLY_TIMEOUT_S,
+                )
+            except BaseException:
+                connection.close()
+                raise
+
+    def _prepare(self, create: bool) -> None:
+        patience = _Patience(self._patience_s)
+        while True:
+            try:
+                with self._plain_connection() as connection:
+                    setup.prepare(connection, self._schema, create=create, writable=self.writable)
+                    setup.greet(connection, self._schema, writable=self.writable, durable=self._durable)
+                    return
+            except TryAgain as error:
+                self._recover(error, patience, "the schema is as it was")
+
+    def _reserve(self) -> int:
+        """The number of a transaction that ends at once and places nothing."""
+        with contextlib.closing(self._connect()) as wire:
+            wire.queue("number")
+            return int.from_bytes(wire.ask()[0].get_value(0, 0) or b"")
+
+    def _ask(self, statement: str, *parameters: Parameter) -> PGresult:
+        """The answer to one question, outside of a transaction."""
+        self._check_open()
+        patience = _Patience(self._patience_s)
+        while True:
+            try:
+                with self._pool.wire() as wire:
+                    wire.queue(statement, *parameters)
+                    return wire.ask()[0]
+            except (ConnectionLost, TryAgain) as error:
+                self._recover(error, patience, "nothing was read")
+
+    def _recover(self, error: PersistenceError, patience: _Patience, outcome: str) -> None:
+        """Wait before the next attempt. Raises ``OperationalError`` when there has been waiting enough."""
+        if isinstance(error, ConnectionLost):
+            self._pool.forget_idle()
+        if not patience.wait():
+            raise OperationalError(f"{error}; tried for {self._patience_s:g} s, {outcome}") from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InterfaceError(f"{self._server} is closed; open it again")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise of_driver(error, self._server, error.sqlstate) from error
+
+
+class _ReadSession:
+    """A read transaction, on a connection that is taken when it is first asked something. Until it has answered once, a
+    connection that breaks is replaced by another; afterwards that would be another moment.
+    """
+
+    def __init__(self, recorder: PostgresRecorder) -> None:
+        self._recorder = recorder
+        self._held = contextlib.ExitStack()
+        self._wire: Wire | None = None
+
+    def ask(self, statement: str, *parameters: Parameter) -> PGresult:
+        if self._wire is None:
+            return self._first(statement, parameters)
+        self._wire.queue(statement, *parameters)
+        return self._wire.ask()[-1]
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.leave("commit")
+        self._held.close()
+
+    def _first(self, statement: str, parameters: tuple[Parameter, ...]) -> PGresult:
+        patience = _Patience(self._recorder._patience_s)
+        while True:
+            try:
+                with contextlib.ExitStack() as held:
+                    wire = held.enter_context(self._recorder._pool.wire())
+                    wire.queue("begin_reading")
+                    wire.queue(statement, *parameters)
+                    result = wire.ask()[-1]
+                    self._wire, self._held = wire, held.pop_all()
+                    return result
+            except (ConnectionLost, TryAgain) as error:
+                self._recorder._recover(error, patience, "nothing was read")
+
+
+class _Doubt(NamedTuple, Generic[T]):
+    """A commit that was sent and not answered: what it would have returned, and how to find out."""
+
+    result: T
+    locks: Sequence[int]
+    witness: Witness | None
+
+
+class _Call(Generic[T]):
+    """One call of ``transact`` over all its attempts."""
+
+    def __init__(self, work: Callable[[Transaction], T]) -> None:
+        self._work = work
+        self._doubt: _Doubt[T] | None = None
+        self._met = False
+
+    @property
+    def outcome(self) -> str:
+        if self._doubt is None:
+            return "nothing was written"
+        return "whether it was written is not known: write it again with the same idempotency key to find out"
+
+    def attempt(self, transaction: PostgresTransaction) -> T:
+        doubt = self._doubt
+        if doubt is not None and doubt.witness is not None and transaction.stands(doubt.locks, doubt.witness):
+            transaction.commit()
+            return doubt.result
+        result = self._work(transaction)
+        try:
+            transaction.commit()
+        except CommitInDoubt:
+            self._doubt = _Doubt(result, transaction.locks, transaction.witness)
+            raise
+        return result
+
+    def may_have_met_itself(self) -> bool:
+        """What refuses this attempt may be an earlier one, which ended only now. Worth one more look."""
+        met, self._met = self._met, self._doubt is not None
+        return self._met and not met
+
+
+class _Patience:
+    """Waits a little longer each time, at random, until it has waited for so long altogether."""
+
+    def __init__(self, total_s: float) -> None:
+        self._total_s = total_s
+        self._ends: float | None = None
+        self._pause_s = _PAUSE_FIRST_S
+
+    def wait(self) -> bool:
+        """False when the time is over."""
+        now = time.monotonic()
+        if self._ends is None:
+            self._ends = now + self._total_s
+        if now >= self._ends:
+            return False
+        time.sleep(min(self._pause_s * random.uniform(0.5, 1.5), self._ends - now))
+        self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+        return True
+
+
+_recorders: weakref.WeakSet[PostgresRecorder] = weakref.WeakSet()
+
+
+def _begin_anew_after_fork() -> None:
+    for recorder in _recorders:
+        recorder._after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_begin_anew_after_fork)
+
+
+def _parameters(dsn: str, *, writable: bool, session_settings: bool) -> dict[str, Any]:
+    """What to connect with: what the URL says, and our defaults for what it leaves open."""
+    try:
+        given = conninfo.conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as error:
+        raise OperationalError(f"the URL cannot be read: {' '.join(str(error).split())}") from error
+    parameters = _CONNECTION_DEFAULTS | {"target_session_attrs": "read-write" if writable else "any"} | given
+    if session_settings:
+        ours = [f"-c {name}={value}" for name, value in _SESSION_SETTINGS.items()]
+        parameters["options"] = " ".join([*ours, str(given.get("options", ""))]).strip()
+    return parameters
+
+
+def _name(parameters: dict[str, Any], schema: str) -> str:
+    """The store in a message: never with the password."""
+    host = parameters.get("host") or parameters.get("hostaddr") or "the local server"
+    return f"PostgreSQL on {host}, database {parameters.get('dbname', 'of the user')}, schema {schema}"

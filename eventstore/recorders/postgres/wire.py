@@ -1,0 +1,185 @@
+"""One connection to PostgreSQL on which statements are queued and then sent together, for one round trip in all.
+
+This is libpq's pipeline mode by psycopg's binding of it. psycopg's own cursors cost ten times the CPU of what is here,
+which is more than all the rest of an append.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import psycopg
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
+
+from eventstore.recorders.postgres.faults import ConnectionLost, of_driver, of_result
+
+__all__ = ["Parameter", "Wire"]
+
+Parameter = bytes | None
+_BINARY: Final = 1
+_PREPARE: Final = "+"
+"""Before the name of a statement, in the list of what was sent: that it was prepared."""
+
+
+class Wire:
+    """A connection in pipeline mode. One thread at a time may use it.
+
+    ``statements`` are what may be queued, by name. ``prepared=False`` sends each one with its text, for poolers that
+    give every transaction another server connection. ``reply_timeout_s`` is how long a silent server is waited for.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        statements: Mapping[str, bytes],
+        *,
+        server: str,
+        prepared: bool,
+        reply_timeout_s: float,
+    ) -> None:
+        self._connection = connection  # keeps the libpq connection alive
+        self._pg = connection.pgconn
+        self._statements = statements
+        self._server = server
+        self._prepared: set[str] | None = set() if prepared else None
+        self._timeout_ms = int(reply_timeout_s * 1_000)
+        self._queued: list[tuple[str, tuple[Parameter, ...]]] = []
+        self._unread: list[list[str]] = []
+        self._broken = False
+        self._warned = False
+        self._pg.nonblocking = 1
+        self._pg.enter_pipeline_mode()
+        self._pg.notice_handler = self._notice
+        self._socket = select.poll()
+        self._socket.register(self._pg.socket, select.POLLIN)
+
+    # -- talking ------------------------------------------------------------------------------------------------------
+
+    def queue(self, statement: str, *parameters: Parameter) -> None:
+        """Queue a statement. Its parameters are in PostgreSQL's binary form; so will its results be."""
+        self._queued.append((statement, parameters))
+
+    def ask(self) -> Sequence[PGresult]:
+        """Send what is queued, wait, and return a result for each statement, in order: one round trip.
+
+        Raises the error of the first statement that failed; those behind it did not run. Raises ``ConnectionLost``;
+        whether what was sent has run is not known then.
+        """
+        self._warned = False
+        broken, self._broken = self._broken, True  # until it ended in order: Ctrl-C may come at any time
+        if broken:
+            raise ConnectionLost(f"{self._server}: the connection broke earlier")
+        try:
+            self._sync()
+            batch, results = self._unread[0], self._results()
+            while self._unread:
+                batch, results = self._unread[0], self._results()
+        except psycopg.Error as error:
+            raise of_driver(error, self._server) from error
+        failed = next((result for result in results if result.status == ExecStatus.FATAL_ERROR), None)
+        if failed is not None:
+            fault = of_result(failed, self._server)
+            self._broken = isinstance(fault, ConnectionLost)
+            raise fault
+        self._broken = False
+        return [result for name, result in zip(batch, results, strict=True) if name[0] != _PREPARE]
+
+    def leave(self, statement: str) -> None:
+        """Send a last statement, which ends the transaction, and do not wait for it: its answer is dropped, before the
+        next one is read. What is queued is forgotten.
+        """
+        self._queued = [(statement, ())]
+        try:
+            self._sync()
+        except psycopg.Error:
+            self._broken = True  # nobody waits for this, so nobody is told; the next one to ask is
+
+    def abandon(self) -> None:
+        """Roll back a transaction that is still open."""
+        self._queued = []
+        if not self._broken and not self._unread and self._pg.transaction_status != TransactionStatus.IDLE:
+            self.leave("rollback")
+
+    # -- its state ----------------------------------------------------------------------------------------------------
+
+    @property
+    def usable(self) -> bool:
+        """May it go back to the pool?"""
+        return not self._broken and self._pg.status == ConnStatus.OK
+
+    @property
+    def warned(self) -> bool:
+        """Did the server warn of anything during the last round trip?"""
+        return self._warned
+
+    def close(self) -> None:
+        self._broken = True
+        self._connection.close()
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _sync(self) -> None:
+        sent: list[str] = []
+        for statement, parameters in self._queued:
+            self._send(statement, parameters, sent)
+        self._queued = []
+        self._pg.pipeline_sync()
+        self._unread.append(sent)
+        self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
+
+    def _send(self, statement: str, parameters: tuple[Parameter, ...], sent: list[str]) -> None:
+        formats = [_BINARY] * len(parameters)
+        if self._prepared is None:
+            self._pg.send_query_params(
+                self._statements[statement], parameters, param_formats=formats, result_format=_BINARY
+            )
+        else:
+            if statement not in self._prepared:
+                self._pg.send_prepare(statement.encode(), self._statements[statement])
+                self._prepared.add(statement)
+                sent.append(_PREPARE + statement)
+            self._pg.send_query_prepared(statement.encode(), parameters, formats, _BINARY)
+        sent.append(statement)
+
+    def _wait(self, unfinished: Callable[[], bool | int], events: int) -> None:
+        """Take in what the server says, until ``unfinished`` no longer holds."""
+        while unfinished():
+            if events != select.POLLIN:
+                self._socket.modify(self._pg.socket, events)
+            ready = self._socket.poll(self._timeout_ms)
+            if events != select.POLLIN:
+                self._socket.modify(self._pg.socket, select.POLLIN)
+            if not ready:
+                raise psycopg.OperationalError(f"no answer for {self._timeout_ms / 1_000:g} s")
+            self._pg.consume_input()
+
+    def _results(self) -> list[PGresult]:
+        """The results of the oldest batch that is unread. A statement that was skipped, behind a failed one, has one
+        too.
+        """
+        batch = self._unread[0]
+        results: list[PGresult] = []
+        while True:
+            self._wait(self._pg.is_busy, select.POLLIN)
+            result = self._pg.get_result()
+            if self._pg.status != ConnStatus.OK:
+                if result is None:
+                    raise psycopg.OperationalError("the server closed the connection")
+                return results + [result] * (len(batch) - len(results))
+            if result is None:
+                continue
+            if result.status == ExecStatus.PIPELINE_SYNC:
+                break
+            results.append(result)
+        for name, result in zip(batch, results, strict=True):
+            if name[0] == _PREPARE and result.status != ExecStatus.COMMAND_OK and self._prepared is not None:
+                self._prepared.discard(name[1:])
+        self._unread.pop(0)
+        return results
+
+    def _notice(self, notice: PGresult) -> None:
+        severity = notice.error_field(DiagnosticField.SEVERITY_NONLOCALIZED)
+        self._warned = self._warned or severity == b"WARNING"

