@@ -1,0 +1,138 @@
+"""Forgetting, as command handlers: a condenser reads a View and decides, a handler appends what it decided.
+
+    from condensers import CondenseHandler, Condensation, load_condenser
+
+    handler = CondenseHandler(store, views, load_condenser("config.toml"))
+    match handler.handle("c1"):
+        case Condensation(action=action): ...     # appended; ask again for the new View
+        case View() as view: ...                  # go on
+
+Importing this is cheap: what a name needs is imported when the name is first used, and litellm at the first model call.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from condensers.agent import condensation_request, is_context_window_error, request_condensation_tool
+    from condensers.attention import LLMAttentionCondenser
+    from condensers.base import (
+        AgentModel,
+        Condensation,
+        Condenser,
+        Reason,
+        Reply,
+        Requirement,
+        Step,
+        Summarizer,
+        ToolCall,
+    )
+    from condensers.compare import Replay, replay
+    from condensers.config import condenser_from_config, strategies
+    from condensers.config_file import load_condenser, load_condenser_config
+    from condensers.digest import DigestCondenser
+    from condensers.errors import (
+        CondenserError,
+        InvalidCondenser,
+        ModelCallFailed,
+        NoCondensationAvailable,
+        TokensUnknown,
+    )
+    from condensers.handler import CondenseHandler
+    from condensers.llm import LLM
+    from condensers.llm_config import LLMConfig
+    from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+    from condensers.metadata import CONDENSER_METADATA_KEY, get_condensation_metadata
+    from condensers.pipeline import NoOpCondenser, PipelineCondenser
+    from condensers.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, register_config
+    from condensers.rolling import RollingCondenser
+    from condensers.structured import StructuredSummaryCondenser
+    from condensers.summarizing import LLMSummarizingCondenser
+    from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+
+__all__ = [
+    "CONDENSER_METADATA_KEY",
+    "CONDENSER_REGISTRY",
+    "LLM",
+    "AgentModel",
+    "AmortizedForgettingCondenser",
+    "BrowserOutputCondenser",
+    "Condensation",
+    "CondenseHandler",
+    "Condenser",
+    "CondenserConfig",
+    "CondenserError",
+    "ConversationWindowCondenser",
+    "DigestCondenser",
+    "InvalidCondenser",
+    "LLMAttentionCondenser",
+    "LLMConfig",
+    "LLMSummarizingCondenser",
+    "ModelCallFailed",
+    "NoCondensationAvailable",
+    "NoOpCondenser",
+    "ObservationMaskingCondenser",
+    "PipelineCondenser",
+    "Reason",
+    "RecentEventsCondenser",
+    "Replay",
+    "Reply",
+    "Requirement",
+    "RollingCondenser",
+    "Step",
+    "StructuredSummaryCondenser",
+    "Summarizer",
+    "TokensUnknown",
+    "ToolCall",
+    "condensation_request",
+    "condenser_from_config",
+    "from_config",
+    "get_condensation_metadata",
+    "is_context_window_error",
+    "load_condenser",
+    "load_condenser_config",
+    "register_config",
+    "replay",
+    "request_condensation_tool",
+    "strategies",
+]
+
+_HOMES = {
+    "agent": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
+    "attention": ("LLMAttentionCondenser",),
+    "base": (
+        *("AgentModel", "Condensation", "Condenser", "Reason", "Reply"),
+        *("Requirement", "Step", "Summarizer", "ToolCall"),
+    ),
+    "compare": ("Replay", "replay"),
+    "config": ("condenser_from_config", "strategies"),
+    "config_file": ("load_condenser", "load_condenser_config"),
+    "digest": ("DigestCondenser",),
+    "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
+    "handler": ("CondenseHandler",),
+    "llm": ("LLM",),
+    "llm_config": ("LLMConfig",),
+    "masking": ("BrowserOutputCondenser", "ObservationMaskingCondenser"),
+    "metadata": ("CONDENSER_METADATA_KEY", "get_condensation_metadata"),
+    "pipeline": ("NoOpCondenser", "PipelineCondenser"),
+    "registry": ("CONDENSER_REGISTRY", "CondenserConfig", "from_config", "register_config"),
+    "rolling": ("RollingCondenser",),
+    "structured": ("StructuredSummaryCondenser",),
+    "summarizing": ("LLMSummarizingCondenser",),
+    "window": ("AmortizedForgettingCondenser", "ConversationWindowCondenser", "RecentEventsCondenser"),
+}
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'condensers' has no attribute {name!r}")
+    home = next(module for module, names in _HOMES.items() if name in names)
+    value = getattr(importlib.import_module(f"condensers.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
