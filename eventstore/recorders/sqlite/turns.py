@@ -28,8 +28,9 @@ class Turns:
 
     def begin_anew(self) -> None:
         """In a forked child, which shares its parent's lock, and would hold it when the parent is killed."""
-        os.close(self._file)
-        self._file = self._opened()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = self._opened()
 
     def close(self) -> None:
         if self._file >= 0:

@@ -1,0 +1,176 @@
+"""Kill a process at every point of each scenario, and look at what it leaves.
+
+    python -m tests.crash.everywhere statements [SCENARIO…]    before every SQL statement
+    python -m tests.crash.everywhere writes [SCENARIO…]        before every call that changes a file
+    python -m tests.crash.everywhere power [SCENARIO…]         the same, and what was not synced by then is lost
+
+What is left must be whole, hold everything that was acknowledged, and let the next process do it all again to the same
+end. This process has no threads, so that it can fork; a child is killed by its own hand, at the point it counted to.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.crash.faults import begin_again_with_faults, fault
+from tests.crash.ledger import Ledger, contents, inspect
+from tests.crash.scenarios import SCENARIOS, Scenario
+
+
+def before_statement(n: int) -> None:
+    """From now on, this process kills itself before its ``n``-th SQL statement, counted over all connections."""
+    numbers = count(1)
+    connect = sqlite3.connect
+
+    def traced(*arguments: object, **options: object) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        connection.set_trace_callback(lambda _: os.kill(os.getpid(), signal.SIGKILL) if next(numbers) == n else None)
+        return connection
+
+    sqlite3.connect = traced
+
+
+def before_write(n: int) -> None:
+    fault("kill_at").value = fault("calls").value + n
+
+
+def before_write_with_power_cut(n: int) -> None:
+    fault("keep_synced").value = 1
+    before_write(n)
+
+
+def as_it_is(base: Path, crashed: Path) -> Iterator[Path]:
+    """A process was killed: what it wrote, it wrote."""
+    yield crashed
+
+
+def as_the_disk_has_it(base: Path, crashed: Path) -> Iterator[Path]:
+    """The power was cut: of what was not synced, nothing may be there, or what was written to the database alone."""
+    for name, kept in (("nothing unsynced", ()), ("unsynced pages", ("store.db",))):
+        image = crashed.with_name(name)
+        shutil.rmtree(image, ignore_errors=True)
+        shutil.copytree(base, image)
+        for ledger in crashed.glob("*.ledger"):
+            shutil.copy(ledger, image)
+        for file in ("store.db", "store.db-wal"):
+            for source in (crashed / f"{file}.synced", crashed / file):
+                if source.exists() and (source.suffix == ".synced" or file in kept):
+                    shutil.copy(source, image / file)
+        yield image
+
+
+class Way(NamedTuple):
+    """A way to crash. ``arm(n)`` makes the process crash at its ``n``-th point; ``left`` gives what may be left then."""
+
+    arm: Callable[[int], None]
+    left: Callable[[Path, Path], Iterator[Path]]
+    needs_faults: bool
+
+
+WAYS = {
+    "statements": Way(before_statement, as_it_is, needs_faults=False),
+    "writes": Way(before_write, as_it_is, needs_faults=True),
+    "power": Way(before_write_with_power_cut, as_the_disk_has_it, needs_faults=True),
+}
+
+
+def crash_everywhere(scenario: Scenario, way: Way, folder: Path) -> tuple[int, list[str]]:
+    """Crash a scenario at its first point, at its second, …, until one run reaches the end.
+
+    Returns the number of crashes and what was wrong after them.
+    """
+    base = folder / "base"
+    base.mkdir()
+    scenario.prepare(base / "store.db")
+    whole = _copied(base, folder / "whole")
+    if _in_child(lambda: scenario.run(whole / "store.db", Ledger(whole / "all.ledger"))) != 0:
+        return 0, ["the scenario fails without a crash"]
+    end = contents(whole / "store.db")
+    findings: list[str] = []
+    for n in count(1):
+        crashed = _copied(base, folder / "crashed")
+
+        def run(n: int = n, crashed: Path = crashed) -> None:
+            way.arm(n)
+            scenario.run(crashed / "store.db", Ledger(crashed / "first.ledger"))
+
+        status = _in_child(run)
+        if status == 0:
+            return n - 1, findings
+        if os.WTERMSIG(status) != signal.SIGKILL:
+            return n, [*findings, f"point {n}: the child ended with status {status}, not by SIGKILL"]
+        for left in way.left(base, crashed):
+            findings += [f"point {n}, {left.name}: {finding}" for finding in _consequences(scenario, left, end)]
+    raise AssertionError("unreachable")
+
+
+def _in_child(work: Callable[[], None]) -> int:
+    """Run ``work`` in a forked child; returns its wait status. What it raises goes to stderr, and its status is 1."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+def _copied(base: Path, target: Path) -> Path:
+    shutil.rmtree(target, ignore_errors=True)
+    return Path(shutil.copytree(base, target))
+
+
+def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[object]]]) -> list[str]:
+    path = left / "store.db"
+    try:
+        findings = inspect(path, Ledger.read(left)) if path.exists() else []
+        if _in_child(lambda: scenario.run(path, Ledger(left / "second.ledger"))) != 0:
+            return [*findings, "the next process cannot do it again"]
+        findings += inspect(path, Ledger.read(left))
+        if contents(path) != end:
+            findings.append("done again, it ends elsewhere")
+        with closing(sqlite3.connect(path)) as connection:
+            (staged,) = connection.execute("SELECT count(*) FROM conversations WHERE NOT visible").fetchone()
+        if staged:
+            findings.append(f"{staged} conversations are left in staging")
+    except Exception as error:  # noqa: BLE001 - whatever a broken store raises is a finding
+        return [f"{type(error).__name__}: {error}"]
+    return findings
+
+
+def in_memory() -> str | None:
+    """A folder without a disk behind it, where there is one: a process that is killed leaves the page cache whole, and
+    what a power cut leaves is copied as it is synced, so the disk would only cost time.
+    """
+    return next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
+
+
+def main(way: str, names: list[str]) -> int:
+    if WAYS[way].needs_faults:
+        begin_again_with_faults(["-m", "tests.crash.everywhere", way, *names])
+    failed = 0
+    for name in names or list(SCENARIOS):
+        with tempfile.TemporaryDirectory(prefix="foldlog-crash-", dir=in_memory()) as folder:
+            crashes, findings = crash_everywhere(SCENARIOS[name], WAYS[way], Path(folder))
+        print(f"{name}: {crashes} crashes ({way}), {len(findings)} findings", flush=True)
+        for finding in findings[:20]:
+            print(f"    {finding}")
+        failed += len(findings)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

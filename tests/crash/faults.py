@@ -1,0 +1,45 @@
+"""Disks that fail on demand: ``faults.c``, compiled where a test needs it and loaded before the C library."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["WHY_NOT", "environment", "fault"]
+
+_COMPILER = shutil.which("gcc") or shutil.which("cc")
+
+WHY_NOT = None if _COMPILER and sys.platform == "linux" else "faults of a disk need Linux and a C compiler (gcc or cc)"
+"""Why they cannot be had here; None where they can."""
+
+
+@functools.cache
+def environment() -> dict[str, str]:
+    """The environment of a process whose disk may fail."""
+    assert _COMPILER is not None, WHY_NOT
+    library = Path(tempfile.mkdtemp(prefix="foldlog-faults-")) / "faults.so"
+    source = Path(__file__).with_suffix(".c")
+    subprocess.run([_COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return {**os.environ, "LD_PRELOAD": str(library)}
+
+
+def fault(name: str) -> ctypes.c_long:
+    """A variable of ``faults.c``, in a process that has it loaded: set its ``value``."""
+    return ctypes.c_long.in_dll(ctypes.CDLL(None), f"faults_{name}")
+
+
+def are_loaded() -> bool:
+    return hasattr(ctypes.CDLL(None), "faults_calls")
+
+
+def begin_again_with_faults(arguments: Sequence[str]) -> None:
+    """Replace this process by one that has them, unless it has."""
+    if not are_loaded():
+        os.execve(sys.executable, [sys.executable, *arguments], environment())

@@ -1,0 +1,139 @@
+"""What writers were told, and whether a store keeps to it.
+
+Every event says which batch it belongs to and how large that is, so a store alone shows half batches. What was
+acknowledged is in a file beside it, one line for each call that returned: a line that was written survives its writer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from eventstore import CondensationAction, Event, Message, Record, Store, WritableSnapshot, open_store
+from eventstore.recorders.sqlite import SQLiteRecorder
+
+__all__ = ["Acknowledged", "Ledger", "Tally", "batch_of", "contents", "inspect", "open_at"]
+
+_TALLY = "tally"
+
+
+class Acknowledged(NamedTuple):
+    conversation: str
+    first_id: int
+    size: int
+    batch: str
+
+
+class Ledger:
+    """The acknowledgements of one writer, in a file that outlives it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+
+    def enter(self, conversation: str, first_id: int, size: int, batch: str) -> None:
+        os.write(self._file, json.dumps([conversation, first_id, size, batch]).encode() + b"\n")
+
+    @staticmethod
+    def read(folder: Path) -> list[Acknowledged]:
+        """Of all writers whose ledger is in the folder. A line that its writer did not finish acknowledges nothing."""
+        whole = [
+            line
+            for path in sorted(folder.glob("*.ledger"))
+            for line in path.read_bytes().split(b"\n")[:-1]
+        ]
+        return [Acknowledged(*json.loads(line)) for line in whole]
+
+
+class Tally:
+    """An inline projection: how many structural events there are, kept at each version that it was called for."""
+
+    def project(self, snapshot: WritableSnapshot, events: Iterable[Event]) -> None:
+        before = snapshot.record_at(_TALLY)
+        counted = int(before.body) if before is not None else 0
+        counted += sum(isinstance(event, CondensationAction) for event in events)
+        snapshot.put_records(_TALLY, [Record(snapshot.version, 1, None, b"%d" % counted)])
+
+
+def open_at(path: Path) -> Store:
+    """The store, with the projection that ``inspect`` checks."""
+    store = open_store(f"sqlite:///{path}")
+    store.register(Tally())
+    return store
+
+
+def batch_of(name: str, size: int, *, text: str = "x" * 200) -> list[Event]:
+    """Events that know their batch. Those at places 3, 13, 23, … are structural."""
+    return [_event(name, place, size, text) for place in range(size)]
+
+
+def _event(name: str, place: int, size: int, text: str) -> Event:
+    meta = {"batch": name, "place": place, "size": size}
+    if place % 10 == 3:
+        return CondensationAction(
+            forgotten_event_ids=(), metadata={"outcome": "declined", "reason": text}, meta=meta
+        )
+    return Message(source="user", content=text, meta=meta)
+
+
+def contents(path: Path) -> list[tuple[str, list[object]]]:
+    """Every conversation and what it says, for comparing two stores that were written at different times."""
+    with open_store(f"sqlite:///{path}") as store:
+        return [(row.id, [event.meta for event in store.events(row.id)]) for row in store.conversations(limit=10_000)]
+
+
+def inspect(path: Path, acknowledged: Iterable[Acknowledged]) -> list[str]:
+    """What is wrong with the store; nothing, if it keeps all promises. Cost: everything in it."""
+    findings = []
+    recorder = SQLiteRecorder(str(path))
+    findings += [f"the file: {finding}" for finding in recorder.check()]
+    recorder.close()
+    with open_store(f"sqlite:///{path}") as store:
+        batches: dict[str, tuple[str, int, int]] = {}
+        versions = {row.id: row.version for row in store.conversations(limit=100_000)}
+        for conversation in versions:
+            findings += _inspect_conversation(store, conversation, batches)
+        findings += _inspect_order(store, versions)
+    for ack in acknowledged:
+        found = batches.get(f"{ack.conversation}/{ack.batch}")
+        if found != (ack.conversation, ack.first_id, ack.size):
+            findings.append(f"lost: {ack} was acknowledged, and is {'elsewhere: ' + str(found) if found else 'gone'}")
+    return findings
+
+
+def _inspect_conversation(store: Store, conversation: str, batches: dict[str, tuple[str, int, int]]) -> Iterator[str]:
+    # ``events`` raises where one is missing, unreadable, or not what its checksum says.
+    events = list(store.events(conversation))
+    for name, run in groupby(events, key=lambda event: event.meta["batch"]):
+        batch = list(run)
+        first = batch[0]
+        if [event.meta["place"] for event in batch] != list(range(first.meta["size"])):
+            yield f"half a batch: {len(batch)} of {first.meta['size']} events of {name} in {conversation}"
+        if f"{conversation}/{name}" in batches:
+            yield f"twice: batch {name} in {conversation}, at {batches[f'{conversation}/{name}'][1]} and {first.id}"
+        batches[f"{conversation}/{name}"] = (conversation, first.id, len(batch))
+    structural = [event.id for event in events if isinstance(event, CondensationAction)]
+    with store.snapshot(conversation) as snapshot:
+        records = list(snapshot.records(_TALLY))
+    for record in records:
+        right = sum(event_id < record.version for event_id in structural)
+        if int(record.body) != right:
+            yield f"a wrong record: {conversation} at {record.version} says {record.body!r}, it is {right}"
+    if structural and (not records or records[-1].version <= structural[-1]):
+        yield f"a record is missing: {conversation} has a structural event {structural[-1]}, records {records[-1:]}"
+
+
+def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:
+    last, seen = 0, dict.fromkeys(versions, 0)
+    for position, conversation, _, event in store.follow():
+        if position <= last:
+            yield f"out of order: position {position} behind {last}"
+        if event.id != seen.get(conversation):
+            yield f"out of order: event {event.id} of {conversation} is followed where {seen.get(conversation)} was due"
+        last, seen[conversation] = position, event.id + 1
+    if seen != versions:
+        differing = next(c for c in versions if seen.get(c) != versions[c])
+        yield f"not followed: {differing} has {versions[differing]} events, {seen.get(differing)} were followed"

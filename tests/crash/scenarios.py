@@ -1,0 +1,125 @@
+"""What a process does when it is killed. Each can be done again from the start, as a client does after a crash, and then
+ends where it would have ended at once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import eventstore.ingestion
+from eventstore import ANY_VERSION
+from eventstore.recorders.sqlite import schema
+from eventstore.recorders.statements import migrations
+from tests.crash.ledger import Ledger, batch_of, open_at
+
+__all__ = ["SCENARIOS", "Scenario"]
+
+
+class Scenario(NamedTuple):
+    prepare: Callable[[Path], None]
+    run: Callable[[Path, Ledger], None]
+
+
+def _nothing(path: Path) -> None:
+    """Before it, there is no file."""
+
+
+def _some_history(path: Path) -> None:
+    with open_at(path) as store:
+        store.append("c1", batch_of("before", 12), expected_version=0)
+        store.append("c2", batch_of("before", 2), expected_version=0)
+
+
+def append(path: Path, ledger: Ledger) -> None:
+    with open_at(path) as store:
+        for n in range(3):
+            recorded = store.append(
+                "c1", batch_of(f"single-{n}", 1), expected_version=ANY_VERSION, idempotency_key=f"single-{n}"
+            )
+            ledger.enter("c1", recorded[0].id, 1, f"single-{n}")
+
+
+def append_batches(path: Path, ledger: Ledger) -> None:
+    with open_at(path) as store:
+        for n in range(2):
+            at = 12 + 14 * n
+            if store.version("c1") == at:
+                recorded = store.append("c1", batch_of(f"batch-{n}", 14), expected_version=at)
+                ledger.enter("c1", recorded[0].id, 14, f"batch-{n}")
+
+
+def begin_conversations(path: Path, ledger: Ledger) -> None:
+    with open_at(path) as store:
+        for n in range(2):
+            if store.version(f"new-{n}") == 0:
+                store.append(f"new-{n}", batch_of("first", 4), expected_version=0)
+                ledger.enter(f"new-{n}", 0, 4, "first")
+
+
+def ingest(path: Path, ledger: Ledger) -> None:
+    """A short history, in one transaction."""
+    _ingest(path, ledger, "imported", 7)
+
+
+def ingest_staged(path: Path, ledger: Ledger) -> None:
+    """A history of several chunks, staged and then published."""
+    _ingest(path, ledger, "imported", 22)
+    with open_at(path) as store:
+        recorded = store.append(
+            "c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after"
+        )
+        ledger.enter("c1", recorded[0].id, 2, "after")
+
+
+def ingest_tail(path: Path, ledger: Ledger) -> None:
+    """What a source has grown by. Its chunks go in one by one, so each is a batch of its own."""
+    eventstore.ingestion.CHUNK = 5
+    history = batch_of("before", 12) + batch_of("tail-0", 5) + batch_of("tail-1", 5) + batch_of("tail-2", 3)
+    with open_at(path) as store:
+        store.ingest("c1", history)
+        for n, size in enumerate((5, 5, 3)):
+            ledger.enter("c1", 12 + 5 * n, size, f"tail-{n}")
+
+
+def _ingest(path: Path, ledger: Ledger, conversation: str, size: int) -> None:
+    eventstore.ingestion.CHUNK = 5
+    with open_at(path) as store:
+        store.ingest(conversation, batch_of("whole", size))
+        ledger.enter(conversation, 0, size, "whole")
+
+
+def migrate_new(path: Path, ledger: Ledger) -> None:
+    """The first opening of a file that is not there."""
+    with open_at(path) as store:
+        store.append("c1", batch_of("first", 1), expected_version=ANY_VERSION, idempotency_key="first")
+        ledger.enter("c1", 0, 1, "first")
+
+
+def _of_schema_1(path: Path) -> None:
+    """A file as a version of foldlog left it that knew only the first migration."""
+    known = dict(schema._MIGRATIONS)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    for statement in schema._split(known[1]):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {schema._APPLICATION_ID}")
+    connection.execute("INSERT INTO store VALUES ('uuid', ?)", (str(uuid.uuid4()),))
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    assert list(migrations("sqlite")) == sorted(known)
+
+
+SCENARIOS = {
+    "append": Scenario(_some_history, append),
+    "append_batches": Scenario(_some_history, append_batches),
+    "begin_conversations": Scenario(_some_history, begin_conversations),
+    "ingest": Scenario(_some_history, ingest),
+    "ingest_staged": Scenario(_some_history, ingest_staged),
+    "ingest_tail": Scenario(_some_history, ingest_tail),
+    "migrate_new": Scenario(_nothing, migrate_new),
+    "migrate_old": Scenario(_of_schema_1, migrate_new),
+}
