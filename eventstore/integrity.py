@@ -14,16 +14,29 @@ is an error and not another text. ``docs/FORMAT.md`` gives the bytes of both.
 from __future__ import annotations
 
 import secrets
+import struct
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from struct import Struct
+from typing import Any, NamedTuple
 from zlib import crc32
 
-__all__ = ["HEAD_BYTES", "SALT_BYTES", "checksum", "checksum_seed", "link", "new_salt", "record_checksum", "seed"]
+__all__ = [
+    "HEAD_BYTES",
+    "SALT_BYTES",
+    "Chain",
+    "checksum",
+    "checksum_seed",
+    "link",
+    "new_salt",
+    "record_checksum",
+    "seed",
+    "sound_rows",
+]
 
 HEAD_BYTES = 32
 SALT_BYTES = 16
 
-_pack = Struct(">8q").pack
+_pack = struct.Struct(">8q").pack
 
 
 def new_salt() -> bytes:
@@ -83,6 +96,59 @@ def checksum(
     """
     fields = _pack(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
     return crc32(body, crc32(fields + _bytes(kind) + head, seed))
+
+
+class Chain(NamedTuple):
+    """What the next row must follow: the head before it, its id, and how many shown and structural ones are before."""
+
+    head: bytes
+    next_id: int
+    shown: int
+    structural: int
+
+
+def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any]]) -> tuple[int, Chain]:
+    """How many plain rows, from the first, are what was written and in their places, and the chain behind them.
+
+    It is ``link`` and ``checksum`` of each, written out once more because this is where a verification spends its time.
+    """
+    head, expected, shown_count, structural_count = chain
+    try:
+        for (
+            event_id,
+            kind,
+            schema,
+            shown,
+            structural,
+            at,
+            encoding,
+            body,
+            own,
+            before,
+            turns,
+            check,
+        ) in rows:
+            name = _bytes(kind)
+            if (
+                event_id != expected
+                or encoding
+                or before != shown_count
+                or turns != structural_count
+                or own != sha256(b"%b%b%d %d %d %d %d %d %b\n%b" % (
+                    head, salt, event_id, schema, shown, structural, at, len(name), name, body
+                )).digest()
+                or check != crc32(body, crc32(_pack(
+                    event_id, schema, shown, structural, at, encoding, before, turns
+                ) + name + own, seed))
+            ):  # fmt: skip
+                break
+            head = own
+            expected += 1
+            shown_count += shown
+            structural_count += structural
+    except (TypeError, ValueError, AttributeError, struct.error):
+        pass  # a column of another type: this row is not what was written
+    return expected - chain.next_id, Chain(head, expected, shown_count, structural_count)
 
 
 def record_checksum(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from types import TracebackType
@@ -37,6 +37,7 @@ from eventstore.rows import (
 )
 from eventstore.sealing import Compression, Sealing
 from eventstore.snapshot import InlineProjection, Snapshot, WritableSnapshot
+from eventstore.verification import Published, Verdict, verify
 
 __all__ = ["EVENT_BYTES_MAX", "ConversationRow", "Ingested", "Logged", "Recorded", "Store", "open_store"]
 
@@ -313,6 +314,13 @@ class Store:
         """
         with self._read() as reader:
             yield Snapshot(reader, _existing(reader, conversation))
+
+    def verify(
+        self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
+    ) -> Iterator[Verdict]:
+        """Whether every event is what was written, all of them there, each in its place; see ``verification``."""
+        with _translated():
+            yield from verify(self._recorder, conversation, published)
 
     @property
     def uuid(self) -> str:

@@ -141,6 +141,12 @@ SELECT DISTINCT projection FROM records WHERE conversation = ? ORDER BY projecti
 SELECT e.conversation, count(*) FROM events e
 WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation) GROUP BY e.conversation
 
+-- name: positions_given_and_found
+SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM store WHERE name = 'positions_given'),
+       (SELECT count(*) FROM events INDEXED BY events_by_id
+        WHERE position > 0 AND conversation NOT IN (SELECT key FROM conversations WHERE erased_at IS NOT NULL))
+       + (SELECT coalesce(sum(coalesce(erased_events, published)), 0) FROM conversations)
+
 -- name: record_at
 SELECT version, code, base, body, encoding, checksum FROM records
 WHERE projection = ? AND conversation = ? AND version <= ? ORDER BY version DESC LIMIT 1

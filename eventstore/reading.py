@@ -1,0 +1,83 @@
+"""Reading what may be damaged: as much as can be read, and a name for each thing that cannot.
+
+A database that meets a broken page gives up on the whole question. So a question that fails is asked again in halves,
+down to the one row that cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from eventsourcing.persistence import DatabaseError, DataError, InternalError, PersistenceError
+
+from eventstore.recorders.base import Conversation, Recorder, Row
+
+__all__ = ["Unreadable", "is_damage", "readable_conversations", "readable_rows"]
+
+_PAGE = 1_000
+
+
+class Unreadable(NamedTuple):
+    """The row with this id is in a part of the database that cannot be read."""
+
+    id: int
+    problem: str
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Whether a fault of the recorder says that the file is damaged, and not that it is locked, closed or out of
+    reach.
+    """
+    return type(error) in (DatabaseError, DataError, InternalError)
+
+
+def readable_rows(
+    recorder: Recorder, key: int, start: int, stop: int, page: int = _PAGE
+) -> Iterator[Sequence[Row] | Unreadable]:
+    """Rows with ``start <= id < stop`` as pages, and in their places the ids that cannot be read. A missing row is just
+    not there. Cost: the rows, and some twenty questions for each that cannot be read.
+    """
+    while start < stop:
+        end = min(start + page, stop)
+        yield from _part(recorder, key, start, end)
+        start = end
+
+
+def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Sequence[Row] | Unreadable]:
+    try:
+        with recorder.read() as reader:
+            rows = reader.rows(key, start, stop, stop - start)
+    except PersistenceError as error:
+        if not is_damage(error):
+            raise
+        if stop - start == 1:
+            yield Unreadable(start, str(error.__cause__ or error))
+            return
+        middle = (start + stop) // 2
+        yield from _part(recorder, key, start, middle)
+        yield from _part(recorder, key, middle, stop)
+    else:
+        yield rows
+
+
+def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
+    """Every conversation, in the order of ids, and a text where the list cannot be read on."""
+    after: str | None = None
+    limit = _PAGE
+    while True:
+        try:
+            with recorder.read() as reader:
+                page = reader.conversations(after, limit)
+        except PersistenceError as error:
+            if not is_damage(error):
+                raise
+            if limit == 1:
+                yield f"the list of conversations cannot be read behind {after!r}: {error.__cause__ or error}"
+                return
+            limit = max(limit // 10, 1)
+            continue
+        yield from page
+        if len(page) < limit:
+            return
+        after = page[-1].id

@@ -1,0 +1,278 @@
+"""Is every event what was written, all of them there, and each in its place? Heads and checksums tell.
+
+Heads that were published before, and are given again, show what a store cannot know of itself: that its end was cut
+off, or all of it rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from eventsourcing.persistence import PersistenceError
+
+from eventstore import integrity
+from eventstore.diagnosis import Suspects, diagnosed
+from eventstore.errors import ConversationNotFound, KeyUnavailable
+from eventstore.guard import Guard
+from eventstore.reading import Unreadable, is_damage, readable_conversations, readable_rows
+from eventstore.recorders.base import Conversation, Erasure, Row
+from eventstore.sealing import DAMAGED, PLAIN
+from eventstore.vault import Known, Vault
+
+__all__ = ["Finding", "Published", "Verdict", "verify"]
+
+
+class Published(NamedTuple):
+    """The head that a conversation had at a version, as somebody kept it."""
+
+    version: int
+    head: bytes
+
+
+class Finding(NamedTuple):
+    """What is wrong with events ``first`` to ``last``, or, without them, with the whole."""
+
+    first: int | None
+    last: int | None
+    problem: str
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return self.problem
+        where = f"event {self.first}" if self.last == self.first else f"events {self.first} to {self.last}"
+        return f"{where}: {self.problem}"
+
+
+class Verdict(NamedTuple):
+    """What was found in one conversation, or, where ``conversation`` is None, in the database that holds them.
+
+    ``head`` is that of its last event, ``erasure`` the receipt where it was erased.
+    """
+
+    conversation: str | None
+    version: int
+    head: bytes | None
+    erasure: Erasure | None
+    findings: tuple[Finding, ...]
+
+
+def verify(
+    guard: Guard, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
+) -> Iterator[Verdict]:
+    """A verdict for each conversation, or for the one named, and last, without a name, one for the database itself.
+
+    Raises ``ConversationNotFound``, and what the recorder raises where it cannot be read at all. Cost: one hash and one
+    checksum of every event; memory for one page.
+    """
+    heads = dict(published or {})
+    if conversation is not None:
+        with guard.unguarded.read() as reader:
+            found = reader.conversation(conversation)
+        if found is None and conversation not in heads:
+            raise ConversationNotFound(conversation)
+        yield _absent(conversation, heads[conversation]) if found is None else _verdict(guard, found, heads)
+        return
+    unlisted: list[Finding] = []
+    for each in readable_conversations(guard.unguarded):
+        if isinstance(each, str):
+            unlisted.append(Finding(None, None, each))
+        else:
+            yield _verdict(guard, each, heads)
+            heads.pop(each.id, None)
+    for missing, kept in heads.items():
+        yield _absent(missing, kept)
+    yield Verdict(None, 0, None, None, (*unlisted, *_of_the_database(guard)))
+
+
+def _of_the_database(guard: Guard) -> Iterator[Finding]:
+    try:
+        for problem in guard.unguarded.check():
+            yield Finding(None, None, problem)
+    except PersistenceError as error:
+        if not is_damage(error):
+            raise
+        yield Finding(None, None, str(error))
+
+
+def _absent(conversation: str, kept: Sequence[Published]) -> Verdict:
+    version = max(each.version for each in kept)
+    problem = f"it is not there, and had {version:,} events when its head was published"
+    return Verdict(conversation, 0, None, None, (Finding(None, None, problem),))
+
+
+def _verdict(guard: Guard, found: Conversation, heads: Mapping[str, Sequence[Published]]) -> Verdict:
+    kept = heads.get(found.id, ())
+    try:
+        findings = list(_of_an_erased(guard, found, kept) if found.erasure else _findings(guard, found, kept))
+    except KeyUnavailable as error:
+        findings = [Finding(None, None, f"it could not be checked: {error}")]
+    except PersistenceError as error:
+        if not is_damage(error):
+            raise
+        findings = [Finding(None, None, str(error))]
+    version = found.version if found.erasure is None else found.erasure.events
+    head = found.head if found.erasure is None else found.erasure.head
+    return Verdict(found.id, version, head, found.erasure, tuple(findings))
+
+
+def _of_an_erased(guard: Guard, found: Conversation, kept: Iterable[Published]) -> Iterator[Finding]:
+    assert found.erasure is not None
+    with guard.unguarded.read() as reader:
+        left = (
+            reader.rows(found.key, 0, 2**62, 1),
+            reader.projections(found.key),
+            reader.remembered(found.key, None, 1),
+            reader.staged(found.id),
+        )
+    if any(left):
+        yield Finding(None, None, "its erasure is not finished; run 'foldlog erase' for it again")
+    for version, head in kept:
+        if version > found.erasure.events or (version == found.erasure.events and head != found.erasure.head):
+            yield Finding(None, None, f"its receipt is not of the history whose head at version {version} was kept")
+
+
+def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> Iterator[Finding]:
+    known = guard.vault.known(found)
+    salt = found.salt if known.data_key is None else known.data_key.salt
+    chain = _Pass(guard.vault, known, salt, dict(kept))
+    for part in readable_rows(guard.unguarded, found.key, 0, found.version):
+        if isinstance(part, Unreadable):
+            chain.skip(part)
+        else:
+            chain.take(part)
+    chain.end(found.version)
+    yield from chain.findings
+    yield from (Finding(*each) for each in diagnosed(guard, known, salt, chain.suspects, _others(guard, found)))
+    for version, head in kept:
+        if version > found.version:
+            problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
+            yield Finding(None, None, f"{problem} {found.version:,}")
+        elif version in chain.wanted and not chain.suspects:
+            problem = f"at version {version} its head is not the one that was published: its history was rewritten"
+            yield Finding(None, None, f"{problem} ({head.hex()} was)")
+    yield from _traces_of_more(guard, found)
+
+
+def _others(guard: Guard, found: Conversation) -> Iterator[str]:
+    for each in readable_conversations(guard.unguarded):
+        if isinstance(each, Conversation) and each.id != found.id:
+            yield each.id
+
+
+def _traces_of_more(guard: Guard, found: Conversation) -> Iterator[Finding]:
+    """What is kept beside the events knows of later ones, where an end was cut off without care."""
+    with guard.unguarded.read() as reader:
+        for projection in reader.projections(found.key):
+            for record in reader.records(projection, found.key, found.version, 1):
+                problem = f"projection {projection!r} knows version {record.version}, and there are only"
+                yield Finding(None, None, f"{problem} {found.version:,} events: its end may be cut off")
+        after = None
+        while page := reader.remembered(found.key, after, 1_000):
+            for name, first, count in page:
+                if first + count > found.version:
+                    problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"
+                    yield Finding(
+                        None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off"
+                    )
+            after = page[-1][0]
+
+
+class _Pass:
+    """The pass over one conversation's rows, in the order of their ids."""
+
+    def __init__(self, vault: Vault, known: Known, salt: bytes, wanted: dict[int, bytes]) -> None:
+        self.findings: list[Finding] = []
+        self.suspects = Suspects()
+        self.wanted = wanted
+        """Heads that were published, by version; those that were met with are taken out."""
+        self._vault = vault
+        self._known = known
+        self._salt = salt
+        self._next = 0
+        self._head: bytes | None = integrity.seed(known.conversation, salt)
+        self._counts: tuple[int, int] | None = (0, 0)
+
+    def take(self, rows: Sequence[Row]) -> None:
+        self._meet(rows)
+        at = 0
+        while at < len(rows):
+            if rows[at].encoding == PLAIN:
+                at += self._sound(rows[at:] if at else rows)
+            if at < len(rows):
+                self._look_at(rows[at])
+                at += 1
+
+    def skip(self, unreadable: Unreadable) -> None:
+        self._miss(unreadable.id)
+        self._find(unreadable.id, f"it cannot be read: {unreadable.problem}")
+        self._next = unreadable.id + 1
+        self._head = self._counts = None
+
+    def end(self, version: int) -> None:
+        self._miss(version)
+
+    def _meet(self, rows: Sequence[Row]) -> None:
+        """Take out the published heads that these rows have."""
+        if self.wanted and rows:
+            first, last = rows[0].id, rows[-1].id
+            for version, head in list(self.wanted.items()):
+                if first < version <= last + 1 and any(row.head == head for row in rows if row.id == version - 1):
+                    del self.wanted[version]
+
+    def _sound(self, rows: Sequence[Row]) -> int:
+        """The fast way over rows that are as they should be; how many."""
+        if self._head is None or self._counts is None:
+            return 0
+        chain = integrity.Chain(self._head, self._next, *self._counts)
+        count, (self._head, self._next, *counts) = integrity.sound_rows(
+            chain, self._salt, self._known.checksum_seed, rows
+        )
+        self._counts = (counts[0], counts[1])
+        return count
+
+    def _look_at(self, stored: Row) -> None:
+        """One row that is sealed, or behind a gap, or not as it should be."""
+        if stored.id < self._next:
+            self._find(stored.id, "it is there twice")
+            return
+        if stored.id != self._next:
+            self._miss(stored.id)
+            self._head = self._counts = None
+        row = self._vault.opened(self._known, [stored])[0]
+        if row.encoding == DAMAGED:
+            if self._is_as_written(stored):
+                self._find(row.id, "what is stored beside it was changed (checksum or counts), its content was not")
+            else:
+                self.suspects.add(row.id, row.body.decode())
+            self._head, self._counts = stored.head if type(stored.head) is bytes else None, None
+        else:
+            if not self._is_as_written(row):
+                self.suspects.add(row.id, "its content is not what was written")
+            elif self._counts not in (None, (row.shown_before, row.structural_before)):
+                problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
+                self._find(row.id, problem)
+            self._head = row.head
+            self._counts = (row.shown_before + row.shown, row.structural_before + row.structural)
+        self._next = stored.id + 1
+
+    def _is_as_written(self, row: Row) -> bool:
+        """Whether it follows the head before it; of a row behind a gap nobody can say, so it does."""
+        if row.encoding != PLAIN or self._head is None:
+            return row.encoding == PLAIN
+        try:
+            head = integrity.link(
+                self._head, self._salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at,
+                row.body,
+            )  # fmt: skip
+        except (TypeError, ValueError):  # a column of another type
+            return False
+        return head == row.head
+
+    def _miss(self, until: int) -> None:
+        count = until - self._next
+        if count > 0:
+            self.findings.append(Finding(self._next, until - 1, "it is missing" if count == 1 else "they are missing"))
+
+    def _find(self, event_id: int, problem: str) -> None:
+        self.findings.append(Finding(event_id, event_id, problem))

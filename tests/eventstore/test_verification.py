@@ -1,0 +1,293 @@
+"""What ``verify`` finds in a store that somebody, or a disk, has spoilt. Each row is spoilt behind the store's back."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from eventstore import CondensationRequest, Message, integrity, open_store
+from eventstore.recorders.base import Row
+from eventstore.verification import Published, Verdict
+
+NAMES = ("a", "b")
+LENGTH = 12
+
+Spoil = Callable[[sqlite3.Connection], None]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        for name in NAMES:
+            for n in range(LENGTH):
+                event = CondensationRequest() if n == 5 else Message(source="user", content=f"{name} says {n}")
+                store.append(name, event, expected_version=n)
+    return path
+
+
+def spoil(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def verdicts(path: Path, **published: Published) -> dict[str | None, Verdict]:
+    with open_store(f"sqlite:///{path}?mode=ro") as store:
+        found = list(store.verify(published={name: [head] for name, head in published.items()}))
+    return {verdict.conversation: verdict for verdict in found}
+
+
+def found(path: Path, **published: Published) -> dict[str, list[str]]:
+    """Findings by conversation, of those that have any; those of the database under an empty name."""
+    return {
+        name or "": [str(finding) for finding in verdict.findings]
+        for name, verdict in verdicts(path, **published).items()
+        if verdict.findings
+    }
+
+
+def of(conversation: str, event_id: int) -> str:
+    return f"conversation = (SELECT key FROM conversations WHERE id = '{conversation}') AND id = {event_id}"
+
+
+def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(path: Path):
+    assert found(path) == {}
+    assert [(v.conversation, v.version) for v in verdicts(path).values()] == [("a", LENGTH), ("b", LENGTH), (None, 0)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "body = CAST(replace(body, 'says 7', 'said 7') AS TEXT)",
+        "kind = 'annotation'",
+        "schema = 2",
+        "recorded_at = recorded_at + 1",
+        "shown = 0",
+        "structural = 1",
+    ],
+)
+def test_a_change_of_an_event_is_found_and_named(path: Path, change: str):
+    spoil(path, f"UPDATE events SET {change} WHERE {of('a', 7)}")
+    findings = found(path)
+    assert list(findings) == ["a"]
+    assert findings["a"] == ["event 7: its checksum does not match, so these are not the bytes that were written"]
+
+
+def test_a_changed_head_is_told_from_a_changed_event(path: Path):
+    spoil(path, f"UPDATE events SET head = zeroblob(32) WHERE {of('a', 7)}")
+    assert found(path) == {"a": ["event 7: its head is not what was written, its content is"]}
+
+
+@pytest.mark.parametrize("column", ["checksum", "shown_before", "structural_before"])
+def test_what_is_stored_beside_an_event_is_checked_too(path: Path, column: str):
+    spoil(path, f"UPDATE events SET {column} = {column} + 1 WHERE {of('b', 3)}")
+    assert found(path) == {
+        "b": ["event 3: what is stored beside it was changed (checksum or counts), its content was not"]
+    }
+
+
+def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None:
+    """By somebody who knows how checksums are made, and does not make the heads of all that follows."""
+    with open_store(f"sqlite:///{path}?mode=ro") as store:
+        recorder = store._recorder.unguarded
+        with recorder.read() as reader:
+            found = reader.conversation(conversation)
+            assert found is not None
+            (row,) = reader.rows(found.key, event_id, event_id + 1, 1)
+    changed: Row = row._replace(body=body)
+    checksum = integrity.checksum(integrity.checksum_seed(conversation), *changed[:-1])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            f"UPDATE events SET body = CAST(? AS TEXT), checksum = ? WHERE {of(conversation, event_id)}",
+            (body, checksum),
+        )
+
+
+def test_a_change_with_a_new_checksum_is_found_by_its_head(path: Path):
+    rewritten(path, "a", 7, b'{"kind":"message","content":"I never said that","source":"user"}')
+    assert found(path) == {"a": ["event 7: its content is not what was written"]}
+
+
+def test_a_changed_first_and_a_changed_last_event_are_found(path: Path):
+    for event_id in (0, LENGTH - 1):
+        rewritten(path, "a", event_id, b'{"kind":"message","content":"x","source":"user"}')
+    assert found(path) == {
+        "a": ["event 0: its content is not what was written", "event 11: its content is not what was written"]
+    }
+
+
+def test_a_missing_event_is_found_and_named(path: Path):
+    spoil(path, f"DELETE FROM events WHERE {of('a', 4)}", f"DELETE FROM events WHERE {of('b', 0)}")
+    findings = found(path)
+    assert findings["a"] == ["event 4: it is missing"]
+    assert findings["b"] == ["event 0: it is missing"]
+    assert findings[""] == ["2 of the 24 events that were recorded are neither there nor in a receipt of erasure"]
+
+
+def test_several_missing_in_a_row_are_one_finding(path: Path):
+    spoil(path, *(f"DELETE FROM events WHERE {of('a', n)}" for n in (4, 5, 6)))
+    assert found(path)["a"] == ["events 4 to 6: they are missing"]
+
+
+def test_two_swapped_events_are_both_named_and_no_other(path: Path):
+    spoil(
+        path,
+        f"UPDATE events SET id = 100 WHERE {of('a', 3)}",
+        f"UPDATE events SET id = 3 WHERE {of('a', 8)}",
+        f"UPDATE events SET id = 8 WHERE {of('a', 100)}",
+    )
+    assert found(path) == {
+        "a": [
+            "event 3: it was written as event 8, and stands where it does not belong",
+            "event 8: it was written as event 3, and stands where it does not belong",
+        ]
+    }
+
+
+def test_two_swapped_neighbours_are_both_named_and_no_other(path: Path):
+    spoil(
+        path,
+        f"UPDATE events SET id = 100 WHERE {of('a', 3)}",
+        f"UPDATE events SET id = 3 WHERE {of('a', 4)}",
+        f"UPDATE events SET id = 4 WHERE {of('a', 100)}",
+    )
+    findings = found(path)["a"]
+    assert [finding.split(":")[0] for finding in findings] == ["event 3", "event 4"]
+
+
+def test_an_event_of_another_conversation_is_named_with_where_it_was_written(path: Path):
+    spoil(path, f"UPDATE events SET conversation = (SELECT key FROM conversations WHERE id = 'b'), id = {LENGTH} "
+                f"WHERE {of('a', 11)}")  # fmt: skip
+    findings = found(path, a=Published(LENGTH, b"?"))
+    assert findings["b"] == ["event 12: its checksum does not match, so these are not the bytes that were written"]
+    spoil(path, f"DELETE FROM events WHERE {of('b', 11)}", f"UPDATE events SET id = 11 WHERE {of('b', 12)}")
+    assert found(path)["b"] == ["event 11: it was written as event 11 of conversation 'a'"]
+
+
+def test_an_inserted_event_shifts_what_follows_and_that_is_said_once(tmp_path: Path):
+    path = tmp_path / "long.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("a", [Message(source="user", content=str(n)) for n in range(60)], expected_version=0)
+    spoil(
+        path,
+        "UPDATE events SET id = id + 1000 WHERE id >= 20",
+        "UPDATE events SET id = id - 999 WHERE id >= 1000",
+        "INSERT INTO events SELECT 1000, conversation, 20, kind, schema, shown, structural, recorded_at, encoding, "
+        "shown_before, structural_before, checksum, head, body FROM events WHERE id = 19",
+    )
+    rewritten(path, "a", 20, b'{"kind":"message","content":"put in","source":"user"}')
+    assert found(path)["a"] == [
+        "event 20: its content is not what was written",
+        "events 21 to 60: they were written as events 20 to 59: 1 too many stand before them",
+    ]
+
+
+def test_a_removed_event_whose_place_was_closed_shifts_what_follows(tmp_path: Path):
+    path = tmp_path / "long.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("a", [Message(source="user", content=str(n)) for n in range(60)], expected_version=0)
+    spoil(
+        path,
+        "DELETE FROM events WHERE id = 20",
+        "UPDATE events SET id = id + 1000 WHERE id > 20",
+        "UPDATE events SET id = id - 1001 WHERE id > 1000",
+    )
+    assert found(path)["a"] == ["events 20 to 58: they were written as events 21 to 59: 1 from before them are missing"]
+
+
+def published(path: Path, name: str) -> Published:
+    verdict = verdicts(path)[name]
+    assert verdict.head is not None
+    return Published(verdict.version, verdict.head)
+
+
+def test_a_cut_tail_shows_against_a_published_head(path: Path):
+    head = published(path, "a")
+    spoil(path, f"DELETE FROM events WHERE {of('a', 11)}", f"DELETE FROM events WHERE {of('a', 10)}")
+    findings = found(path, a=head)
+    assert findings["a"] == ["its end is cut off: it had 12 events when its head was published, and has 10"]
+
+
+def test_a_cut_tail_shows_without_one_where_the_positions_were_left(path: Path):
+    spoil(path, f"DELETE FROM events WHERE {of('a', 11)}")
+    assert found(path) == {"": ["1 of the 24 events that were recorded are neither there nor in a receipt of erasure"]}
+
+
+def test_a_history_that_was_written_anew_shows_against_a_published_head(path: Path):
+    head = published(path, "a")
+    spoil(path, "DELETE FROM events WHERE conversation = (SELECT key FROM conversations WHERE id = 'a')")
+    with open_store(f"sqlite:///{path}") as store:
+        for n in range(LENGTH):
+            store.append("a", Message(source="user", content="all new"), expected_version=n)
+    (finding,) = found(path, a=head)["a"]
+    assert "at version 12 its head is not the one that was published" in finding
+
+
+def test_a_conversation_that_is_gone_shows_against_a_published_head(path: Path):
+    head = published(path, "a")
+    spoil(path, "DELETE FROM conversations WHERE id = 'a'")
+    findings = found(path, a=head)
+    assert findings["a"] == ["it is not there, and had 12 events when its head was published"]
+    assert findings[""] == ["12 events are of conversation number 1, which is not there"]
+
+
+def test_a_head_published_early_is_met_on_the_way(path: Path):
+    head = published(path, "a")
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("a", Message(source="user", content="more"), expected_version=LENGTH)
+    assert found(path, a=head) == {}
+
+
+def test_a_renamed_conversation_does_not_begin_with_its_seed(path: Path):
+    spoil(path, "UPDATE conversations SET id = 'A' WHERE id = 'a'")
+    assert list(found(path)) == ["A"]
+
+
+def test_keys_and_records_that_know_more_than_the_events_tell_of_a_cut(path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("a", Message(source="user", content="x"), expected_version=LENGTH, idempotency_key="turn-9")
+    spoil(path, f"DELETE FROM events WHERE {of('a', LENGTH)}")
+    assert found(path)["a"] == [
+        "idempotency key 'turn-9' stands for events 12 to 12, and there are only 12: its end may be cut off"
+    ]
+
+
+def test_one_conversation_can_be_checked_alone(path: Path):
+    spoil(path, f"UPDATE events SET shown = 0 WHERE {of('a', 7)}")
+    with open_store(f"sqlite:///{path}") as store:
+        assert [v.findings for v in store.verify("b")] == [()]
+        assert len(next(store.verify("a")).findings) == 1
+
+
+def test_the_fast_way_and_the_plain_way_agree_about_every_column(path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        guard = store._recorder
+        with guard.unguarded.read() as reader:
+            found = reader.conversation("a")
+            assert found is not None
+            rows = list(reader.rows(found.key, 0, LENGTH, LENGTH))
+    seed = integrity.checksum_seed("a")
+    start = integrity.Chain(integrity.seed("a", found.salt), 0, 0, 0)
+    count, chain = integrity.sound_rows(start, found.salt, seed, rows)
+    assert (count, chain) == (LENGTH, integrity.Chain(rows[-1].head, LENGTH, 11, 1))
+    for n, spoilt in enumerate(spoilt_rows(rows[7])):
+        assert integrity.sound_rows(start, found.salt, seed, [*rows[:7], spoilt, *rows[8:]])[0] == 7, n
+
+
+def spoilt_rows(row: Row) -> Iterator[Row]:
+    for name, value in row._asdict().items():
+        if isinstance(value, bool):
+            yield row._replace(**{name: not value})
+        elif isinstance(value, int):
+            yield row._replace(**{name: value + 1})
+        elif isinstance(value, str):
+            yield row._replace(**{name: value + "x"})
+        else:
+            yield row._replace(**{name: value[:-1] + b"~"})
+        yield row._replace(**{name: None})
+        yield row._replace(**{name: 2**70})
