@@ -58,7 +58,7 @@ def _parse_leniently(text: bytes) -> Any:
 def check_depth(value: Any) -> None:
     """Raises ``Unreadable`` where ``value`` nests deeper than ``DEPTH_MAX``. Cost: what it holds, level by level."""
     level = [value] if type(value) is dict or type(value) is list else []
-    for _ in range(DEPTH_MAX + 1):
+    for _ in range(DEPTH_MAX):
         level = [
             item
             for container in level

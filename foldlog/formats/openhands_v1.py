@@ -105,7 +105,8 @@ class _Before:
         return None if call_id is None else self._calls.get(call_id)
 
     def add(self, event: Event, source_id: Any) -> None:
-        if type(source_id) is str:
+        """Remember ``event``, unless it is bookkeeping, of which most logs consist and which nobody answers."""
+        if type(source_id) is str and type(event) is not Annotation:
             self._event_ids[source_id] = self.next_id
             self._source_ids[self.next_id] = source_id
         if type(event) is Action and event.call_id is not None:

@@ -6,6 +6,7 @@ a place; the records after it are read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -114,15 +115,19 @@ class Files:
 
     @property
     def size_bytes(self) -> int:
-        return sum((self._folder / name).stat().st_size for name in self._names)
+        wanted = frozenset(self._names)
+        with os.scandir(self._folder) as entries:
+            return sum(entry.stat().st_size for entry in entries if entry.name in wanted)
 
     def __iter__(self) -> Iterator[Located]:
         for number, name in enumerate(self._names):
             path = self._folder / name
-            if path.stat().st_size > RECORD_SIZE_MAX:
-                yield Located(number, 0, None, TOO_LONG)
-            else:
-                yield _parsed(path.read_bytes(), number, 0)
+            try:
+                text = path.read_bytes() if path.stat().st_size <= RECORD_SIZE_MAX else None
+            except OSError as error:
+                yield Located(number, 0, None, f"cannot be read: {error.strerror}")
+                continue
+            yield Located(number, 0, None, TOO_LONG) if text is None else _parsed(text, number, 0)
 
     def place(self, located: Located) -> str:
         return str(self._folder / self._names[located.line])

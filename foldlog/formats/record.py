@@ -43,7 +43,8 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
     if timestamp is None:
         return None if origin is None else origin.time
     precision = "milliseconds" if timestamp.microsecond % 1000 == 0 else "microseconds"
-    return timestamp.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+    naive = (timestamp if timestamp.tzinfo is UTC else timestamp.astimezone(UTC)).replace(tzinfo=None)
+    return naive.isoformat(timespec=precision) + "Z"
 
 
 def rest_of(event: Event, format: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from foldlog.formats.jsontext import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_L
 
 __all__ = ["Broken", "Scanner"]
 
-_CHUNK = 64 * 2**10
+_WINDOW = 64 * 2**10
 _NEAR_END = 16
 """A fault so near to the end of the window may be due to the end: no escape or literal is longer."""
 
@@ -34,15 +34,17 @@ class Broken(Unreadable):
 class Scanner:
     """A position in a JSON text. ``line`` and ``offset`` (in bytes) say where it is; the file may start anywhere in it.
 
-    Raises ``Broken`` where the text is no JSON, or not UTF-8.
+    ``window`` is how many bytes are read at a time, where no value needs more. Raises ``Broken`` where the text is no
+    JSON, or not UTF-8.
     """
 
-    def __init__(self, file: BinaryIO, *, offset: int = 0, line: int = 1) -> None:
+    def __init__(self, file: BinaryIO, *, offset: int = 0, line: int = 1, window: int = _WINDOW) -> None:
         file.seek(offset)
         if offset == 0 and file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
             offset = len(codecs.BOM_UTF8)
         file.seek(offset)
         self._file = file
+        self._window = window
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._text = ""
         self._at = 0
@@ -174,7 +176,7 @@ class Scanner:
         if self._ended:
             return False
         self._drop()
-        chunk = self._file.read(max(_CHUNK, len(self._text)))
+        chunk = self._file.read(max(self._window, len(self._text)))
         try:
             self._text += self._decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as error:

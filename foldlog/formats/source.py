@@ -54,29 +54,35 @@ class Source:
     def events(self, *, as_history: bool = False) -> Iterator[Event]:
         """The events, with ids 0, 1, 2, …; what is no event becomes a finding and is left out.
 
-        Raises ``OSError`` where a file cannot be read. Memory: a record at a time, and what the format remembers.
+        Memory: a record at a time, and what the format remembers.
         """
         self.findings.clear()
         self.findings_count = 0
+        try:
+            yield from self._events(as_history)
+        except OSError as error:
+            self._find(str(self.path), f"cannot be read any further: {error.strerror}")
+
+    def _events(self, as_history: bool) -> Iterator[Event]:
         if self._held is None and self._reader.size_bytes <= HELD_BYTES_MAX:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
         decoder = decoder_for(self.format, _Values(records), as_history=as_history, leaf=self._leaf)
         for located in records:
             if located.problem is not None:
-                self._find(located, located.problem)
+                self._find(self._reader.place(located), located.problem)
                 continue
             try:
                 events = decoder.events(located.value)
             except NotAnEvent as error:
-                self._find(located, str(error))
+                self._find(self._reader.place(located), str(error))
                 continue
             yield from events
 
-    def _find(self, located: Located, problem: str) -> None:
+    def _find(self, place: str, problem: str) -> None:
         self.findings_count += 1
         if len(self.findings) < _FINDINGS_MAX:
-            self.findings.append(Finding(self._reader.place(located), problem))
+            self.findings.append(Finding(place, problem))
 
 
 class _Values:

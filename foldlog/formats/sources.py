@@ -46,12 +46,17 @@ class Sources:
         self.findings.clear()
         taken: set[str] = set()
         for path in self._paths:
-            for found in histories(path, self._looks):
-                if isinstance(found, Source):
-                    found.name = _unique(found.name, taken)
-                    yield found
-                else:
-                    self.findings.append(found)
+            try:
+                for found in histories(path, self._looks):
+                    if isinstance(found, Source):
+                        found.name = _unique(found.name, taken)
+                        yield found
+                    else:
+                        self.findings.append(found)
+            except NotAHistory as error:  # it was one when it was looked at
+                self.findings.append(Finding(str(path), error.why))
+            except OSError as error:
+                self.findings.append(Finding(str(path), f"cannot be read any further: {error.strerror}"))
 
 
 def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto") -> Sources:

@@ -248,6 +248,30 @@ def test_findings_are_counted_and_only_the_first_are_kept(write):
     assert source.findings_count == 1500
 
 
+def test_a_file_that_is_gone_when_it_is_read_is_a_finding(write, tmp_path):
+    lines = write("a.jsonl", v0(0))
+    (source,) = open_sources([lines])
+    lines.unlink()
+    assert list(source.events()) == []
+    assert [str(finding) for finding in source.findings] == [
+        f"{lines}: cannot be read any further: No such file or directory"
+    ]
+    files = [write(f"events/{number}.json", v0(number)) for number in range(2)]
+    (source,) = open_sources([tmp_path])
+    files[0].unlink()
+    assert [event.origin.id for event in source.events()] == [1]
+    assert [str(finding) for finding in source.findings] == [f"{files[0]}: cannot be read: No such file or directory"]
+
+
+def test_a_path_that_changes_after_the_first_look_is_a_finding(write):
+    gone, emptied, good = (write(name, *CHATS) for name in ("a.jsonl", "b.jsonl", "c.jsonl"))
+    sources = open_sources([gone, emptied, good])
+    gone.unlink()
+    emptied.write_bytes(b"")
+    assert [source.path for source in sources] == [good]
+    assert [str(it) for it in sources.findings] == [f"{gone}: no such file or folder", f"{emptied}: is empty"]
+
+
 def test_a_record_that_is_too_long_is_a_finding(write):
     long = json.dumps(v0(1, "x" * RECORD_SIZE_MAX)).encode()
     lines = write("a.jsonl", v0(0), long, v0(2))
