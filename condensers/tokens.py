@@ -97,7 +97,7 @@ class TokenBudget:
 
         The smaller of ``max_tokens`` and the model's input less the room for its answer less the margin. Many models
         share one window between input and output, and the price list gives both the whole of it, so that the room for
-        an answer is never taken to be more than half. Without an agent's model nothing can be counted: no limit.
+        an answer is never taken to be more than half: docs/decisions/0040-room-for-the-answer.md. Without an agent's model nothing can be counted: no limit.
         """
         if agent_llm is None:
             return None

@@ -1,0 +1,84 @@
+"""The page about configuration says what the code does. Run as a program, this renews the tables on it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from condensers.config import strategies
+from condensers.config_file import read_condenser_config
+from condensers.llm_config import LLMConfig
+from condensers.registry import CONDENSER_REGISTRY
+
+PAGE = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("text", [text for text in blocks("toml") if "[condenser]" in text])
+def test_every_file_on_the_page_loads(text):
+    document = tomllib.loads(text)
+    groups = [name for name, value in document["condenser"].items() if isinstance(value, dict)]
+    for name in (None, *groups):
+        assert read_condenser_config(document, name).type != "noop"
+
+
+def test_the_strategy_on_the_page_runs():
+    (code,) = (text for text in blocks("python") if "register_config(" in text)
+    before = dict(CONDENSER_REGISTRY)
+    registry = importlib.import_module("condensers.registry")
+    names = dict(registry._by_name)
+    try:
+        exec(code, {"__name__": "page"})
+        assert "every_other" in registry._by_name
+    finally:
+        CONDENSER_REGISTRY.clear()
+        CONDENSER_REGISTRY.update(before)
+        registry._by_name.clear()
+        registry._by_name.update(names)
+
+
+def test_the_tables_on_the_page_are_those_of_the_code():
+    text = PAGE.read_text(encoding="utf-8")
+    assert renewed(text) == text, "run: python -m tests.condensers.test_configuration_page"
+
+
+def renewed(text: str) -> str:
+    for name, table in (("strategies", strategy_tables()), ("models", model_table())):
+        pattern = rf"(<!-- {name}.*?-->\n).*?(<!-- /{name} -->)"
+        text = re.sub(pattern, lambda found, table=table: found[1] + table + found[2], text, flags=re.DOTALL)
+    return text
+
+
+def strategy_tables() -> str:
+    shown = []
+    for strategy in strategies():
+        also = f" (also {', '.join(f'`{alias}`' for alias in strategy.aliases)})" if strategy.aliases else ""
+        lines = [f"**`{strategy.type}`**{also}. {strategy.description}", ""]
+        if strategy.parameters:
+            lines += ["| parameter | | default | |", "|---|---|---|---|"]
+            lines += [
+                f"| `{name}` | {kind} | {default or ''} | {doc} |" for name, kind, default, doc in escaped(strategy)
+            ]
+            lines += [""]
+        shown.append("\n".join(lines))
+    return "\n" + "\n".join(shown) + "\n"
+
+
+def escaped(strategy) -> list[list[str]]:
+    return [[(part or "").replace("|", "\\|") for part in parameter] for parameter in strategy.parameters]
+
+
+def model_table() -> str:
+    rows = [f"| `{name}` | {field.description} |" for name, field in LLMConfig.model_fields.items()]
+    return "\n| key | |\n|---|---|\n" + "\n".join(rows) + "\n\n`timeout` and `num_retries` are understood too.\n\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
