@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from condensers.base import Batch, Reply, Summarizer
-from condensers.errors import ModelCallFailed
+from condensers.errors import Failure, ModelCallFailed
 from condensers.prompts import Prompt
 
 __all__ = ["ask", "made_by", "report", "usable_text", "useless"]
@@ -21,7 +21,7 @@ def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> R
     if reply.finish_reason == "length":
         raise useless(reply, "the reply was cut off at the model's output limit")
     if reply.finish_reason == "content_filter":
-        raise ModelCallFailed(reply.model, "refused", "the reply was withheld by a content filter", report(reply))
+        raise useless(reply, "the model refused, or a content filter withheld the reply", "refused")
     return reply
 
 
@@ -32,10 +32,10 @@ def usable_text(reply: Reply) -> str:
     return reply.text
 
 
-def useless(reply: Reply, problem: str) -> ModelCallFailed:
+def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> ModelCallFailed:
     """The error to raise for a reply that came, was paid for, and cannot be used."""
-    batch = {**report(reply), "failure": "bad_reply", "problem": problem}
-    return ModelCallFailed(reply.model, "bad_reply", problem, batch)
+    batch = {**report(reply), "failure": failure, "problem": problem}
+    return ModelCallFailed(reply.model, failure, problem, batch)
 
 
 def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:

@@ -95,9 +95,9 @@ class TokenBudget:
     def limit(self, agent_llm: AgentModel | None) -> int | None:
         """The most tokens that a prompt for this model may have; None where there is no limit to hold it to.
 
-        The smaller of ``max_tokens`` and the model's input less the room for its answer less the margin. Many models
-        share one window between input and output, and the price list gives both the whole of it, so that the room for
-        an answer is never taken to be more than half: docs/decisions/0040-room-for-the-answer.md. Without an agent's model nothing can be counted: no limit.
+        The smaller of ``max_tokens`` and the model's input less the room for its answer less the margin. The room for
+        an answer is never taken to be more than half: docs/decisions/0040-room-for-the-answer.md says why. Without an
+        agent's model nothing can be counted: no limit.
         """
         if agent_llm is None:
             return None

@@ -1,0 +1,180 @@
+"""Every strategy that asks a model, through the real litellm and on a store: no bad reply costs memory."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+import condensers
+from condensers.config import condenser_from_config
+from condensers.errors import NoCondensationAvailable
+from condensers.handler import CondenseHandler
+from condensers.metadata import batches_of
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    CondensationAction,
+    CondensationRequest,
+    Message,
+    Observation,
+    SystemMessage,
+    open_store,
+)
+from projections import View, Views
+from tests.condensers.openai_server import CutOff, Failure, Late, OpenAIServer, Raw, Text, ToolCall
+
+STATE = {"user_context": "count", "completed_tasks": "counted to ten", "pending_tasks": "count on"}
+GOOD = {
+    "llm": Text("what happened, in short"),
+    "structured": ToolCall("create_state_summary", STATE),
+    "llm_attention": Text('{"ids": [3, 5]}'),
+}
+PROMPTS = {"llm": "summary", "structured": "structured", "llm_attention": "attention"}
+BAD = {
+    "empty": Text(""),
+    "no text": Text(None),
+    "cut off": Text("what happ", finish_reason="length"),
+    "refused": Text(None, refusal="I would rather not"),
+    "filtered": Text("", finish_reason="content_filter"),
+    "not JSON": Raw(b"{"),
+    "not a reply": Raw(b"[]"),
+    "no choices": Raw(b'{"choices": []}'),
+    "half a body": CutOff(Text("what happened")),
+    "late": Late(30, Text("what happened")),
+    "busy": Failure(429),
+    "broken": Failure(500),
+    "bad key": Failure(401),
+    "too long": Failure(400, "maximum context length is 10 tokens", "context_length_exceeded"),
+}
+MALFORMED = {
+    "structured": [
+        Text("I did it"),
+        ToolCall("another_tool", STATE),
+        ToolCall("create_state_summary", "{broken"),
+        ToolCall("create_state_summary", "[1]"),
+        ToolCall("create_state_summary", {"user_context": "only this"}),
+        ToolCall("create_state_summary", {**STATE, "files_modified": 3}),
+    ],
+}
+
+
+@pytest.fixture
+def server():
+    with OpenAIServer() as running:
+        yield running
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as opened:
+        opened.append("c1", history(), expected_version=0)
+        yield opened
+
+
+def history() -> list:
+    events = [SystemMessage(content="be an agent"), Message(source="user", content="count")]
+    for n in range(2, 14, 2):
+        events.append(Action(tool="count", arguments={"to": n}, call_id=f"c{n}", response_id=f"r{n}"))
+        events.append(Observation(tool="count", call_id=f"c{n}", content=f"counted to {n}"))
+    return events
+
+
+def handler(store, server: OpenAIServer, type: str, **settings) -> CondenseHandler:
+    model = {"model": "openai/gpt-4o-mini", "base_url": server.url, "api_key": "k", "retry_wait_s": 0, "timeout_s": 5}
+    condenser = condenser_from_config({"type": type, "max_size": 10, "llm_config": model | settings})
+    return CondenseHandler(store, Views(store), condenser)
+
+
+@pytest.mark.parametrize("type", GOOD)
+def test_a_condensation_records_the_model_its_usage_cost_latency_and_the_prompts_hash(store, server, type):
+    server.script(GOOD[type])
+    made = handler(store, server, type).handle("c1").action
+    text = (Path(condensers.__file__).parent / "prompts" / f"{PROMPTS[type]}.txt").read_bytes()
+    assert hashlib.sha256(text).hexdigest() in str(made.metadata)
+    (batch,) = batches_of(made)
+    metrics = batch["metrics"]
+    assert metrics["usage"]["prompt_tokens"] == server.requests[0].tokens
+    assert metrics["cost"] > 0
+    assert metrics["latency_s"] > 0
+    assert metrics["attempts"] == 1
+    assert "gpt-4o-mini" in str(made.metadata)
+    assert len(View.from_events(store.events("c1"))) < len(history())
+
+
+def test_the_summarizer_sees_tool_arguments_and_results_and_its_summary_before(store, server):
+    server.script(GOOD["llm"])
+    condense = handler(store, server, "llm")
+    condense.handle("c1")
+    first = str(server.requests[0].body["messages"])
+    assert '"to":4' in first.replace(" ", "").replace("\\", "")
+    assert "counted to 4" in first
+    store.append("c1", history()[2:], expected_version=ANY_VERSION)
+    condense.handle("c1")
+    assert "what happened, in short" in str(server.requests[1].body["messages"])
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("type", ["llm", "structured"])
+def test_a_bad_reply_leaves_the_view_as_it_was_and_is_reported(store, server, type, bad):
+    server.script(BAD[bad])
+    before = View.from_events(store.events("c1"))
+    timeout = 0.2 if bad == "late" else 5
+    view = handler(store, server, type, retries=0, timeout_s=timeout).handle("c1")
+    assert isinstance(view, View)
+    assert view.events == before.events
+    *_, report = store.events("c1")
+    (batch,) = batches_of(report)
+    assert batch["failure"]
+    assert not [event for event in store.events("c1") if isinstance(event, CondensationAction)]
+
+
+@pytest.mark.parametrize("type, bad", [(type, bad) for type, replies in MALFORMED.items() for bad in replies], ids=str)
+def test_a_malformed_state_destroys_nothing(store, server, type, bad):
+    server.script(bad)
+    before = View.from_events(store.events("c1"))
+    view = handler(store, server, type, retries=0).handle("c1")
+    assert view.events == before.events
+    (batch,) = batches_of([*store.events("c1")][-1])
+    assert batch["failure"] == "bad_reply"
+    assert batch["metrics"]["usage"]["total_tokens"] > 0, "it was paid for"
+
+
+@pytest.mark.parametrize("bad", ["busy", "no choices", "not JSON", "empty"])
+def test_what_passes_is_retried_and_then_recorded_with_its_attempts(store, server, bad):
+    server.script(BAD[bad], GOOD["llm"])
+    made = handler(store, server, "llm").handle("c1").action
+    assert made.summary == "what happened, in short"
+    assert batches_of(made)[0]["metrics"]["attempts"] == 2
+
+
+def test_a_request_that_no_reply_can_meet_ends_in_a_clear_error_and_is_not_asked_for_ever(store, server):
+    store.append("c1", CondensationRequest(), expected_version=ANY_VERSION)
+    server.script(Failure(500, "down for maintenance"))
+    before = View.from_events(store.events("c1")).events
+    with pytest.raises(NoCondensationAvailable, match="down for maintenance"):
+        handler(store, server, "llm", retries=0).handle("c1")
+    after = View.from_events(store.events("c1"))
+    assert after.events == before
+    assert not after.unhandled_condensation_request
+    assert 1 < len(server.requests) <= 1 + 5
+
+
+@pytest.mark.parametrize("type", GOOD)
+def test_neither_the_key_nor_the_prompt_is_in_the_store(store, server, type):
+    server.script(GOOD[type])
+    handler(store, server, type, api_key="sk-very-secret").handle("c1")
+    stored = str([*store.events("c1")])
+    assert "sk-very-secret" not in stored
+    assert "keep the memory of an agent" not in stored
+
+
+def test_a_model_that_cannot_call_tools_or_follow_a_schema_is_refused_when_the_condenser_is_built():
+    model = {"model": "openai/a-private-model", "api_key": "k"}
+    for type in ("structured", "llm_attention"):
+        with pytest.raises(ValueError, match=r"condenser: the .* condenser needs a model that .*a-private-model"):
+            condenser_from_config({"type": type, "llm_config": model})
+        assert condenser_from_config(
+            {"type": type, "llm_config": model | {"function_calling": True, "response_schema": True}}
+        )
