@@ -1,0 +1,90 @@
+"""Histories in few words, for tests of condensers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from condensers.base import Condensation, Condenser
+from eventstore.events import (
+    Action,
+    CondensationAction,
+    CondensationRequest,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+from projections import View
+
+SYSTEM = SystemMessage(content="You are an agent.")
+REQUEST = CondensationRequest()
+
+
+def message(text: str = "hello", source: Any = "user") -> Message:
+    return Message(source=source, content=text)
+
+
+def messages(count: int, start: int = 0) -> list[Event]:
+    return [message(f"m{n}") for n in range(start, start + count)]
+
+
+def call(tool: str = "run", call_id: str = "c1", response_id: str | None = None, **arguments: Any) -> Action:
+    return Action(tool=tool, arguments=arguments, call_id=call_id, response_id=response_id)
+
+
+def answer(content: str = "done", call_id: str = "c1", tool: str = "run", **fields: Any) -> Observation:
+    return Observation(content=content, call_id=call_id, tool=tool, **fields)
+
+
+def pair(number: int, tool: str = "run", content: str = "done", **arguments: Any) -> list[Event]:
+    return [call(tool, f"call {number}", **arguments), answer(content, f"call {number}", tool)]
+
+
+def condensed(*ids: int, summary: str | None = None, offset: int | None = None) -> CondensationAction:
+    return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=offset)
+
+
+def history(*events: Event | Iterable[Event]) -> list[Event]:
+    flat = [event for part in events for event in ([part] if isinstance(part, Event) else part)]
+    return [replace(event, id=place) for place, event in enumerate(flat)]
+
+
+def viewed(*events: Event | Iterable[Event]) -> View:
+    return View.from_events(history(*events))
+
+
+def ids(view: Iterable[Event]) -> list[int]:
+    return [event.id for event in view]
+
+
+def plan(result: View | Condensation) -> CondensationAction:
+    assert isinstance(result, Condensation), f"expected a condensation, got {result}"
+    return result.action
+
+
+def after(view: View, result: View | Condensation) -> View:
+    """The View once the condensation is stored."""
+    return view.then([plan(result)])
+
+
+def shown(result: View | Condensation) -> View:
+    assert isinstance(result, View), f"expected a View, got {result}"
+    return result
+
+
+def sizes_while_events_arrive(condenser: Condenser, count: int) -> tuple[list[int], list[View], int]:
+    """Events arrive one at a time, and a step that condenses shows no View: the sizes, the Views, how often it did."""
+    view, shown_views, condensations = View.from_events([]), [], 0
+    arriving = iter(messages(count))
+    for event in arriving:
+        view = view.then([event])
+        result = condenser.condense(view)
+        if isinstance(result, View):
+            shown_views.append(result)
+        else:
+            view = view.then([result.action])
+            condensations += 1
+    return [len(each) for each in shown_views], shown_views, condensations

@@ -1,0 +1,90 @@
+"""Attention: the model chooses what stays, and a bad choice costs as little as no choice."""
+
+from __future__ import annotations
+
+import pytest
+
+from condensers.attention import LLMAttentionCondenser
+from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from tests.condensers.made import REQUEST, after, condensed, ids, message, messages, pair, plan, shown, viewed
+from tests.condensers.scripted import Scripted, failed, said
+
+
+def attention(reply, **parameters):
+    answer = f'{{"ids": {reply}}}' if isinstance(reply, list) else reply
+    return LLMAttentionCondenser(Scripted(answer), **{"max_size": 10, "keep_first": 1, **parameters})
+
+
+def left(reply, *events, **parameters):
+    view = viewed(*(events or messages(11)))
+    return ids(after(view, attention(reply, **parameters).condense(view)))
+
+
+@pytest.mark.parametrize(
+    "chosen, right",
+    [
+        ([3, 5, 7, 9], [0, 3, 5, 7, 9]),
+        ([9, 7, 5, 3, 2, 1], [0, 3, 5, 7, 9]),
+        ([3, 3, 3, 3], [0, 3, 8, 9, 10]),  # T2
+        ([100, 101, 102, -5], [0, 7, 8, 9, 10]),  # T3
+        ([0, 0, 0, 4], [0, 4, 8, 9, 10]),  # T4
+        ([], [0, 7, 8, 9, 10]),  # T4: the backfill is of what is not in the head
+        ("not json", [0, 7, 8, 9, 10]),  # T5
+        ('{"ids": ["a"]}', [0, 7, 8, 9, 10]),  # T5
+        ('{"ids": [true]}', [0, 7, 8, 9, 10]),  # T5
+        (None, [0, 7, 8, 9, 10]),  # T5
+        ("[1]", [0, 7, 8, 9, 10]),  # T5
+        (said('{"ids": [3, 5', finish_reason="length"), [0, 7, 8, 9, 10]),  # T5
+    ],
+)
+def test_the_head_the_first_ids_that_there_are_and_then_the_newest_stay(chosen, right):
+    assert left(chosen) == right
+
+
+def test_a_call_stays_or_goes_with_its_answer():
+    assert left([2], message(), pair(1), messages(9), max_size=4) == [0, 1, 2]  # T8
+
+
+def test_a_summary_is_shown_to_the_model_by_its_own_id_and_stays():
+    view = viewed(messages(4), condensed(1, 2, summary="OLD", offset=1), messages(10))  # T6
+    condenser = attention([5])
+    result = condenser.condense(view)
+    assert "<EVENT id=-6>" in condenser.llm.prompt()
+    assert -6 in ids(after(view, result))
+    assert plan(result).forgotten.summaries == ()
+
+
+def test_nobody_is_asked_where_nothing_can_go():
+    condenser = attention([1])
+    with pytest.raises(NoCondensationAvailable, match="fits half of max_size"):  # T7
+        condenser.get_condensation(viewed(messages(5)))
+    assert condenser.llm.calls == []
+
+
+def test_where_no_reply_comes_nothing_is_forgotten_unless_it_must_be():
+    view = viewed(messages(11))
+    assert shown(attention(failed()).condense(view)) is view  # L5
+    must = viewed(messages(11), REQUEST)
+    assert ids(after(must, attention(failed()).condense(must))) == [0, 7, 8, 9, 10]
+
+
+def test_the_model_is_shown_every_event_and_held_to_a_schema():
+    condenser = attention([1])
+    condenser.condense(viewed(messages(11)))
+    assert len(condenser.llm.calls[0]) == 12
+    assert condenser.llm.asked_how[0]["response_schema"]["properties"]["ids"]["items"] == {"type": "integer"}
+
+
+def test_a_model_that_follows_no_schema_is_refused_after_the_numbers_were_checked():
+    free = Scripted(response_schema=False)
+    with pytest.raises(InvalidCondenser, match="response schema"):
+        LLMAttentionCondenser(free)
+    with pytest.raises(InvalidCondenser, match=r"keep_first \(2\)"):
+        LLMAttentionCondenser(free, max_size=4, keep_first=2)
+
+
+def test_what_the_choice_cost_is_recorded():
+    metadata = plan(attention([3]).condense(viewed(messages(11)))).metadata
+    assert metadata["model"] == "scripted"
+    assert metadata["prompt"] == "attention"
+    assert list(metadata["condenser_meta"][0]) == ["metrics"]

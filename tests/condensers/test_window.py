@@ -1,0 +1,196 @@
+"""Strategies without a summary: recent events, amortized forgetting, the conversation window."""
+
+from __future__ import annotations
+
+import pytest
+
+from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+from eventstore.events import Action, Observation
+from tests.condensers.made import (
+    REQUEST,
+    SYSTEM,
+    after,
+    answer,
+    call,
+    condensed,
+    history,
+    ids,
+    message,
+    messages,
+    pair,
+    plan,
+    shown,
+    viewed,
+)
+
+# --- recent events ---
+
+
+@pytest.mark.parametrize(
+    "count, keep_first, max_events, right",
+    [
+        (5, 1, 3, [0, 3, 4]),
+        (5, 1, 5, [0, 1, 2, 3, 4]),
+        (3, 1, 10, [0, 1, 2]),  # R1: the head is not shown twice
+        (5, 3, 3, [0, 1, 2]),  # R2: no tail is no tail
+        (5, 4, 2, [0, 1, 2, 3]),  # R2: the head wins
+        (3, 0, 0, []),  # R2
+        (5, 2, 3, [0, 1, 4]),
+    ],
+)
+def test_recent_events_are_the_head_and_exactly_the_rest_from_the_end(count, keep_first, max_events, right):
+    view = shown(RecentEventsCondenser(max_events, keep_first).condense(viewed(messages(count))))
+    assert ids(view) == right
+
+
+def test_recent_events_keep_a_call_with_its_answer_on_either_border():
+    view = viewed(message(), pair(1), messages(3), pair(2), message())
+    recent = shown(RecentEventsCondenser(max_events=4, keep_first=2).condense(view))
+    assert ids(recent) == [0, 1, 2, 8], "the head grows by the answer, the tail shrinks by the call"
+
+
+def test_recent_events_never_hide_a_call_that_waits():
+    view = viewed(messages(5), call(response_id="r", call_id="a"), call(response_id="r", call_id="b"))
+    assert ids(shown(RecentEventsCondenser(max_events=2, keep_first=1).condense(view))) == [0, 5, 6]
+
+
+def test_recent_events_leave_the_request_for_the_condensers_after_them():
+    view = viewed(messages(9), REQUEST)
+    assert shown(RecentEventsCondenser(max_events=3).condense(view)).unhandled_condensation_request  # P1
+
+
+# --- amortized forgetting ---
+
+
+def test_amortized_forgetting_keeps_the_head_and_half_of_max_size():
+    view = viewed(messages(11))
+    result = AmortizedForgettingCondenser(max_size=10, keep_first=2).condense(view)
+    assert (plan(result).forgotten_events_start_id, plan(result).forgotten_events_end_id) == (2, 7)
+    assert ids(after(view, result)) == [0, 1, 8, 9, 10]
+
+
+def test_amortized_forgetting_does_nothing_at_max_size():
+    view = viewed(messages(10))
+    assert AmortizedForgettingCondenser(max_size=10).condense(view) is view
+
+
+def test_a_request_on_a_short_view_is_declined_not_an_accident():
+    with pytest.raises(NoCondensationAvailable, match="within half of max_size"):  # A1
+        AmortizedForgettingCondenser(max_size=10).condense(viewed(messages(3), REQUEST))
+
+
+def test_a_summary_in_the_middle_never_costs_the_head():
+    view = viewed(messages(12), condensed(1, 2, summary="S", offset=3), messages(4))
+    result = AmortizedForgettingCondenser(max_size=10, keep_first=2).condense(view)
+    assert ids(after(view, result))[:2] == [0, 3], "A2"
+    assert -14 in plan(result).forgotten.summaries, "A4: it goes with the rest, by its id"
+    assert ids(after(view, result)) == [0, 3, 14, 15, 16]
+
+
+def test_a_tail_is_not_given_up_for_a_unit_that_reaches_the_end():
+    view = viewed(messages(4), pair(1))
+    assert ids(after(view, AmortizedForgettingCondenser(max_size=2, keep_first=0).condense(view))) == [4, 5]
+
+
+# --- the conversation window; ids as in a history that begins with 0 ---
+
+RECALL = [Action(tool="recall", arguments={"query": "hello"}), Observation(content="known", tool="recall", cause=2)]
+STEPS = [*pair(1), *pair(2), *pair(3)]
+
+
+def window(*events):
+    view = viewed(*events, REQUEST)
+    return view, ConversationWindowCondenser().condense(view)
+
+
+def test_the_window_keeps_what_is_essential_and_the_newer_half():
+    view, result = window(SYSTEM, message(), RECALL, STEPS)
+    assert (plan(result).forgotten_events_start_id, plan(result).forgotten_events_end_id) == (4, 7)
+    assert ids(after(view, result)) == [0, 1, 2, 3, 8, 9]
+
+
+def test_the_window_does_nothing_unasked():
+    view = viewed(SYSTEM, message(), STEPS)
+    assert ConversationWindowCondenser().condense(view) is view
+
+
+def test_the_window_needs_neither_system_prompt_nor_recall():
+    view, result = window(message(), STEPS)
+    assert ids(after(view, result)) == [0, 5, 6]
+
+
+def test_only_what_was_recalled_for_the_first_message_is_essential():
+    later = [Action(tool="recall", arguments={"query": "more"}), Observation(content="known", tool="recall", cause=7)]
+    events = history(SYSTEM, message(), RECALL, pair(1), message("more"), later, pair(2))
+    view = viewed(events, REQUEST)
+    assert ids(after(view, ConversationWindowCondenser().condense(view))) == [0, 1, 2, 3, 9, 10]
+
+
+def test_the_window_does_not_begin_with_answers_to_what_is_outside():
+    orphans = [answer(call_id="x"), answer(call_id="y")]
+    view, result = window(SYSTEM, message(), RECALL, orphans, STEPS[:4])
+    assert ids(after(view, result)) == [0, 1, 2, 3, 8, 9]
+
+
+def test_parallel_calls_are_kept_or_forgotten_together():
+    """W1: V0 keeps the first output of this batch without its call."""
+    calls = [call(call_id=f"p{n}", response_id="r") for n in range(3)]
+    answers = [answer(call_id=f"p{n}") for n in range(3)]
+    view, result = window(SYSTEM, message(), pair(1), calls, answers, messages(2))
+    assert ids(after(view, result)) == [0, 1, 10, 11]
+
+
+def test_a_batch_that_fills_the_window_is_kept_while_something_else_can_be_forgotten():
+    """W1: V0 forgets everything but what is essential here."""
+    calls = [call(call_id=f"p{n}", response_id="r") for n in range(4)]
+    answers = [answer(call_id=f"p{n}") for n in range(4)]
+    view, result = window(SYSTEM, message(), pair(1), calls, answers)
+    assert ids(after(view, result)) == [0, 1, *range(4, 12)]
+
+
+def test_the_window_keeps_summaries_and_never_writes_an_id_of_nothing():
+    view, result = window(message(), messages(6), condensed(1, 2, summary="S", offset=1), messages(4))
+    assert -9 in ids(after(view, result)), "W3"
+    assert plan(result).forgotten.summaries == ()
+    assert all(event_id >= 0 for event_id in plan(result).forgotten_event_ids or ())
+
+
+@pytest.mark.parametrize(
+    "events",
+    [[], [SYSTEM], pair(1), [SYSTEM, message(), *RECALL], [message()]],
+    ids=["empty", "system prompt", "no user message", "essentials only", "one message"],
+)
+def test_a_window_without_anything_to_forget_says_so(events):
+    with pytest.raises(NoCondensationAvailable):  # W2, W4: an empty condensation would answer and change nothing
+        window(events)
+
+
+# --- parameters ---
+
+
+@pytest.mark.parametrize(
+    "max_size, keep_first, says",
+    [
+        (4, 2, r"keep_first \(2\) must be less than half of max_size \(4\)"),
+        (1, 0, r"keep_first \(0\) must be less than half of max_size \(1\)"),
+        (0, 0, r"keep_first \(0\) must be less than half of max_size \(0\)"),
+        (0, -1, r"keep_first \(-1\) cannot be negative"),
+        (10, -1, r"keep_first \(-1\) cannot be negative"),
+    ],
+)
+def test_sizes_that_contradict_each_other_are_refused_with_the_right_number(max_size, keep_first, says):
+    with pytest.raises(InvalidCondenser, match=says):
+        AmortizedForgettingCondenser(max_size=max_size, keep_first=keep_first)
+
+
+@pytest.mark.parametrize("parameters", [{"max_events": -1}, {"keep_first": -1}])
+def test_recent_events_refuse_negative_numbers(parameters):
+    with pytest.raises(InvalidCondenser, match="cannot be negative"):
+        RecentEventsCondenser(**parameters)
+
+
+def test_defaults_are_those_of_the_decision_page():
+    recent, amortized = RecentEventsCondenser(), AmortizedForgettingCondenser()
+    assert (recent.max_events, recent.keep_first) == (100, 1)
+    assert (amortized.max_size, amortized.keep_first) == (100, 1)
