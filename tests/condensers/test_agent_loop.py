@@ -176,3 +176,14 @@ def test_an_agent_that_is_started_again_goes_on_where_it_stood(agent_loop, histo
     with OpenAIServer(Text("done")) as server:
         agent_loop.run_agent(histories, "agent", model_at(server), digest, tmp_path)
         assert "before" in json.dumps(server.requests[0].body["messages"])
+
+
+def test_the_example_runs_as_a_program(agent_loop, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    monkeypatch.chdir(tmp_path)
+    with OpenAIServer(ToolCall("run", {"command": "echo hello"}), Text("done")) as server:
+        arguments = ["agent_loop.py", "say hello", "--model", "openai/a-private-model", "--base-url", server.url]
+        monkeypatch.setattr("sys.argv", arguments)
+        agent_loop.main()
+    assert capsys.readouterr().out.splitlines() == ['> {"command": "echo hello"}', "hello", "done"]
+    assert (tmp_path / "foldlog.db").exists()
