@@ -1,4 +1,4 @@
-"""Summaries by a model: what is due, what is forgotten, what the model is shown, and what its failures cost: nothing."""
+"""Summaries by a model: what is due, what goes, what the model is shown, and what its failures cost: nothing."""
 
 from __future__ import annotations
 
