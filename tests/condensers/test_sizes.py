@@ -1,6 +1,6 @@
 """The size of a View while events arrive, for every rolling condenser: the formula that the reference's tests mean.
 
-The i-th View shown has i + 1 events up to max_size, and then runs from half of max_size + 1 to max_size, again and again.
+The i-th View shown has i + 1 events up to max_size; then its size runs from half of max_size + 1 to max_size, again.
 """
 
 from __future__ import annotations

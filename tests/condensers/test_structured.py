@@ -57,7 +57,7 @@ RENDERED = """# State Summary
 
 ## Additional Context
 
-**Other Relevant Context**: """
+**Other Relevant Context**:"""
 
 
 def structured(*answers, **parameters):

@@ -1,0 +1,148 @@
+"""Reports of condensers: values that travel, kept in events; and the reference's interface on top of them."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from condensers.base import Condensation, Condenser
+from condensers.errors import NoCondensationAvailable
+from condensers.metadata import CONDENSER_METADATA_KEY, get_condensation_metadata
+from condensers.rolling import RollingCondenser
+from condensers.selection import forget
+from condensers.summarizing import LLMSummarizingCondenser
+from eventstore.events import Annotation
+from projections import View
+from tests.condensers.made import REQUEST, messages, plan, viewed
+from tests.condensers.scripted import Scripted, failed
+
+
+class Kept:
+    """A history in memory."""
+
+    def __init__(self, *parts):
+        self.view = viewed(*parts)
+        self.appended = []
+
+    def append(self, event):
+        self.appended.append(event)
+        self.view = self.view.then([event])
+
+    def events(self):
+        return self.appended
+
+
+class Talkative(Condenser):
+    """Written as for the reference: it overrides ``condense`` and adds metadata."""
+
+    def __init__(self, answer=None):
+        self.answer = answer
+
+    def condense(self, view, agent_llm=None):
+        self.add_metadata("seen", len(view))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer or view
+
+
+class ForgetsTheFirst(RollingCondenser):
+    """Written as for the reference: ``should_condense`` and ``get_condensation``."""
+
+    def should_condense(self, view, agent_llm=None):
+        return len(view) > 2
+
+    def get_condensation(self, view, agent_llm=None):
+        self.add_metadata("why", "first come, first gone")
+        return Condensation(forget(view[:1], {}))
+
+
+def test_what_a_step_without_a_condensation_reports_is_kept_in_an_annotation():
+    history = Kept(messages(3))
+    assert Talkative().condensed_history(history) == viewed(messages(3))
+    assert history.appended == [Annotation(name=CONDENSER_METADATA_KEY, data=[{"seen": 3}])]
+    assert get_condensation_metadata(history) == [{"seen": 3}]
+
+
+def test_what_a_step_with_a_condensation_reports_is_kept_in_it():
+    history = Kept(messages(3))
+    action = plan(ForgetsTheFirst().condensed_history(history))
+    assert action.metadata[CONDENSER_METADATA_KEY] == [{"why": "first come, first gone"}]
+    assert history.appended == [], "the caller appends it"
+    history.append(action)
+    assert get_condensation_metadata(history) == [{"why": "first come, first gone"}]
+
+
+def test_a_rolling_condenser_in_the_references_style_works():
+    assert isinstance(ForgetsTheFirst().condense(viewed(messages(2))), View)
+    assert plan(ForgetsTheFirst().condense(viewed(messages(3), REQUEST))).forgotten.intervals == ((0, 0),)
+
+
+def test_the_report_is_kept_also_where_condensing_fails():
+    history = Kept(messages(3))
+    for error in (NoCondensationAvailable("nothing"), RuntimeError("boom")):
+        with pytest.raises(type(error)):
+            Talkative(error).condensed_history(history)
+    assert get_condensation_metadata(history) == [{"seen": 3}, {"seen": 3}]
+
+
+def test_the_calls_of_a_failed_condensation_are_kept():
+    history = Kept(messages(11))
+    LLMSummarizingCondenser(Scripted(failed()), max_size=10).condensed_history(history)
+    assert [batch["failure"] for batch in get_condensation_metadata(history)] == ["unavailable"]
+    history.append(REQUEST)
+    with pytest.raises(NoCondensationAvailable):
+        LLMSummarizingCondenser(Scripted(failed()), max_size=10).condensed_history(history)
+    assert len(get_condensation_metadata(history)) == 7
+
+
+def test_an_empty_batch_is_not_written_and_a_written_one_is_started_anew():
+    history, condenser = Kept(), Talkative()
+    condenser.write_metadata(history)
+    assert history.appended == []
+    condenser.add_metadata("a", 1)
+    condenser.add_metadata("b", 2)
+    condenser.write_metadata(history)
+    condenser.write_metadata(history)
+    assert get_condensation_metadata(history) == [{"a": 1, "b": 2}]
+
+
+def test_a_batch_is_written_when_its_block_ends_even_by_an_error():
+    history, condenser = Kept(), Talkative()
+    with pytest.raises(RuntimeError), condenser.metadata_batch(history):
+        condenser.add_metadata("a", 1)
+        raise RuntimeError("boom")
+    assert get_condensation_metadata(history) == [{"a": 1}]
+
+
+def test_batches_of_two_condensers_and_of_two_threads_do_not_mix():
+    one, two, seen = Talkative(), Talkative(), []
+    one.add_metadata("a", 1)
+    two.add_metadata("b", 2)
+
+    def elsewhere():
+        history = Kept()
+        one.add_metadata("c", 3)
+        one.write_metadata(history)
+        seen.extend(get_condensation_metadata(history))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    history = Kept()
+    one.write_metadata(history)
+    assert (seen, get_condensation_metadata(history)) == ([{"c": 3}], [{"a": 1}])
+
+
+def test_other_annotations_and_metadata_of_another_shape_are_no_batches():
+    history = Kept()
+    history.append(Annotation(name="state", data=[{"a": 1}]))
+    history.append(Annotation(name=CONDENSER_METADATA_KEY, data="text"))
+    assert get_condensation_metadata(history) == []
+
+
+def test_a_condenser_must_define_condense_or_step():
+    with pytest.raises(TypeError, match="Lazy defines neither condense nor step"):
+
+        class Lazy(Condenser):
+            pass

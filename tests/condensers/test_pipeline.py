@@ -1,0 +1,124 @@
+"""Pipelines: parts in order, up to the first condensation, however deep."""
+
+from __future__ import annotations
+
+import pytest
+
+from condensers.default import default_condenser
+from condensers.errors import NoCondensationAvailable
+from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+from condensers.metadata import CONDENSER_METADATA_KEY
+from condensers.pipeline import NoOpCondenser, PipelineCondenser
+from condensers.summarizing import LLMSummarizingCondenser
+from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+from tests.condensers.made import REQUEST, SYSTEM, after, condensed, ids, message, messages, pair, plan, shown, viewed
+from tests.condensers.scripted import Scripted, failed
+
+
+def llm(*answers, **parameters):
+    return LLMSummarizingCondenser(Scripted(*answers), **parameters)
+
+
+def test_noop_gives_the_very_same_view():
+    view = viewed(messages(3), REQUEST)
+    assert NoOpCondenser().condense(view) is view
+    assert not NoOpCondenser().handles_condensation_requests()
+
+
+def test_an_empty_pipeline_gives_the_very_same_view():
+    view = viewed(messages(3), REQUEST)
+    assert PipelineCondenser().condense(view) is view
+    assert not PipelineCondenser().handles_condensation_requests()
+
+
+def test_a_pipeline_answers_requests_if_a_part_does():
+    assert PipelineCondenser([NoOpCondenser(), PipelineCondenser([llm()])]).handles_condensation_requests()
+
+
+def test_the_first_condensation_ends_the_step():
+    second = llm("never")
+    view = viewed(messages(11))
+    pipeline = PipelineCondenser([NoOpCondenser(), AmortizedForgettingCondenser(max_size=10), second])
+    assert plan(pipeline.condense(view)).summary is None
+    assert second.llm.calls == []
+
+
+def test_a_request_reaches_the_condenser_behind_a_mask():
+    view = viewed(messages(4), pair(1), REQUEST)  # P1
+    for mask in (ObservationMaskingCondenser(0), BrowserOutputCondenser(0), RecentEventsCondenser(5)):
+        assert plan(PipelineCondenser([mask, llm("NEW", max_size=10)]).condense(view)).summary == "NEW"
+
+
+def test_masked_events_are_summarized_and_forgotten_like_any_other():
+    """L7, A2: V0 takes a masked event for a summary, leaves it where it is, or forgets the head for it."""
+    for last in (llm("NEW", max_size=10, keep_first=2), AmortizedForgettingCondenser(max_size=10, keep_first=2)):
+        view = viewed(messages(2), pair(1), pair(2), messages(7))
+        masked = PipelineCondenser([ObservationMaskingCondenser(3), last])
+        unmasked = after(view, last.condense(view))
+        assert ids(after(view, masked.condense(view))) == ids(unmasked)
+
+
+def test_the_summarizer_sees_what_the_mask_left():
+    condenser = llm("NEW", max_size=10, keep_first=1)
+    view = viewed(message(), pair(1, content="secret"), messages(9))
+    PipelineCondenser([ObservationMaskingCondenser(3), condenser]).condense(view)
+    assert "<MASKED>" in condenser.llm.prompt()
+    assert "secret" not in condenser.llm.prompt()
+    assert "(none" in condenser.llm.prompt(), "a mask is no summary"
+
+
+def test_a_summary_goes_where_it_belongs_in_the_whole_view():
+    view = viewed(messages(20))
+    recent = RecentEventsCondenser(max_events=12, keep_first=1)  # shows 0 and 9 to 19
+    result = PipelineCondenser([recent, llm("NEW", max_size=10, keep_first=3)]).condense(view)
+    assert ids(after(view, result)) == [*range(11), -22, 19]
+
+
+def test_a_part_with_nothing_to_forget_leaves_it_to_the_next():
+    view = viewed(SYSTEM, message(), REQUEST)
+    result = PipelineCondenser([ConversationWindowCondenser(), llm("NEW", max_size=10)]).condense(view)
+    assert plan(result).summary == "NEW"
+
+
+def test_where_no_part_condenses_it_is_the_first_ones_error():
+    view = viewed(REQUEST)
+    with pytest.raises(NoCondensationAvailable, match="no user message"):
+        PipelineCondenser([ConversationWindowCondenser(), llm("NEW", max_size=10)]).condense(view)
+
+
+def test_a_part_whose_model_failed_ends_the_step():
+    second = llm("never", max_size=10)
+    with pytest.raises(NoCondensationAvailable) as caught:
+        PipelineCondenser([llm(failed(), max_size=10), second]).condense(viewed(messages(11), REQUEST))
+    assert second.llm.calls == []
+    assert len(caught.value.batches) == 6
+
+
+def test_every_report_is_kept_however_deep():
+    inner = PipelineCondenser([ObservationMaskingCondenser(3), llm("NEW", max_size=10)])
+    result = PipelineCondenser([BrowserOutputCondenser(), inner]).condense(viewed(pair(1), messages(9)))
+    batches = plan(result).metadata[CONDENSER_METADATA_KEY]  # P2
+    assert [sorted(batch) for batch in batches] == [["condenser", "masked", "newest_masked"], ["metrics", "response"]]
+    _, reported = PipelineCondenser([inner]).step(viewed(pair(1), messages(5)))
+    assert [batch["masked"] for batch in reported] == [1]
+
+
+# --- the default ---
+
+
+def test_the_default_makes_a_digest_by_size_and_opens_a_window_on_request():
+    condenser = default_condenser(max_size=10)
+    view = viewed(SYSTEM, messages(10))
+    assert plan(condenser.condense(view)).metadata["condenser"] == "digest"
+    requested = viewed(SYSTEM, messages(6), REQUEST)
+    assert plan(condenser.condense(requested)).metadata["condenser"] == "conversation_window"
+    short = viewed(SYSTEM, message(), REQUEST)
+    assert plan(condenser.condense(short)).metadata["condenser"] == "digest"
+    assert shown(condenser.condense(viewed(messages(3)))) == viewed(messages(3))
+
+
+def test_the_default_window_keeps_the_digest():
+    view = viewed(
+        message(), messages(6), condensed(1, 2, 3, summary="# Digest of 3 events", offset=1), messages(6), REQUEST
+    )
+    assert -9 in ids(after(view, default_condenser().condense(view)))
