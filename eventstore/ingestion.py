@@ -118,6 +118,7 @@ class Ingestion:
         events = [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)]
 
         def stage(transaction: Transaction) -> None:
+            not_erased(transaction.conversation(self._conversation))
             transaction.stage(staged.key, rows)
             self._project(transaction, longer, events)
 

@@ -15,6 +15,7 @@ from eventsourcing.persistence import PersistenceError
 from eventstore import integrity, urls
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, decide, summaries_named
+from eventstore.erasure import erase
 from eventstore.errors import (
     ConversationNotFound,
     IdempotencyConflict,
@@ -26,6 +27,7 @@ from eventstore.guard import Guard
 from eventstore.ingestion import Ingestion
 from eventstore.keys import KeyRing
 from eventstore.recorders.base import Conversation, Reader, Recorder, Row, Transaction
+from eventstore.resealing import Resealed, reseal
 from eventstore.rows import (
     after,
     chained,
@@ -315,6 +317,25 @@ class Store:
         with self._read() as reader:
             yield Snapshot(reader, _existing(reader, conversation))
 
+    # -- care ---------------------------------------------------------------------------------------------------------
+
+    def erase(self, conversation: str, *, reason: str) -> ConversationRow:
+        """Erase a conversation for good; returns the receipt, once its bytes are gone from tables, free pages and WAL.
+
+        From the first moment on nobody reads it any more. It works in small transactions; again, it finishes what was
+        begun. Raises ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that was open before stays open.
+        """
+        with _translated():
+            return _listed(erase(self._recorder, conversation, reason, self._now()))
+
+    def reseal(self, conversation: str | None = None) -> Iterator[Resealed]:
+        """Bring what is stored, or one conversation, to the compression and the key that this store was opened with.
+
+        Others read and write meanwhile. Raises ``ConversationNotFound``, ``KeyUnavailable``, ``StoreUnavailable``.
+        """
+        with _translated():
+            yield from reseal(self._recorder, conversation)
+
     def verify(
         self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
     ) -> Iterator[Verdict]:
@@ -445,11 +466,12 @@ def _recalled(
 def _listed(found: Conversation) -> ConversationRow:
     erasure = found.erasure
     head = found.head if erasure is None else erasure.head
+    updated_at = found.updated_at if erasure is None else erasure.erased_at
     return ConversationRow(
         id=found.id,
         version=found.version if erasure is None else erasure.events,
         created_at=from_microseconds(found.created_at),
-        updated_at=from_microseconds(found.created_at if found.updated_at is None else found.updated_at),
+        updated_at=from_microseconds(found.created_at if updated_at is None else updated_at),
         head="" if head is None else head.hex(),
         erased_at=None if erasure is None else from_microseconds(erasure.erased_at),
         erased_reason=None if erasure is None else erasure.reason,

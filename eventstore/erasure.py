@@ -1,0 +1,76 @@
+"""Erasing a conversation for good: from every reader at once, then from the tables, then from the files.
+
+What stays is a receipt: when, why, how many events, and the last head, which says nothing of them without the salt.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from eventsourcing.persistence import OperationalError
+
+from eventstore.errors import ConversationNotFound, StoreUnavailable
+from eventstore.guard import Guard
+from eventstore.recorders.base import Conversation, Erasure, Recorder, Transaction
+
+__all__ = ["erase", "purge"]
+
+_CHUNK = 1_000
+_REST_S = 0.005
+"""Between two transactions, so that those who wait for their turn get it."""
+_RETRY_S = 0.05
+
+
+def erase(guard: Guard, conversation: str, reason: str, now: int, *, patience_s: float = 60.0) -> Conversation:
+    """Erase ``conversation``; returns what is left of it once its bytes are gone. Again, it finishes what was begun.
+
+    It works in small transactions, so that others need not wait. Readers that are open keep what they read alive: it
+    waits up to ``patience_s`` seconds for them, then raises ``StoreUnavailable``, and has to be run again.
+
+    Raises ``ConversationNotFound``. Cost: its events, and writing the WAL back.
+    """
+    recorder = guard.unguarded
+    erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now))
+    while not recorder.transact(lambda transaction: transaction.expunge(erased.key, _CHUNK)):
+        time.sleep(_REST_S)
+    _discard_staged(recorder, conversation)
+    purge(recorder, patience_s, f"conversation {conversation!r} is erased for every reader")
+    return erased
+
+
+def _mark(transaction: Transaction, conversation: str, reason: str, now: int) -> Conversation:
+    found = transaction.conversation(conversation)
+    if found is None:
+        raise ConversationNotFound(conversation)
+    if found.erasure is not None:
+        return found
+    erasure = Erasure(max(now, found.updated_at or now), reason, found.version, found.head or b"")
+    transaction.erase(found.key, erasure)
+    return found._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
+
+
+def _discard_staged(recorder: Recorder, conversation: str) -> None:
+    """Imports of it that are going on, or were killed. One that goes on finds at its end that it is erased."""
+    with recorder.read() as reader:
+        staged = reader.staged(conversation)
+    for key in staged:
+        while not recorder.transact(lambda transaction, key=key: transaction.discard(key, _CHUNK)):  # type: ignore[misc]
+            time.sleep(_REST_S)
+
+
+def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> None:
+    """Make what was deleted or replaced unreadable in the files. Waits for readers that are open, up to ``patience_s``
+    seconds; then raises ``StoreUnavailable``.
+    """
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            return recorder.purge()
+        except OperationalError as error:
+            if time.monotonic() >= until:
+                raise StoreUnavailable(
+                    f"{what_is_done}, but its bytes are still in the files, since a reader that was open before is "
+                    f"open still ({error}); end it and run the same again"
+                ) from error
+        time.sleep(_RETRY_S)

@@ -1,0 +1,123 @@
+"""Bringing what is stored to the store's present compression and key, while others read and write.
+
+Each conversation is brought over by itself, in small transactions: first its key, so that what is appended from then on
+is sealed, then its rows. What the heads are of does not change. It can be stopped and run again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from eventstore.erasure import purge
+from eventstore.errors import ConversationNotFound
+from eventstore.guard import Guard
+from eventstore.keys import KeyRing
+from eventstore.reading import Unreadable, readable_conversations, readable_rows
+from eventstore.recorders.base import Conversation, Record, Row, Transaction
+from eventstore.sealing import DAMAGED, PLAIN, DataKey
+from eventstore.vault import Known
+
+__all__ = ["Resealed", "reseal"]
+
+_CHUNK = 200
+_REST_S = 0.005
+
+
+class Resealed(NamedTuple):
+    """What was done for one conversation: whether its key was wrapped anew, how many rows were stored in another form,
+    and which could not be, because they are damaged.
+    """
+
+    conversation: str
+    key: bool
+    rows: int
+    damaged: tuple[int, ...]
+
+
+def reseal(guard: Guard, conversation: str | None = None, *, patience_s: float = 60.0) -> Iterator[Resealed]:
+    """Bring every conversation, or the one named, over to what the store is opened with.
+
+    When it ends, what was stored before is gone from the files, as in an erasure. Raises ``ConversationNotFound``,
+    ``KeyUnavailable``. Cost: reading all, and writing what changes; memory for one page.
+    """
+    for found in _wanted(guard, conversation):
+        if found.erasure is None:
+            yield _resealed(guard, found)
+    purge(guard.unguarded, patience_s, "everything is stored as it should be")
+
+
+def _wanted(guard: Guard, conversation: str | None) -> Iterator[Conversation]:
+    if conversation is None:
+        for each in readable_conversations(guard.unguarded):
+            if isinstance(each, Conversation):
+                yield each
+        return
+    with guard.unguarded.read() as reader:
+        found = reader.conversation(conversation)
+    if found is None:
+        raise ConversationNotFound(conversation)
+    yield found
+
+
+def _resealed(guard: Guard, found: Conversation) -> Resealed:
+    keys = guard.vault.sealing.keys
+    changed = False
+    if keys is not None:
+        found, changed = guard.unguarded.transact(partial(_with_key, key=found.key, keys=keys))
+    known = guard.vault.known(found)
+    rows, damaged = 0, []
+    for part in readable_rows(guard.unguarded, found.key, 0, found.version, _CHUNK):
+        if isinstance(part, Unreadable):
+            damaged.append(part.id)
+            continue
+        opened = guard.vault.opened(known, part)
+        damaged += [row.id for row in opened if row.encoding == DAMAGED]
+        other = _in_another_form(guard, known, part, opened)
+        if other:
+            guard.unguarded.transact(partial(_replace, key=found.key, rows=other))
+            rows += len(other)
+            time.sleep(_REST_S)
+    if known.data_key is not None:
+        guard.unguarded.transact(partial(_seal_records, guard=guard, known=known))
+    return Resealed(found.id, changed, rows, tuple(damaged))
+
+
+def _with_key(transaction: Transaction, key: int, keys: KeyRing) -> tuple[Conversation, bool]:
+    """The conversation with its data key under the present wrapping key, and whether that had to be made."""
+    found = transaction.conversation_of(key)
+    assert found is not None  # it was listed, and a row of the list is never deleted
+    if found.erasure is not None or found.key_id == keys.current:
+        return found, False
+    if found.sealed_key is None:
+        secret = DataKey.new_secret(found.salt)
+    else:
+        secret = keys.open(found.id, found.key_id or "", found.sealed_key)
+    sealed = keys.seal(found.id, secret)
+    transaction.set_key(key, b"", keys.current, sealed)
+    return found._replace(salt=b"", key_id=keys.current, sealed_key=sealed), True
+
+
+def _in_another_form(guard: Guard, known: Known, stored: Sequence[Row], opened: Sequence[Row]) -> list[Row]:
+    sound = [(old, row) for old, row in zip(stored, opened, strict=True) if row.encoding == PLAIN]
+    wanted = guard.vault.closed(known, [row for _, row in sound])
+    return [new for (old, _), new in zip(sound, wanted, strict=True) if new.encoding != old.encoding]
+
+
+def _replace(transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
+    transaction.replace(key, rows)
+
+
+def _seal_records(transaction: Transaction, guard: Guard, known: Known) -> None:
+    for projection in transaction.projections(known.key):
+        after = -1
+        while page := transaction.records(projection, known.key, after, _CHUNK):
+            plain = [record for record in page if record.encoding == PLAIN]
+            opened = [guard.vault.opened_record(known, projection, record) for record in plain]
+            sealed: list[Record] = [
+                guard.vault.closed_record(known, projection, record) for record in opened if record is not None
+            ]
+            transaction.put_records(projection, known.key, sealed)
+            after = page[-1].version

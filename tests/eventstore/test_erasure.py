@@ -1,0 +1,238 @@
+"""An erased conversation is gone: from every reader, from the tables, and from the bytes of the files."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    CondensationRequest,
+    ConversationErased,
+    ConversationNotFound,
+    KeyRing,
+    Message,
+    Observation,
+    Record,
+    StoreUnavailable,
+    open_store,
+)
+from eventstore.erasure import erase
+from eventstore.snapshot import WritableSnapshot
+
+SECRET = b"Mrs Alva Quist, account 55-17-204"
+OTHER = b"the other conversation stays"
+KEY = KeyRing([SecretStr("11" * 32)])
+
+
+class Keeper:
+    """A projection that keeps a private text, as it should not."""
+
+    def project(self, snapshot: WritableSnapshot, events: object) -> None:
+        text = SECRET if snapshot.conversation == "secret" else OTHER
+        snapshot.put_records("keeper", [Record(snapshot.version, 1, None, text)])
+
+
+def fill(url: str, keys: KeyRing | None = None, compression: str = "none", count: int = 300) -> None:
+    with open_store(url, keys=keys, compression=compression) as store:  # type: ignore[arg-type]
+        store.register(Keeper())
+        for name, text in (("secret", SECRET), ("other", OTHER)):
+            store.ingest(name, (Message(source="user", content=f"{n} {text.decode()} {n}") for n in range(count)))
+            # Over several pages, so that its overflow pages must go too.
+            store.append(
+                name, Observation(content=text.decode() * 2_000), expected_version=count, idempotency_key=text.decode()
+            )
+            store.append(name, [CondensationRequest(reason=text.decode())], expected_version=ANY_VERSION)
+            store.append(
+                name, Action(tool="terminal", arguments={"command": text.decode()}), expected_version=ANY_VERSION
+            )
+
+
+def files_with(folder: Path, text: bytes) -> list[str]:
+    return [path.name for path in sorted(folder.iterdir()) if text in path.read_bytes()]
+
+
+def test_the_text_is_in_the_files_before_and_in_none_after(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    with open_store(url) as held:  # keeps the WAL from being removed by the last to close
+        held.version("secret")
+        fill(url)
+        assert files_with(tmp_path, SECRET) == ["history.db-wal"] or "history.db" in files_with(tmp_path, SECRET)
+        with open_store(url) as store:
+            receipt = store.erase("secret", reason="asked to, by letter of 3 May")
+        assert files_with(tmp_path, SECRET) == []
+        assert files_with(tmp_path, OTHER) != []
+        assert (receipt.version, receipt.erased_reason) == (303, "asked to, by letter of 3 May")
+        assert len(receipt.head) == 64
+
+
+@pytest.mark.parametrize("compression", ["none", "zlib", "zstd"])
+def test_in_a_sealed_store_the_keys_go_too(tmp_path: Path, compression: str):
+    path = tmp_path / "history.db"
+    url = f"sqlite:///{path}"
+    fill(url, KEY, compression)
+    with open_store(url, keys=KEY) as store:
+        assert files_with(tmp_path, SECRET) == [path.name]  # the idempotency key, which is a name
+        with store._recorder.unguarded.read() as reader:
+            found = reader.conversation("secret")
+            assert found is not None
+            assert found.sealed_key is not None
+            bodies = [row.body for row in reader.rows(found.key, 0, 10, 10)]
+        store.erase("secret", reason="asked to")
+    for secret in (SECRET, found.sealed_key, *bodies):
+        assert files_with(tmp_path, secret) == []
+
+
+def test_reading_it_says_that_it_was_erased_and_its_id_is_not_used_again(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    fill(url)
+    with open_store(url) as store:
+        store.erase("secret", reason="asked to")
+        attempts: list[Callable[[], object]] = [
+            lambda: store.events("secret"),
+            lambda: store.version("secret"),
+            lambda: store.append("secret", Message(source="user", content="hi"), expected_version=0),
+            lambda: store.append("secret", Message(source="user", content="hi"), expected_version=ANY_VERSION),
+            lambda: store.ingest("secret", [Message(source="user", content="hi")]),
+            lambda: store.snapshot("secret").__enter__(),
+        ]
+        for attempt in attempts:
+            with pytest.raises(ConversationErased, match="asked to"):
+                attempt()
+        assert {recorded.conversation for recorded in store.follow()} == {"other"}
+        row = next(row for row in store.conversations() if row.id == "secret")
+        assert (row.version, row.erased_reason) == (303, "asked to")
+
+
+def test_verify_passes_and_names_it_as_erased(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    fill(url)
+    with open_store(url) as store:
+        receipt = store.erase("secret", reason="asked to")
+        verdicts = list(store.verify())
+    assert [verdict.findings for verdict in verdicts] == [(), (), ()]
+    erasure = verdicts[1].erasure
+    assert erasure is not None
+    assert (erasure.reason, erasure.events, erasure.head.hex()) == ("asked to", 303, receipt.head)
+
+
+def test_an_unknown_conversation_cannot_be_erased(tmp_path: Path):
+    with open_store(f"sqlite:///{tmp_path / 'history.db'}") as store, pytest.raises(ConversationNotFound):
+        store.erase("nobody", reason="asked to")
+
+
+def test_erasing_again_gives_the_first_receipt(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    fill(url)
+    with open_store(url) as store:
+        assert store.erase("secret", reason="first") == store.erase("secret", reason="second")
+
+
+class _Killed(BaseException):
+    """As if the process had died here."""
+
+
+def test_an_erasure_that_was_cut_short_is_invisible_at_once_is_named_and_can_be_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    fill(url, count=2_500)
+
+    def killed(_: float) -> None:
+        raise _Killed
+
+    with open_store(url) as store:
+        with monkeypatch.context() as patched:
+            patched.setattr("eventstore.erasure.time.sleep", killed)
+            with pytest.raises(_Killed):
+                store.erase("secret", reason="asked to")
+        with pytest.raises(ConversationErased):
+            store.events("secret")
+        assert {recorded.conversation for recorded in store.follow()} == {"other"}
+        (unfinished,) = next(v for v in store.verify() if v.conversation == "secret").findings
+        assert "its erasure is not finished" in str(unfinished)
+        store.erase("secret", reason="asked to")
+        assert all(verdict.findings == () for verdict in store.verify())
+    assert files_with(tmp_path, SECRET) == []
+
+
+def test_the_receipt_waits_for_a_reader_that_keeps_the_text_alive(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    fill(url)
+    with open_store(url) as reading, open_store(url) as store:
+        with reading.snapshot("secret") as snapshot:
+            next(snapshot.events())
+            with pytest.raises(StoreUnavailable, match="a reader that was open before is open still"):
+                erase(store._recorder, "secret", "asked to", 0, patience_s=0.2)
+            assert SECRET.decode() in next(snapshot.events()).content  # type: ignore[union-attr]
+        store.erase("secret", reason="asked to")
+    assert files_with(tmp_path, SECRET) == []
+
+
+def test_an_import_that_is_going_on_is_erased_with_it(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    fill(url)
+    staged, erased = threading.Event(), threading.Event()
+
+    def history() -> Iterator[Message]:
+        for n in range(3_000):
+            if n == 2_500:
+                staged.set()
+                assert erased.wait(30)
+            yield Message(source="user", content=f"{n} {SECRET.decode()}")
+
+    with open_store(url) as store, open_store(url) as importing:
+        store.append("late", Message(source="user", content="first"), expected_version=0)
+        store.erase("late", reason="before")
+        failures: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                importing.ingest("coming", history())
+            except BaseException as error:  # noqa: BLE001 - it is looked at below
+                failures.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert staged.wait(30)
+        store.append("coming", Message(source="user", content=SECRET.decode()), expected_version=0)
+        store.erase("coming", reason="asked to")
+        store.erase("secret", reason="asked to")
+        assert files_with(tmp_path, SECRET) == []
+        erased.set()
+        thread.join()
+        assert [type(failure) for failure in failures] == [ConversationErased]
+        store.erase("coming", reason="asked to")
+        assert files_with(tmp_path, SECRET) == []
+
+
+def _append_until_told(url: str, ready: object, stop: object) -> None:
+    with open_store(url) as store:
+        ready.set()  # type: ignore[attr-defined]
+        while not stop.is_set():  # type: ignore[attr-defined]
+            store.append("live", Message(source="user", content="on we go"), expected_version=ANY_VERSION)
+
+
+def test_others_go_on_writing_while_a_long_history_is_erased(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    fill(url, count=5_000)
+    context = multiprocessing.get_context("spawn")
+    ready, stop = context.Event(), context.Event()
+    writer = context.Process(target=_append_until_told, args=(url, ready, stop))
+    writer.start()
+    try:
+        assert ready.wait(30)
+        with open_store(url) as store:
+            before = store.version("live")
+            store.erase("secret", reason="asked to")
+            assert store.version("live") > before
+    finally:
+        stop.set()
+        writer.join(30)
+    assert files_with(tmp_path, SECRET) == []
