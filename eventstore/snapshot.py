@@ -45,6 +45,13 @@ class Snapshot:
         """The head of the last event; None while there is none."""
         return self._conversation.head
 
+    def head_at(self, version: int) -> bytes | None:
+        """The head when the conversation had ``version`` events, which it did; None for 0."""
+        if version == self.version:
+            return self.head
+        rows = self._reader.rows(self._conversation.key, version - 1, version, 1)
+        return rows[0].head if rows else None
+
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Events with ``start <= id < stop``, in order. Raises ``CorruptEvent`` at one that is missing or unreadable.
 

@@ -3,8 +3,23 @@
 Everything here can be thrown away and made again from the log.
 """
 
+from projections.difference import Difference, Summarized
+from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.messages import Rendered
 from projections.view import View
+from projections.views import Views
 from projections.well_formed import cut_points, well_formed
+from projections.why import Why
 
-__all__ = ["Rendered", "View", "cut_points", "well_formed"]
+__all__ = [
+    "Difference",
+    "NoSuchEvent",
+    "NoSuchVersion",
+    "Rendered",
+    "Summarized",
+    "View",
+    "Views",
+    "Why",
+    "cut_points",
+    "well_formed",
+]

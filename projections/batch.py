@@ -19,7 +19,7 @@ from eventstore.events import (
 )
 from projections.intervals import Intervals, contains, normalized
 
-__all__ = ["Register", "buried", "entombed", "is_batch", "with_register"]
+__all__ = ["Register", "buried", "entombed", "holds", "is_batch", "with_register"]
 
 _FORMAT = "openhands-v0"
 
@@ -49,10 +49,13 @@ def entombed(tomb: Intervals, event: Event) -> Intervals:
 
 
 def buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
-    """Positions of the events that the tomb holds. Events that are not from V0 have no source id and never are."""
-    if not tomb:
-        return []
-    return [place for place, event in enumerate(events) if is_batch(event) and contains(tomb, _source_id(event))]
+    """Positions of the events that the tomb holds. Cost: the events."""
+    return [place for place, event in enumerate(events) if holds(tomb, event)] if tomb else []
+
+
+def holds(tomb: Intervals, event: Event) -> bool:
+    """Whether the tomb holds an event. One that is not from V0 has no source id, and is never in it."""
+    return is_batch(event) and contains(tomb, _source_id(event))
 
 
 def with_register(items: Sequence[Event], register: Register) -> list[Event]:

@@ -32,7 +32,7 @@ from projections.batch import Register, buried, entombed, is_batch, with_registe
 from projections.intervals import Intervals
 from projections.parting import parted_by_ids, parted_by_piece
 
-__all__ = ["EMPTY", "Folded", "State", "evolve", "fold"]
+__all__ = ["EMPTY", "Folded", "State", "evolve", "fold", "resume", "summary_event"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,16 @@ def fold(events: Iterable[Event], start: State = EMPTY) -> Folded:
     wrong. Cost: the events; for each condensation also the items of the View at that moment.
     """
     batch = _numbered(events, start.version)
+    return resume(start, batch, start.version + len(batch))
+
+
+def resume(start: State, events: Sequence[Event], version: int) -> Folded:
+    """The fold of all events from ``start`` up to ``version``, given those of them that matter: the shown and the
+    structural ones, in order. Raises ``UnknownEventType``. Cost: as ``fold``.
+    """
     folding = _Folding(start)
-    folding.run(batch)
-    return Folded(folding.state(start.version + len(batch)), tuple(folding.condensations))
+    folding.run(events)
+    return Folded(folding.state(version), tuple(folding.condensations))
 
 
 def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
@@ -161,12 +168,12 @@ class _Folding:
             self._register = None
         self._forget(_named(action, self._items))
         if action.summary is not None and action.summary_offset is not None:
-            self._items.insert(action.summary_offset, _summary(action, action.summary))
+            self._items.insert(action.summary_offset, summary_event(action))
 
     def _condense_batch(self, action: CondensationAction) -> None:
         self._entomb(action)
         if action.summary is not None and action.summary_offset is not None:
-            self._register = Register(_summary(action, action.summary), action.summary_offset)
+            self._register = Register(summary_event(action), action.summary_offset)
 
     def _entomb(self, event: CondensationAction | CondensationRequest) -> None:
         self._tomb = entombed(self._tomb, event)
@@ -209,5 +216,6 @@ def _named(action: CondensationAction, items: Sequence[Event]) -> Sequence[int]:
     return [place for place, event in enumerate(items) if event.id in named]
 
 
-def _summary(action: CondensationAction, text: str) -> CondensationSummary:
-    return CondensationSummary(id=summary_id(action.id), content=text, summary_of=action.id)
+def summary_event(action: CondensationAction) -> CondensationSummary:
+    """What stands in a View for what ``action`` forgot."""
+    return CondensationSummary(id=summary_id(action.id), content=action.summary or "", summary_of=action.id)

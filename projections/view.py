@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from eventstore.events import CondensationAction, Event
+from projections.condensations import JoinedCondensations
 from projections.fold import State, fold
 from projections.messages import Rendered, rendered
 from projections.units import cut_positions, fit_positions
@@ -38,7 +39,7 @@ class View:
     def then(self, events: Iterable[Event]) -> View:
         """The View after further events, the next of its conversation. Cost: those, and once the items of this View."""
         state, condensations = fold(events, self.state)
-        return View(state, (*self.condensations, *condensations) if condensations else self.condensations)
+        return View(state, _joined(self.condensations, condensations))
 
     def with_events(self, events: Iterable[Event]) -> View:
         """The same View, showing these events instead, for example with some of them masked or left out."""
@@ -104,3 +105,9 @@ class View:
     def __repr__(self) -> str:
         request = ", condensation requested" if self.unhandled_condensation_request else ""
         return f"<View of {len(self)} events at version {self.version}{request}>"
+
+
+def _joined(older: Sequence[CondensationAction], newer: tuple[CondensationAction, ...]) -> Sequence[CondensationAction]:
+    if not newer:
+        return older
+    return older + newer if isinstance(older, tuple) else JoinedCondensations(older, newer)

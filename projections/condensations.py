@@ -1,0 +1,75 @@
+"""The condensations that made a View, where they are too many to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import overload
+
+from eventstore import Store
+from eventstore.events import CondensationAction
+
+__all__ = ["JoinedCondensations", "StoredCondensations"]
+
+_PAGE = 200
+
+
+class _Condensations(Sequence[CondensationAction]):
+    """A sequence of known length whose members are got by iterating. Indexing reads up to the index."""
+
+    @overload
+    def __getitem__(self, index: int) -> CondensationAction: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CondensationAction, ...]: ...
+    def __getitem__(self, index: int | slice) -> CondensationAction | tuple[CondensationAction, ...]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        place = range(len(self))[index]
+        return next(islice(self, place, None))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(map(CondensationAction.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class StoredCondensations(_Condensations):
+    """Of a conversation up to a version, oldest first: read a page at a time whenever they are iterated over.
+
+    Reading raises what ``eventstore.Store.events`` raises.
+    """
+
+    def __init__(self, store: Store, conversation: str, version: int, count: int) -> None:
+        self._store = store
+        self._conversation = conversation
+        self._version = version
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[CondensationAction]:
+        start, left = 0, self._count
+        while left:
+            with self._store.snapshot(self._conversation) as snapshot:
+                page = list(islice(snapshot.structural_events(start, self._version), _PAGE))
+            condensations = [event for event in page if isinstance(event, CondensationAction)]
+            yield from condensations
+            left -= len(condensations)
+            start = page[-1].id + 1
+
+
+class JoinedCondensations(_Condensations):
+    """Older ones and some that came since."""
+
+    def __init__(self, older: Sequence[CondensationAction], newer: Sequence[CondensationAction]) -> None:
+        self._older = older
+        self._newer = newer
+
+    def __len__(self) -> int:
+        return len(self._older) + len(self._newer)
+
+    def __iter__(self) -> Iterator[CondensationAction]:
+        return chain(self._older, self._newer)

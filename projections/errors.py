@@ -1,0 +1,29 @@
+"""What can go wrong when a View of another moment is asked for. The rest are the errors of ``eventstore``."""
+
+from __future__ import annotations
+
+from eventstore.errors import EventStoreError
+
+__all__ = ["NoSuchEvent", "NoSuchVersion"]
+
+
+class NoSuchVersion(EventStoreError, ValueError):
+    """The conversation never had this version. Ask for one between 0 and its present version."""
+
+    def __init__(self, conversation: str, version: int, present: int) -> None:
+        super().__init__(
+            f"conversation {conversation!r} has no version {version}; it is at version {present}, so ask for one of "
+            f"0 to {present}"
+        )
+        self.conversation, self.version, self.present = conversation, version, present
+
+
+class NoSuchEvent(EventStoreError, ValueError):
+    """The conversation has no event, and no summary, with this id. Its log shows which there are."""
+
+    def __init__(self, conversation: str, event_id: int, version: int) -> None:
+        super().__init__(
+            f"conversation {conversation!r} has no event {event_id}: its events are 0 to {version - 1}, and "
+            f"the summary of condensation c is -(c+2)"
+        )
+        self.conversation, self.event_id, self.version = conversation, event_id, version

@@ -1,0 +1,187 @@
+"""A fold that keeps a revision after each structural event. Pure: events in, states and records out.
+
+What a stored structure needs beside the state is small, and is carried along: which shown events follow one another in
+the log, how many structural events there were, and the last full record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from eventstore.events import (
+    NOT_RECORDED,
+    CondensationAction,
+    Event,
+    is_structural,
+    summary_id,
+    summary_of,
+)
+from eventstore.snapshot import Record
+from projections.batch import Register
+from projections.fold import EMPTY, State, resume, summary_event
+from projections.intervals import Intervals
+from projections.revisions import Base, Revision, record_of
+from projections.units import cut_positions
+
+__all__ = ["NOTHING", "Revised", "condensations_named", "intervals", "restored", "revise", "structure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """A state, and what its next revision needs.
+
+    ``ordinals`` number the items that are events, by id, such that two numbers follow one another where no other shown
+    event was between the two. ``nth`` says of a condensation whose summary is shown which structural event it was.
+    """
+
+    state: State = EMPTY
+    ordinals: Mapping[int, int] = field(default_factory=dict)
+    next_ordinal: int = 0
+    nth: Mapping[int, int] = field(default_factory=dict)
+    structural: int = 0
+    condensations: int = 0
+    base: Base | None = None
+
+    @property
+    def version(self) -> int:
+        return self.state.version
+
+
+NOTHING = Revised()
+"""An empty conversation."""
+
+
+def revise(start: Revised, events: Sequence[Event], version: int) -> tuple[Revised, list[Record]]:
+    """Go on to ``version`` with the shown and the structural events from ``start`` up to there, in order.
+
+    Returns a record for each of the structural ones. Raises ``UnknownEventType``. Cost: the events; for each structural
+    one the View at that moment.
+    """
+    revised, records = start, []
+    done = 0
+    for place, event in enumerate(events):
+        if is_structural(event):
+            revised = _advanced(revised, events[done : place + 1], event.id + 1)
+            record, base = record_of(revised.version, structure(revised), revised.base)
+            revised = replace(revised, base=base)
+            records.append(record)
+            done = place + 1
+    if revised.version < version:
+        revised = _advanced(revised, events[done:], version)
+    return revised, records
+
+
+def _advanced(start: Revised, events: Sequence[Event], version: int) -> Revised:
+    """Some shown events, and a structural one at the end or none."""
+    state, condensations = resume(start.state, events, version)
+    ordinals, next_ordinal = dict(start.ordinals), start.next_ordinal
+    for event in events:
+        if event.shown and not is_structural(event):
+            ordinals[event.id] = next_ordinal
+            next_ordinal += 1
+    nth, structural = start.nth, start.structural
+    if events and is_structural(events[-1]):
+        shown_ids = {event.id for event in state.events}
+        ordinals = {event_id: ordinal for event_id, ordinal in ordinals.items() if event_id in shown_ids}
+        nth = {**nth, events[-1].id: structural} if condensations else nth
+        nth = {c: place for c, place in nth.items() if summary_id(c) in shown_ids}
+        structural += 1
+    return Revised(state, ordinals, next_ordinal, nth, structural, start.condensations + len(condensations), start.base)
+
+
+def structure(revised: Revised) -> Revision:
+    """What is stored of it. Cost: the items of the View."""
+    state = revised.state
+    kept: list[int] = []
+    summaries: list[int] = []
+    after, before_next = NOT_RECORDED, -2
+    for event in state.items:
+        if event.id < 0:
+            condensation = summary_of(event.id)
+            summaries += (after, condensation, revised.nth[condensation])
+            continue
+        after, ordinal = event.id, revised.ordinals[event.id]
+        if ordinal != before_next:
+            kept += (event.id, event.id)
+        kept[-1] = event.id
+        before_next = ordinal + 1
+    if kept and before_next == revised.next_ordinal:
+        kept[-1] = state.version - 1
+    register: tuple[int, ...] = ()
+    if state.register is not None:
+        condensation = summary_of(state.register.summary.id)
+        register = (condensation, revised.nth[condensation], state.register.offset)
+    events = state.events
+    free = set(cut_positions(events, state.left_behind))
+    ids = [*(event.id for event in events), NOT_RECORDED]
+    return Revision(
+        kept=tuple(kept),
+        summaries=tuple(summaries),
+        register=register,
+        tomb=tuple(end for interval in state.tomb for end in interval),
+        left_behind=tuple(sorted(state.left_behind)),
+        uncut=tuple(event_id for position, event_id in enumerate(ids) if position not in free),
+        requested=state.unhandled_condensation_request,
+        structural=revised.structural,
+        condensations=revised.condensations,
+    )
+
+
+def intervals(kept: Sequence[int]) -> Intervals:
+    """A flat list of first and last ids as intervals."""
+    return tuple(zip(kept[::2], kept[1::2], strict=True))
+
+
+def condensations_named(revision: Revision) -> list[tuple[int, int]]:
+    """(id, nth structural event) of the condensations whose summaries the View shows, in the order of the log."""
+    summaries, register = revision.summaries, revision.register
+    named = list(zip(summaries[1::3], summaries[2::3], strict=True))
+    if register:
+        named.append((register[0], register[1]))
+    return sorted(named)
+
+
+def restored(
+    version: int, revision: Revision, base: Base, shown: Sequence[Event], condensations: Iterable[Event]
+) -> Revised:
+    """The fold at the version of a revision, from the shown events in its intervals and the condensations it names.
+
+    Cost: the items of the View.
+    """
+    summaries = {c.id: summary_event(c) for c in condensations if isinstance(c, CondensationAction)}
+    standing: dict[int, list[Event]] = {}
+    for after, condensation in zip(revision.summaries[::3], revision.summaries[1::3], strict=True):
+        standing.setdefault(after, []).append(summaries[condensation])
+    items: list[Event] = standing.get(NOT_RECORDED, [])
+    ordinals: dict[int, int] = {}
+    next_ordinal = 0
+    ends = iter(revision.kept[1::2])
+    end = -1
+    for event in shown:
+        if event.id > end:
+            end = next(ends)
+            next_ordinal += 1  # something was forgotten in between
+        ordinals[event.id] = next_ordinal
+        next_ordinal += 1
+        items += (event, *standing.get(event.id, ()))
+    register = None
+    if revision.register:
+        condensation, _, offset = revision.register
+        register = Register(summaries[condensation], offset)
+    return Revised(
+        state=State(
+            version,
+            tuple(items),
+            revision.requested,
+            frozenset(revision.left_behind),
+            register,
+            intervals(revision.tomb),
+        ),
+        ordinals=ordinals,
+        next_ordinal=next_ordinal if end == version - 1 else next_ordinal + 1,
+        nth=dict(condensations_named(revision)),
+        structural=revision.structural,
+        condensations=revision.condensations,
+        base=base,
+    )

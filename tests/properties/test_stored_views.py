@@ -1,0 +1,92 @@
+"""A View from the store, at any version, is the fold of the log up to there, however it was written, read or rebuilt."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventstore import Store, open_store
+from eventstore.events import Event
+from projections import View, Views
+from tests.properties.histories import histories
+
+many = settings(max_examples=120, deadline=None)
+
+
+def assert_every_version(views: Views, events: list[Event]) -> None:
+    for version in range(len(events) + 1):
+        expected = View.from_events(events[:version])
+        view = views.at("c", version)
+        assert view == expected
+        assert list(view.condensations) == list(expected.condensations)
+    assert views.current("c") == View.from_events(events)
+
+
+def appended(store: Store, events: list[Event], sizes: list[int]) -> None:
+    """The history as an import in several parts, each one as long as its size says."""
+    stop = 0
+    for size in [*sizes, len(events)]:
+        stop = min(stop + size, len(events))
+        store.ingest("c", events[:stop])
+
+
+@many
+@given(histories, st.lists(st.integers(1, 8), max_size=8))
+def test_revisions_written_with_the_events_give_every_version(events: list[Event], sizes: list[int]) -> None:
+    if events:
+        with open_store("memory:") as store:
+            writer = Views(store)
+            appended(store, events, sizes)
+            assert_every_version(writer, events)
+            assert_every_version(Views(store), events)
+
+
+@many
+@given(histories)
+def test_a_reader_catches_up_with_a_writer_that_kept_no_revisions(events: list[Event]) -> None:
+    if events:
+        with open_store("memory:") as store:
+            store.ingest("c", events)
+            assert_every_version(Views(store), events)
+            assert_every_version(Views(store), events)
+
+
+@many
+@given(histories, st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=8), st.booleans())
+def test_two_writers_with_and_without_the_projection_leave_the_same_views(
+    events: list[Event], parts: list[tuple[int, bool]], reading: bool
+) -> None:
+    if not events:
+        return
+    with open_store("memory:") as store:
+        views = Views(store)
+        register, none = store._projections, ()
+        stop = 0
+        for size, keeps_revisions in [*parts, (len(events), True)]:
+            stop = min(stop + size, len(events))
+            store._projections = register if keeps_revisions else none
+            store.ingest("c", events[:stop])
+            if reading:
+                assert views.current("c") == View.from_events(events[:stop])
+        assert_every_version(views, events)
+        assert_every_version(Views(store), events)
+
+
+@many
+@given(histories)
+def test_rebuilt_revisions_are_the_same_bytes(events: list[Event]) -> None:
+    if not events:
+        return
+    with open_store("memory:") as store:
+        views = Views(store)
+        appended(store, events, [1] * len(events))
+        before = stored(store)
+        count = views.rebuild("c")
+        assert stored(store) == before
+        assert count == len(before)
+        assert_every_version(Views(store), events)
+
+
+def stored(store: Store) -> list[object]:
+    with store.snapshot("c") as snapshot:
+        return list(snapshot.records("views"))
