@@ -1,0 +1,403 @@
+"""Sealed and compressed stores: the same histories, other bytes, which are looked at behind the store's back."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import inspect
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from eventstore import (
+    ANY_VERSION,
+    CondensationRequest,
+    CorruptEvent,
+    KeyRing,
+    KeyUnavailable,
+    Message,
+    Record,
+    Store,
+    StoreUnavailable,
+    open_store,
+)
+from eventstore.guard import Guard
+from eventstore.recorders.memory import MemoryRecorder
+from eventstore.sealing import PLAIN, SEALED, Sealing, Unopenable, packed, unpacked
+from eventstore.snapshot import WritableSnapshot
+
+OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
+TEXT = "a private text, a private text, a private text"
+COMPRESSIONS = ["none", "zlib", "zstd"]
+
+
+def said(n: int) -> Message:
+    return Message(source="user", content=f"{n} {TEXT}")
+
+
+def fill(store: Store, count: int = 20, name: str = "c1") -> None:
+    for n in range(count):
+        store.append(name, said(n), expected_version=n, idempotency_key=f"turn-{n}")
+
+
+def contents(store: Store, name: str = "c1") -> list[Any]:
+    return [event.content for event in store.events(name)]  # type: ignore[union-attr]
+
+
+def encodings(path: Path) -> set[int]:
+    with closing(sqlite3.connect(path)) as connection:
+        return {encoding for (encoding,) in connection.execute("SELECT DISTINCT encoding FROM events")}
+
+
+def heads(store: Store) -> dict[str, str]:
+    return {row.id: row.head for row in store.conversations()}
+
+
+def is_in_the_files(path: Path, text: str = TEXT) -> bool:
+    return any(text.encode() in file.read_bytes() for file in path.parent.iterdir())
+
+
+def assert_sound(store: Store) -> None:
+    assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.db"
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_history_is_the_same_however_it_is_stored(path: Path, compression: Any, sealed: bool):
+    keys = KeyRing([OLD]) if sealed else None
+    with open_store(f"sqlite:///{path}", compression=compression, keys=keys) as store:
+        fill(store)
+        store.ingest("imported", (said(n) for n in range(2_500)))
+    with open_store(f"sqlite:///{path}", keys=keys) as store:
+        assert contents(store) == [f"{n} {TEXT}" for n in range(20)]
+        assert contents(store, "imported") == [f"{n} {TEXT}" for n in range(2_500)]
+        assert [recorded.id for recorded in store.follow()] == [*range(20), *range(2_500)]
+        again = store.append("c1", said(7), expected_version=7, idempotency_key="turn-7")
+        assert again[0].id == 7
+        assert store.ingest("imported", (said(n) for n in range(2_500))) == (0, 2_500)
+        assert_sound(store)
+    assert encodings(path) == {COMPRESSIONS.index(compression) + (SEALED if sealed else 0)}
+    assert is_in_the_files(path) == (compression == "none" and not sealed)
+
+
+def test_compression_halves_what_a_history_of_text_takes(path: Path):
+    def stored(compression: Any) -> int:
+        file = path.with_name(compression)
+        with open_store(f"sqlite:///{file}", compression=compression) as store:
+            for n in range(100):
+                content = source[n * 700 : n * 700 + 1_900]
+                store.append("c1", Message(source="user", content=content), expected_version=n)
+        return file.stat().st_size
+
+    source = inspect.getsource(argparse)
+    plain = stored("none")
+    assert stored("zlib") < plain / 2
+    assert stored("zstd") < plain / 2
+
+
+def test_what_does_not_shrink_is_stored_as_it_is():
+    noise = os.urandom(200)
+    assert packed("zlib", noise) == (PLAIN, noise)
+    assert packed("zstd", noise) == (PLAIN, noise)
+
+
+@given(st.binary(max_size=2_000), st.sampled_from(COMPRESSIONS))
+def test_what_is_packed_can_be_unpacked(body: bytes, compression: Any):
+    assert unpacked(*packed(compression, body)) == body
+
+
+@given(st.integers(0, 3), st.binary(max_size=200))
+def test_hostile_bytes_are_refused_and_not_more(encoding: int, stored: bytes):
+    try:
+        assert type(unpacked(encoding, stored)) is bytes
+    except Unopenable:
+        assert encoding != PLAIN
+
+
+def test_a_bomb_is_refused_before_memory_is_given_to_it():
+    claims_a_terabyte = bytes.fromhex("28b52ffd") + b"\xe0" + (2**40).to_bytes(8, "little") + bytes(20)
+    with pytest.raises(Unopenable):
+        unpacked(2, claims_a_terabyte)
+
+
+def test_a_record_beside_a_sealed_conversation_is_sealed_too(path: Path):
+    class Keeper:
+        def project(self, snapshot: WritableSnapshot, events: object) -> None:
+            snapshot.put_records("keeper", [Record(snapshot.version, 1, None, TEXT.encode())])
+
+    with open_store(f"sqlite:///{path}", keys=KeyRing([OLD])) as store:
+        store.register(Keeper())
+        store.append("c1", CondensationRequest(), expected_version=0)
+    assert not is_in_the_files(path)
+    with open_store(f"sqlite:///{path}", keys=KeyRing([OLD])) as store, store.snapshot("c1") as snapshot:
+        assert snapshot.record_at("keeper") == Record(1, 1, None, TEXT.encode())
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def test_without_the_key_a_sealed_conversation_is_listed_and_neither_read_nor_written(path: Path):
+    url = f"sqlite:///{path}"
+    with open_store(url, keys=KeyRing([OLD])) as store:
+        fill(store)
+    with open_store(url) as store:
+        assert store.version("c1") == 20
+        assert [row.id for row in store.conversations()] == ["c1"]
+        attempts: list[Callable[[], object]] = [
+            lambda: list(store.events("c1")),
+            lambda: list(store.follow()),
+            lambda: store.append("c1", said(20), expected_version=20),
+            lambda: store.append("c1", said(20), expected_version=ANY_VERSION, idempotency_key="new"),
+            lambda: store.ingest("c1", [said(n) for n in range(21)]),
+        ]
+        for attempt in attempts:
+            with pytest.raises(KeyUnavailable, match="set FOLDLOG_KEY or FOLDLOG_KEY_FILE"):
+                attempt()
+        assert store.version("c1") == 20
+        (finding,) = next(store.verify()).findings
+        assert "could not be checked" in str(finding)
+
+
+def test_with_another_key_it_says_which_one_is_missing(path: Path):
+    with open_store(f"sqlite:///{path}", keys=KeyRing([OLD])) as store:
+        fill(store)
+    wanted = KeyRing([OLD]).current
+    with open_store(f"sqlite:///{path}", keys=KeyRing([NEW])) as store:
+        with pytest.raises(KeyUnavailable, match=f"is sealed with key {wanted}"):
+            list(store.events("c1"))
+        fill(store, name="c2")
+        assert len(contents(store, "c2")) == 20
+
+
+def test_a_key_is_read_from_the_environment_or_from_a_file(tmp_path: Path):
+    file = tmp_path / "keys"
+    file.write_text(f"# the newest first\n{NEW.get_secret_value()}\n\n{OLD.get_secret_value()}\n")
+    new, both = KeyRing([NEW]), KeyRing.from_environment({"FOLDLOG_KEY_FILE": str(file)})
+    assert both is not None
+    assert both.current == new.current
+    assert both.open("c1", KeyRing([OLD]).current, KeyRing([OLD]).seal("c1", b"secret")) == b"secret"
+    given = KeyRing.from_environment({"FOLDLOG_KEY": f"{NEW.get_secret_value()} {OLD.get_secret_value()}"})
+    assert repr(given) == repr(both)
+    assert KeyRing.from_environment({}) is None
+
+
+def test_an_open_store_takes_what_the_environment_says(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FOLDLOG_KEY", OLD.get_secret_value())
+    monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
+    with open_store(f"sqlite:///{path}") as store:
+        fill(store)
+    assert encodings(path) == {1 + SEALED}
+
+
+@pytest.mark.parametrize(
+    "environment, says",
+    [
+        ({"FOLDLOG_KEY": "swordfish-swordfish"}, "FOLDLOG_KEY holds a text of 19 characters that is no key"),
+        ({"FOLDLOG_KEY": "ab" * 31}, "that is no key"),
+        ({"FOLDLOG_KEY": "   "}, "holds no key"),
+        ({"FOLDLOG_KEY_FILE": "/nowhere/at/all"}, "cannot be read"),
+        ({"FOLDLOG_KEY_FILE": "/dev/null"}, "holds no key"),
+        ({"FOLDLOG_KEY": "a", "FOLDLOG_KEY_FILE": "b"}, "both FOLDLOG_KEY and FOLDLOG_KEY_FILE are set"),
+    ],
+)
+def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment: dict[str, str], says: str):
+    with pytest.raises(KeyUnavailable, match=says) as raised:
+        KeyRing.from_environment(environment)
+    shown = f"{raised.value} {raised.value.__context__!r}"
+    assert "swordfish" not in shown
+    assert "ab" * 31 not in shown
+
+
+def test_a_compression_that_there_is_not_is_a_clear_error(path: Path):
+    with pytest.raises(StoreUnavailable, match="there is no compression 'lzma'; it can be none, zlib, zstd"):
+        open_store(f"sqlite:///{path}", compression="lzma")  # type: ignore[arg-type]
+
+
+def test_a_key_is_never_shown_or_logged(path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    ring = KeyRing([OLD])
+    with open_store(f"sqlite:///{path}", keys=ring) as store:
+        fill(store)
+        shown = f"{ring!r} {ring} {store!r} {vars(ring)} {store._recorder.vault.sealing!r} {caplog.text}"
+    assert OLD.get_secret_value() not in shown
+    assert repr(bytes.fromhex(OLD.get_secret_value())) not in shown
+
+
+def rows_of(path: Path) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT position, body, head FROM events ORDER BY position").fetchall()
+
+
+def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
+    ring = KeyRing([OLD])
+    with open_store(f"sqlite:///{path}", keys=ring) as store:
+        fill(store, 2)
+        guard = store._recorder
+        with guard.unguarded.read() as reader:
+            found = reader.conversation("c1")
+            assert found is not None
+            one, two = reader.rows(found.key, 0, 2, 2)
+        known = guard.vault.known(found)
+        assert [row.encoding for row in guard.vault.opened(known, [one, two])] == [PLAIN, PLAIN]
+        swapped = one._replace(body=two.body)
+        swapped = swapped._replace(checksum=_checksum(swapped))
+        (opened,) = guard.vault.opened(known, [swapped])
+        assert b"does not open it" in opened.body
+
+
+def _checksum(row: Any) -> int:
+    from eventstore import integrity
+
+    return integrity.checksum(integrity.checksum_seed("c1"), *row[:-1])
+
+
+def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path: Path):
+    ring = KeyRing([OLD])
+    with open_store(f"sqlite:///{path}", keys=ring) as store:
+        fill(store, 2)
+        fill(store, 2, "c2")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "UPDATE conversations SET sealed_key = (SELECT sealed_key FROM conversations WHERE id = 'c1')"
+            " WHERE id = 'c2'"
+        )
+    with open_store(f"sqlite:///{path}", keys=ring) as store:
+        with pytest.raises(KeyUnavailable, match="is damaged, or it is another conversation's"):
+            list(store.events("c2"))
+        assert len(contents(store)) == 2
+
+
+def test_the_salt_of_a_sealed_conversation_is_sealed_too(path: Path):
+    with open_store(f"sqlite:///{path}", keys=KeyRing([OLD])) as store:
+        fill(store, 2)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT salt FROM conversations").fetchall() == [(b"",)]
+
+
+# -- bringing over -----------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_store_is_sealed_while_it_is_used_and_no_plain_text_is_left(path: Path):
+    url = f"sqlite:///{path}"
+    with open_store(url) as store:
+        fill(store)
+        store.ingest("long", (said(n) for n in range(1_500)))
+        before = heads(store)
+    stop = threading.Event()
+    written = 0
+    with open_store(url, keys=KeyRing([OLD]), compression="zstd") as store:
+
+        def write() -> None:
+            nonlocal written
+            while not stop.is_set() or not written:
+                store.append("c1", said(20 + written), expected_version=20 + written)
+                written += 1
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        done = {resealed.conversation: resealed for resealed in store.reseal()}
+        stop.set()
+        thread.join()
+        assert done["long"] == ("long", True, 1_500, ())
+        assert heads(store)["long"] == before["long"]
+        assert contents(store) == [f"{n} {TEXT}" for n in range(20 + written)]
+        assert [resealed.rows for resealed in store.reseal()] == [0, 0]
+        assert_sound(store)
+        assert encodings(path) == {2 + SEALED}
+        assert not is_in_the_files(path)
+
+
+def test_what_is_appended_to_a_plain_conversation_with_a_key_is_sealed_at_once(path: Path):
+    url = f"sqlite:///{path}"
+    with open_store(url) as store:
+        fill(store, 2)
+    with open_store(url, keys=KeyRing([OLD])) as store:
+        store.append("c1", said(2), expected_version=2)
+        assert contents(store) == [f"{n} {TEXT}" for n in range(3)]
+        assert_sound(store)
+    assert encodings(path) == {PLAIN, SEALED}
+
+
+def test_the_wrapping_key_is_changed_without_touching_a_row(path: Path):
+    url = f"sqlite:///{path}"
+    with open_store(url, keys=KeyRing([OLD])) as store:
+        fill(store)
+    before = rows_of(path)
+    with open_store(url, keys=KeyRing([NEW, OLD])) as store:
+        assert list(store.reseal()) == [("c1", True, 0, ())]
+        assert list(store.reseal()) == [("c1", False, 0, ())]
+    assert rows_of(path) == before
+    with open_store(url, keys=KeyRing([NEW])) as store:
+        assert len(contents(store)) == 20
+        store.append("c1", said(20), expected_version=20)
+        assert_sound(store)
+    with open_store(url, keys=KeyRing([OLD])) as store, pytest.raises(KeyUnavailable):
+        list(store.events("c1"))
+
+
+def test_a_store_that_is_open_goes_on_while_another_seals_it(path: Path):
+    url = f"sqlite:///{path}"
+    with open_store(url, keys=KeyRing([OLD])) as one, open_store(url) as plain:
+        fill(plain)
+        assert len(contents(one)) == 20
+        assert len(contents(plain)) == 20
+        list(one.reseal())
+        assert len(contents(one)) == 20
+        with pytest.raises(KeyUnavailable):
+            contents(plain)
+        with pytest.raises(KeyUnavailable):
+            plain.append("c1", said(20), expected_version=20)
+        one.append("c1", said(20), expected_version=20)
+        assert_sound(one)
+
+
+def test_a_damaged_row_is_left_and_named_when_the_rest_is_brought_over(path: Path):
+    url = f"sqlite:///{path}"
+    with open_store(url) as store:
+        fill(store)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE events SET body = CAST(replace(body, 'private', 'public!') AS TEXT) WHERE id = 3")
+    with open_store(url, compression="zlib") as store:
+        assert list(store.reseal()) == [("c1", False, 19, (3,))]
+        with pytest.raises(CorruptEvent, match="event 3 of conversation 'c1' is damaged"):
+            contents(store)
+
+
+def test_a_key_that_was_never_committed_seals_nothing():
+    """A transaction that is taken back takes its data key with it; nobody may go on writing with that."""
+    ring = KeyRing([OLD])
+    recorder = MemoryRecorder()
+    store = Store(Guard(recorder, Sealing("none", ring)))
+
+    class Refusing:
+        refuses = True
+
+        def project(self, snapshot: WritableSnapshot, events: object) -> None:
+            list(snapshot.events())
+            if self.refuses:
+                raise RuntimeError("not now")
+
+    refusing = Refusing()
+    store.register(refusing)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="not now"):
+            store.append("c1", [said(0), CondensationRequest()], expected_version=0)
+    refusing.refuses = False
+    store.append("c1", [said(0), CondensationRequest()], expected_version=0)
+    assert len(list(Store(Guard(recorder, Sealing("none", ring))).events("c1"))) == 2
+    assert_sound(store)
