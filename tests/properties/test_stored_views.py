@@ -1,4 +1,4 @@
-"""A View from the store, at any version, is the fold of the log up to there, however it was written, read or rebuilt."""
+"""A View from the store, at any version, is the fold of the log up to there, however it was written or read."""
 
 from __future__ import annotations
 
