@@ -7,6 +7,7 @@ own: one plain lock for all would be unfair, and make somebody wait for seconds 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -19,12 +20,12 @@ T = TypeVar("T")
 class Job(Generic[T]):
     """A piece of work on its way through the queue, and then its outcome."""
 
-    __slots__ = ("_error", "_result", "done", "leads", "wake", "work")
+    __slots__ = ("_error", "_result", "abandoned", "done", "wake", "work")
 
     def __init__(self, work: Callable[[Any], T]) -> None:
         self.work = work
         self.done = False
-        self.leads = False
+        self.abandoned = False
         self.wake: threading.Lock | None = None
         self._result: T | None = None
         self._error: BaseException | None = None
@@ -39,16 +40,20 @@ class Job(Generic[T]):
 
     def outcome(self) -> T:
         if self._error is not None:
+            error, self._error = self._error, None
             try:
-                raise self._error
+                raise error
             finally:
-                del self  # else the error would hold this frame, and through it itself
+                del error  # else it would hold this frame, which holds it, and with it all that the work held
         return self._result  # type: ignore[return-value]  # done without an error: a result was set
 
 
 class CommitQueue:
     """Runs jobs in groups. ``run_group`` is given some jobs and ends each of them, by success or failure; only an
     interruption (Ctrl-C) may leave some undone, and then none of what they wrote may be kept.
+
+    An interruption may come between any two steps of the thread that leads. So each step leaves the queue in a state
+    that ``_abandon`` can go on from, and nothing is harmed by a step that is done twice.
     """
 
     def __init__(self, run_group: Callable[[list[Job[Any]]], None]) -> None:
@@ -56,59 +61,57 @@ class CommitQueue:
         self._mutex = threading.Lock()
         self._waiting: list[Job[Any]] = []
         self._group: list[Job[Any]] = []
-        self._busy = False
+        self._leader: Job[Any] | None = None
 
     def run(self, work: Callable[[Any], T]) -> T:
         """Run ``work`` in some group and return what it returned, or raise what it raised."""
         job = Job(work)
         try:
             with self._mutex:
-                if self._busy:
+                self._waiting.append(job)
+                if self._leader is None:
+                    self._leader = job
+                else:
                     job.wake = threading.Lock()
                     job.wake.acquire()
-                else:
-                    self._busy = job.leads = True
-                self._waiting.append(job)
             if job.wake is not None:
                 job.wake.acquire()
-            if job.leads:
+            if not job.done:
                 self._lead()
         except BaseException:
             self._abandon(job)
             raise
-        try:
-            return job.outcome()
-        finally:
-            del job
+        return job.outcome()
 
     def _lead(self) -> None:
         with self._mutex:
-            # One step, so that an interruption finds every job in one of the two.
             self._group, self._waiting = self._waiting, []
         self._run_group(self._group)
         with self._mutex:
             self._hand_on()
 
-    def _abandon(self, job: Job[Any]) -> None:
-        """The thread of ``job`` was interrupted: its job leaves the queue if it has not begun, but leadership stays."""
-        with self._mutex:
-            if job in self._waiting:
-                self._waiting.remove(job)
-            if job.leads:
-                undone = [other for other in self._group if not other.done and other is not job]
-                self._waiting[:0] = undone
-                self._hand_on()
-
     def _hand_on(self) -> None:
         """Wake those who are done and make the first waiter the leader. The mutex is held."""
         for job in self._group:
-            if job.done and job.wake is not None and not job.leads:
-                job.wake.release()
-        self._group = []
-        if self._waiting:
-            first = self._waiting[0]
-            first.leads = True
-            if first.wake is not None:
-                first.wake.release()
-        else:
-            self._busy = False
+            if job.done:
+                _wake(job)
+        self._group, self._leader = [], self._waiting[0] if self._waiting else None
+        _wake(self._leader)
+
+    def _abandon(self, job: Job[Any]) -> None:
+        """The thread of ``job`` was interrupted: its job leaves the queue if it has not begun, and leadership stays."""
+        with self._mutex:
+            job.abandoned = True
+            if job in self._waiting:
+                self._waiting.remove(job)
+            if self._leader is job:
+                self._waiting[:0] = [other for other in self._group if not (other.done or other.abandoned)]
+                self._hand_on()
+            else:
+                _wake(self._leader)  # this thread may have been handing on to it
+
+
+def _wake(job: Job[Any] | None) -> None:
+    if job is not None and job.wake is not None:
+        with contextlib.suppress(RuntimeError):  # it is awake already
+            job.wake.release()

@@ -1,8 +1,8 @@
 """Kill a process at every point of each scenario, and look at what it leaves.
 
-    python -m tests.crash.everywhere statements [SCENARIO…]    before every SQL statement
-    python -m tests.crash.everywhere writes [SCENARIO…]        before every call that changes a file
-    python -m tests.crash.everywhere power [SCENARIO…]         the same, and what was not synced by then is lost
+    statements    before every SQL statement
+    writes        before every call that changes a file
+    power         the same, and what was not synced by then is lost
 
 What is left must be whole, hold everything that was acknowledged, and let the next process do it all again to the same
 end. This process has no threads, so that it can fork; a child is killed by its own hand, at the point it counted to.
@@ -14,16 +14,15 @@ import os
 import shutil
 import signal
 import sqlite3
-import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crash.faults import begin_again_with_faults, fault
+from tests.crash.faults import fault
 from tests.crash.ledger import Ledger, contents, inspect
 from tests.crash.scenarios import SCENARIOS, Scenario
 
@@ -71,7 +70,7 @@ def as_the_disk_has_it(base: Path, crashed: Path) -> Iterator[Path]:
 
 
 class Way(NamedTuple):
-    """A way to crash. ``arm(n)`` makes the process crash at its ``n``-th point; ``left`` gives what may be left then."""
+    """A way to crash. ``arm(n)`` makes the process crash at its ``n``-th point; ``left`` gives what may be left."""
 
     arm: Callable[[int], None]
     left: Callable[[Path, Path], Iterator[Path]]
@@ -122,7 +121,7 @@ def _in_child(work: Callable[[], None]) -> int:
         try:
             work()
             os._exit(0)
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - the parent is told
             traceback.print_exc()
         os._exit(1)
     return os.waitpid(child, 0)[1]
@@ -158,19 +157,12 @@ def in_memory() -> str | None:
     return next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
 
 
-def main(way: str, names: list[str]) -> int:
-    if WAYS[way].needs_faults:
-        begin_again_with_faults(["-m", "tests.crash.everywhere", way, *names])
-    failed = 0
-    for name in names or list(SCENARIOS):
+def run(way: str, names: Sequence[str]) -> list[str]:
+    """Crash these scenarios everywhere; prints a line for each, and returns what was wrong."""
+    found = []
+    for name in names or SCENARIOS:
         with tempfile.TemporaryDirectory(prefix="foldlog-crash-", dir=in_memory()) as folder:
             crashes, findings = crash_everywhere(SCENARIOS[name], WAYS[way], Path(folder))
         print(f"{name}: {crashes} crashes ({way}), {len(findings)} findings", flush=True)
-        for finding in findings[:20]:
-            print(f"    {finding}")
-        failed += len(findings)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+        found += [f"{name}, {finding}" for finding in findings]
+    return found

@@ -40,11 +40,7 @@ class Ledger:
     @staticmethod
     def read(folder: Path) -> list[Acknowledged]:
         """Of all writers whose ledger is in the folder. A line that its writer did not finish acknowledges nothing."""
-        whole = [
-            line
-            for path in sorted(folder.glob("*.ledger"))
-            for line in path.read_bytes().split(b"\n")[:-1]
-        ]
+        whole = [line for path in sorted(folder.glob("*.ledger")) for line in path.read_bytes().split(b"\n")[:-1]]
         return [Acknowledged(*json.loads(line)) for line in whole]
 
 
@@ -73,9 +69,7 @@ def batch_of(name: str, size: int, *, text: str = "x" * 200) -> list[Event]:
 def _event(name: str, place: int, size: int, text: str) -> Event:
     meta = {"batch": name, "place": place, "size": size}
     if place % 10 == 3:
-        return CondensationAction(
-            forgotten_event_ids=(), metadata={"outcome": "declined", "reason": text}, meta=meta
-        )
+        return CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": text}, meta=meta)
     return Message(source="user", content=text, meta=meta)
 
 

@@ -1,5 +1,5 @@
-"""What a process does when it is killed. Each can be done again from the start, as a client does after a crash, and then
-ends where it would have ended at once.
+"""What a process does when it is killed. Each can be done again from the start, as a client does after a crash, and
+then ends where it would have ended at once.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ __all__ = ["SCENARIOS", "Scenario"]
 class Scenario(NamedTuple):
     prepare: Callable[[Path], None]
     run: Callable[[Path, Ledger], None]
+
+
+def _in_small_chunks() -> None:
+    eventstore.ingestion.CHUNK = 5
+    eventstore.ingestion._REST_S = 0
 
 
 def _nothing(path: Path) -> None:
@@ -69,15 +74,13 @@ def ingest_staged(path: Path, ledger: Ledger) -> None:
     """A history of several chunks, staged and then published."""
     _ingest(path, ledger, "imported", 22)
     with open_at(path) as store:
-        recorded = store.append(
-            "c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after"
-        )
+        recorded = store.append("c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
         ledger.enter("c1", recorded[0].id, 2, "after")
 
 
 def ingest_tail(path: Path, ledger: Ledger) -> None:
     """What a source has grown by. Its chunks go in one by one, so each is a batch of its own."""
-    eventstore.ingestion.CHUNK = 5
+    _in_small_chunks()
     history = batch_of("before", 12) + batch_of("tail-0", 5) + batch_of("tail-1", 5) + batch_of("tail-2", 3)
     with open_at(path) as store:
         store.ingest("c1", history)
@@ -86,7 +89,7 @@ def ingest_tail(path: Path, ledger: Ledger) -> None:
 
 
 def _ingest(path: Path, ledger: Ledger, conversation: str, size: int) -> None:
-    eventstore.ingestion.CHUNK = 5
+    _in_small_chunks()
     with open_at(path) as store:
         store.ingest(conversation, batch_of("whole", size))
         ledger.enter(conversation, 0, size, "whole")

@@ -1,0 +1,205 @@
+"""Kill writers at random moments while eight of them work on one store, again and again; then look at everything.
+
+Each writer has two threads, and does what writers do: single events and batches, on conversations of its own and on
+shared ones, with expected versions, idempotency keys and races, and imports long enough to be staged. A follower reads
+along all the time, and must have seen in the end what is there, in that order.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import eventstore.ingestion
+from eventstore import ANY_VERSION, IdempotencyConflict, Store, VersionConflict, open_store
+from tests.crash.ledger import Ledger, batch_of, inspect, open_at
+
+WRITERS = 8
+THREADS = 2
+SHARED = 5
+CHUNK = 100
+
+
+class Writer:
+    """One thread of one life of one writer: whatever it names is named by no other."""
+
+    def __init__(self, store: Store, ledger: Ledger, name: str) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._name = name
+        self._random = random.Random(name)
+        self._batches = 0
+        self._own = f"own-{name}"
+
+    def write_for_ever(self) -> None:
+        kinds: list[Callable[[], None]] = [
+            self._append_to_own, self._append_to_shared, self._append_to_shared, self._append_with_key, self._race,
+        ]  # fmt: skip
+        while True:
+            if self._random.random() < 0.02:
+                self._import()
+            else:
+                self._random.choice(kinds)()
+
+    def _append_to_own(self) -> None:
+        size = self._random.choice((1, 1, 1, 5, 20))
+        self._append(self._own, size, self._store.version(self._own))
+
+    def _append_to_shared(self) -> None:
+        name, size = self._next(), self._random.choice((1, 1, 4))
+        conversation = self._shared()
+        recorded = self._store.append(conversation, batch_of(name, size), expected_version=ANY_VERSION)
+        self._ledger.enter(conversation, recorded[0].id, size, name)
+
+    def _append_with_key(self) -> None:
+        """As after an answer that was lost: the same again, which must be the same."""
+        name, conversation = self._next(), self._shared()
+        first = self._store.append(conversation, batch_of(name, 2), expected_version=ANY_VERSION, idempotency_key=name)
+        self._ledger.enter(conversation, first[0].id, 2, name)
+        again = self._store.append(conversation, batch_of(name, 2), expected_version=0, idempotency_key=name)
+        if again != first:
+            raise AssertionError(f"the same key gave {again}, and before it {first}")
+        try:
+            self._store.append(conversation, batch_of(name, 3), expected_version=ANY_VERSION, idempotency_key=name)
+        except IdempotencyConflict:
+            return
+        raise AssertionError(f"key {name} took other events")
+
+    def _race(self) -> None:
+        conversation = self._shared()
+        for _ in range(3):
+            try:
+                self._append(conversation, 1, self._store.version(conversation))
+            except VersionConflict:
+                continue
+            return
+
+    def _import(self) -> None:
+        name, size = self._next(), self._random.choice((3, CHUNK, 3 * CHUNK + 7))
+        conversation = f"imported-{name}"
+        self._store.ingest(conversation, batch_of(name, size))
+        self._ledger.enter(conversation, 0, size, name)
+
+    def _append(self, conversation: str, size: int, version: int) -> None:
+        name = self._next()
+        recorded = self._store.append(conversation, batch_of(name, size), expected_version=version)
+        if recorded[0].id != version:
+            raise AssertionError(f"expected version {version} of {conversation}, was given id {recorded[0].id}")
+        self._ledger.enter(conversation, version, size, name)
+
+    def _shared(self) -> str:
+        return f"shared-{self._random.randrange(SHARED)}"
+
+    def _next(self) -> str:
+        self._batches += 1
+        return f"{self._name}.{self._batches}"
+
+
+def write(folder: Path, name: str) -> None:
+    """The life of a writer process: it ends by SIGKILL, or by the first error, which it leaves in a file."""
+    eventstore.ingestion.CHUNK = CHUNK
+    ledger = Ledger(folder / f"{name}.ledger")
+    with open_at(folder / "store.db") as store:
+
+        def work(thread: int) -> None:
+            try:
+                Writer(store, ledger, f"{name}-{thread}").write_for_ever()
+            except BaseException as error:  # noqa: BLE001 - the parent is told
+                (folder / f"{name}-{thread}.error").write_text(f"{type(error).__name__}: {error}\n")
+                os._exit(1)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+class Follower:
+    """Reads along, in a thread of this process, and remembers what it saw."""
+
+    def __init__(self, path: Path) -> None:
+        self.seen: list[tuple[int, str, int]] = []
+        self._store = open_store(f"sqlite:///{path}")
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self.catch_up()
+            time.sleep(0.002)
+
+    def catch_up(self) -> None:
+        after = self.seen[-1][0] if self.seen else 0
+        self.seen += [(r.position, r.conversation, r.id) for r in self._store.follow(after)]
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.catch_up()
+        self._store.close()
+
+
+def run(folder: Path, *, events: int, kills: int, seconds: float, seed: int) -> list[str]:
+    """Goes on until there are so many acknowledged events and kills, and so much time has passed; returns findings."""
+    at = random.Random(seed)
+    path = folder / "store.db"
+    open_at(path).close()
+    spawned = multiprocessing.get_context("forkserver")
+    spawned.set_forkserver_preload(["eventstore"])
+    lives = 0
+
+    def start() -> multiprocessing.process.BaseProcess:
+        nonlocal lives
+        lives += 1
+        writer = spawned.Process(target=write, args=(folder, f"life{lives:04}"), daemon=True)
+        writer.start()
+        return writer
+
+    follower = Follower(path)
+    writers = [start() for _ in range(WRITERS)]
+    killed, findings, begun = 0, [], time.monotonic()
+    while True:
+        time.sleep(at.expovariate(5))
+        victim = at.randrange(WRITERS)
+        findings += _errors(folder)
+        os.kill(writers[victim].pid or 0, signal.SIGKILL)
+        writers[victim].join()
+        killed += 1
+        enough = killed >= kills and time.monotonic() - begun >= seconds
+        if findings or (enough and sum(a.size for a in Ledger.read(folder)) >= events):
+            break
+        writers[victim] = start()
+    for writer in writers:
+        writer.kill()
+        writer.join()
+    follower.end()
+    elapsed = time.monotonic() - begun
+    acknowledged = Ledger.read(folder)
+    findings += _errors(folder)
+    findings += inspect(path, acknowledged)
+    with open_store(f"sqlite:///{path}") as store:
+        there = [(r.position, r.conversation, r.id) for r in store.follow()]
+    if there != follower.seen:
+        wrong = next((n for n, (a, b) in enumerate(zip(there, follower.seen, strict=False)) if a != b), len(there))
+        findings.append(
+            f"the follower saw {len(follower.seen)} events of {len(there)}; the first difference is at {wrong}: "
+            f"it saw {follower.seen[wrong : wrong + 2]}, there is {there[wrong : wrong + 2]}"
+        )
+    print(
+        f"{killed + WRITERS - 1} writers killed in {elapsed:.0f} s; "
+        f"{sum(a.size for a in acknowledged):,} events in {len(acknowledged):,} calls acknowledged, "
+        f"{len(there):,} there, all followed in order; {len(findings)} findings (seed {seed})"
+    )
+    return findings
+
+
+def _errors(folder: Path) -> list[str]:
+    return [f"{path.stem}: {path.read_text().strip()}" for path in sorted(folder.glob("*.error"))]
