@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["DEFAULT_DB", "AsJson", "ConversationId", "Db"]
+__all__ = ["DEFAULT_DB", "AsJson", "ConversationId", "Db", "SomeConversations"]
 
 DEFAULT_DB = "sqlite:///foldlog.db"
 
@@ -31,4 +31,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, f
 ConversationId = Annotated[
     str,
     typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=_conversation_ids),
+]
+SomeConversations = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ID]...", help="The conversations.", show_default="all of them", autocompletion=_conversation_ids
+    ),
 ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from eventstore import ConversationRow, Store
 
-__all__ = ["all_conversations", "ids_from", "open_existing", "open_or_create"]
+__all__ = ["all_conversations", "chosen", "ids_from", "open_existing", "open_or_create"]
 
 
 def open_or_create(db: str) -> Store:
@@ -48,6 +48,16 @@ def all_conversations(store: Store) -> Iterator[ConversationRow]:
     while page := store.conversations(after=after, limit=500):
         yield from page
         after = page[-1].id
+
+
+def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
+    """The conversations named, each once, or else all that have events. Raises ``ConversationNotFound`` before the
+    first is done, where one of those named is not there.
+    """
+    if conversations:
+        yield from dict.fromkeys(store.conversation(name).id for name in conversations)
+    else:
+        yield from (row.id for row in all_conversations(store) if row.erased_at is None)
 
 
 def ids_from(store: Store, beginning: str, limit: int) -> Iterator[str]:

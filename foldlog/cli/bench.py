@@ -1,0 +1,115 @@
+"""``foldlog bench``: how fast one's own histories open and rebuild."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.stores import all_conversations, chosen, open_existing
+
+if TYPE_CHECKING:
+    from eventstore import Store
+
+__all__ = ["run"]
+
+_LONGEST = 10
+"""Conversations that are measured where none are named."""
+
+
+def run(
+    conversations: SomeConversations = None,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="Measure each so often; the median counts.")] = 5,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Measure how fast Views of your own histories open, now and in the past, against folding all their events.
+
+    The Views are compared first: exit status 1 if one differs from the fold of its events. Nothing is written.
+    """
+    import heapq
+
+    with open_existing(_for_reading(db)) as store, terminal.progress() as bars:
+        names = list(chosen(store, conversations)) if conversations else []
+        if not names:
+            rows = heapq.nlargest(_LONGEST, all_conversations(store), key=lambda row: row.version)
+            names = [row.id for row in rows if row.erased_at is None]
+        bar = bars.add_task("measuring", unit="conversations", total=len(names))
+        measured = []
+        for name in names:
+            measured.append(_measured(store, name, rounds))
+            bars.advance(bar)
+    if as_json:
+        terminal.emit({"rounds": rounds, "conversations": measured})
+    else:
+        _show(measured)
+    return DONE if all(one["agrees"] for one in measured) else FINDINGS
+
+
+def _for_reading(db: str) -> str:
+    from eventstore.urls import parse
+
+    location = parse(db)
+    if location.scheme != "sqlite" or "mode" in location.options:
+        return db
+    return f"{db}{'&' if location.options else '?'}mode=ro"
+
+
+def _measured(store: Store, conversation: str, rounds: int) -> dict[str, Any]:
+    from projections import View, Views
+
+    version = store.version(conversation)
+    view = Views(store).current(conversation)
+    folded = View.from_events(store.events(conversation, 0, view.version))
+    open_s = _median(lambda: Views(store).current(conversation).events, rounds)
+    past_s = _median(lambda: Views(store).at(conversation, version // 2).events, rounds)
+    fold_s = _median(lambda: View.from_events(store.events(conversation)), rounds)
+    return {
+        "conversation": conversation,
+        "events": version,
+        "view": len(view),
+        "open_ms": 1_000 * open_s,
+        "past_ms": 1_000 * past_s,
+        "rebuild_ms": 1_000 * fold_s,
+        "rebuild_events_per_s": version / fold_s,
+        "times_faster": fold_s / open_s,
+        "agrees": view == folded,
+    }
+
+
+def _median(work: Callable[[], object], rounds: int) -> float:
+    import statistics
+
+    seconds = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds)
+
+
+def _show(measured: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("conversation", "events", "View", "open", "past", "fold all", "events/s", "faster", ""):
+        table.add_column(heading, justify="left" if heading == "conversation" else "right", overflow="ellipsis")
+    for one in measured:
+        table.add_row(
+            Text(terminal.printable(one["conversation"], one_line=True)),
+            f"{one['events']:,}",
+            f"{one['view']:,}",
+            f"{one['open_ms']:.2f} ms",
+            f"{one['past_ms']:.2f} ms",
+            f"{one['rebuild_ms']:.1f} ms",
+            f"{one['rebuild_events_per_s']:,.0f}",
+            f"{one['times_faster']:.1f} ×",
+            Text("" if one["agrees"] else "differs: run 'foldlog audit'", style="red"),
+        )
+    terminal.console().print(table)

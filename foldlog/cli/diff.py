@@ -1,0 +1,81 @@
+"""``foldlog diff``: what changed between two Views of a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE
+from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from eventstore import Event
+    from projections import Difference
+
+__all__ = ["run"]
+
+
+def run(
+    conversation: ConversationId,
+    before: Annotated[int, typer.Argument(metavar="A", min=0, help="A version.", show_default=False)],
+    after: Annotated[int, typer.Argument(metavar="B", min=0, help="A later version.", show_default=False)],
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Show what entered the View of a conversation and what left it between two versions, and what was summarized."""
+    from projections import Views
+
+    with open_existing(db) as store:
+        difference = Views(store).difference(conversation, before, after)
+    if as_json:
+        terminal.emit(_document(conversation, difference))
+    else:
+        _show(terminal.console(), conversation, difference)
+    return DONE
+
+
+def _document(conversation: str, difference: Difference) -> dict[str, Any]:
+    return {
+        "conversation": conversation,
+        "before": difference.before,
+        "after": difference.after,
+        "entered": _ids(difference.entered),
+        "left": _ids(difference.left),
+        "summarized": [
+            {
+                "condensation": one.condensation.id,
+                "summary": {"id": one.summary.id, "text": one.summary.content},
+                "events": _ids(one.events),
+            }
+            for one in difference.summarized
+        ],
+    }
+
+
+def _ids(events: Sequence[Event]) -> list[int]:
+    return [event.id for event in events]
+
+
+def _show(console: Console, conversation: str, difference: Difference) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from foldlog.cli.gist import count, gist, label, summary_text
+
+    name = terminal.printable(conversation, one_line=True)
+    entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
+    versions = f"from version {difference.before:,} to {difference.after:,}"
+    console.print(Text(f"{name} {versions}: {entered} entered the View, {left} left it", style="bold"))
+    for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
+        for event in events:
+            terminal.print_line(console, Text(f"{sign}{event.id:>6}  {label(event):<8}{gist(event)}", style=colour))
+    for one in difference.summarized:
+        gone = count(len(one.events), "event")
+        console.print(Text(f"condensation {one.condensation.id} put a summary in the place of {gone}:", style="dim"))
+        console.print(Padding(Text(summary_text(one.summary.content), style="magenta"), (0, 0, 0, 8)))

@@ -1,0 +1,39 @@
+"""``foldlog rebuild``: make stored Views again from the events."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog.cli.outcome import DONE
+from foldlog.cli.stores import chosen, open_existing
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["run"]
+
+
+def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
+    """Make the revisions of Views again from the events, and swap them at once; others may read and write meanwhile."""
+    from foldlog.cli.gist import count
+    from projections import Views
+
+    rebuilt: dict[str, int] = {}
+    with open_existing(db) as store, terminal.progress() as bars:
+        views = Views(store)
+        for conversation in chosen(store, conversations):
+            bar = bars.add_task(terminal.printable(conversation, one_line=True), unit="events", total=None)
+            rebuilt[conversation] = views.rebuild(conversation, partial(_advance, bars, bar))
+    if as_json:
+        terminal.emit({"rebuilt": [{"conversation": name, "revisions": made} for name, made in rebuilt.items()]})
+    else:
+        made = count(sum(rebuilt.values()), "revision")
+        terminal.console().print(f"{made} of {count(len(rebuilt), 'conversation')} made again from the events")
+    return DONE
+
+
+def _advance(bars: Progress, bar: TaskID, done: int, of: int) -> None:
+    bars.update(bar, completed=done, total=of)

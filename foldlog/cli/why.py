@@ -1,0 +1,78 @@
+"""``foldlog why``: what became of one event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE
+from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from eventstore import CondensationSummary
+    from projections import Why
+
+__all__ = ["run"]
+
+
+def run(
+    conversation: ConversationId,
+    event: Annotated[
+        int, typer.Argument(metavar="EVENT", help="Its id; the id of a summary is below -1.", show_default=False)
+    ],
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Say why an event is shown to the model, or why not: what forgot it, when, and what stands for it."""
+    from projections import Views
+
+    with open_existing(db) as store:
+        answer = Views(store).why(conversation, event_id=event)
+    if as_json:
+        terminal.emit(_document(conversation, answer))
+    else:
+        _show(terminal.console(), answer)
+    return DONE
+
+
+def _document(conversation: str, answer: Why) -> dict[str, Any]:
+    return {
+        "conversation": conversation,
+        "event": answer.event.id,
+        "version": answer.version,
+        "fate": answer.fate,
+        "reason": answer.reason,
+        "position": answer.position,
+        "sent": answer.sent,
+        "by": None if answer.by is None else answer.by.id,
+        "forgotten_at": answer.forgotten_at,
+        "summary": _summary(answer.summary),
+        "stands_in": _summary(answer.stands_in),
+    }
+
+
+def _summary(summary: CondensationSummary | None) -> dict[str, Any] | None:
+    return None if summary is None else {"id": summary.id, "text": summary.content}
+
+
+def _show(console: Console, answer: Why) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from foldlog.cli.gist import STYLES, gist, label, summary_text
+
+    kind = label(answer.event)
+    colour = {"shown": "bold green", "forgotten": "bold yellow", "never shown": "dim"}[answer.fate]
+    line = Text.assemble((f"{answer.event.id:>6}  ", "dim"), (f"{kind:<8}", STYLES[kind]), gist(answer.event))
+    terminal.print_line(console, line)
+    reason = terminal.printable(answer.reason, one_line=True)
+    console.print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
+    for summary, words in ((answer.summary, "it was summarized as"), (answer.stands_in, "what stands for it now")):
+        if summary is not None and (summary is answer.summary or summary != answer.summary):
+            console.print(Text(f"{words} (summary {summary.id}):", style="dim"))
+            console.print(Padding(Text(summary_text(summary.content), style="magenta"), (0, 0, 0, 8)))

@@ -1,0 +1,1 @@
+"""What people look at: reports made from a store, outside of it."""

@@ -1,0 +1,309 @@
+"""A store as an ordinary SQLite database for people who audit: tables to query, a full-text index, opens in Datasette.
+
+It is followed from where it ended, so that a second run adds only what is new. ``docs/AUDIT.md`` shows what to ask it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from sqlite_utils import Database
+from sqlite_utils.db import Table
+
+from eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Content,
+    Event,
+    EventStoreError,
+    Message,
+    Observation,
+    Store,
+    SystemMessage,
+    UnknownEvent,
+)
+from eventstore.codec import encode
+from projections.revisions import PROJECTION
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from eventstore import ConversationRow
+
+__all__ = ["AuditDatabaseMismatch", "Updated", "update"]
+
+_CHUNK = 1_000
+
+_TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
+    "conversations": (
+        {
+            "id": str, "version": int, "created_at": str, "updated_at": str, "head": str,
+            "erased_at": str, "erased_reason": str,
+        },
+        ("id",),
+    ),
+    "events": (
+        {
+            "conversation": str, "id": int, "kind": str, "source": str, "shown": int, "recorded_at": str,
+            "timestamp": str, "tool": str, "call_id": str, "cause": int, "is_error": int, "text": str, "body": str,
+        },
+        ("conversation", "id"),
+    ),
+    "condensations": (
+        {
+            "conversation": str, "id": int, "recorded_at": str, "reason": str, "outcome": str, "forgotten": str,
+            "forgotten_count": int, "summary": str, "summary_offset": int, "tokens_before": int, "tokens_after": int,
+            "model": str, "cost": float, "metadata": str,
+        },
+        ("conversation", "id"),
+    ),
+    "revisions": (
+        {"conversation": str, "version": int, "code": int, "base": int, "bytes": int},
+        ("conversation", "version"),
+    ),
+    "followed": ({"scope": str, "position": int}, ("scope",)),
+}  # fmt: skip
+
+_WHOLE_STORE = "the whole store"
+
+
+class AuditDatabaseMismatch(EventStoreError):
+    """The file is an audit database of another store. Give another file, or delete this one: it can be made again."""
+
+    def __init__(self, path: Path, expected: str, found: str) -> None:
+        super().__init__(
+            f"{path} is the audit database of store {found}, not of {expected}; give another file, or delete this one"
+        )
+
+
+class Updated(NamedTuple):
+    """What one run added."""
+
+    events: int
+    condensations: int
+    conversations: int
+
+
+def update(
+    store: Store,
+    path: Path,
+    conversations: Sequence[str] | None = None,
+    on_events: Callable[[int], None] = lambda added: None,
+) -> Updated:
+    """Bring the audit database at ``path`` up to date, for some conversations, or for the whole store; make it first if
+    it is not there. What was erased in the store is erased there too.
+
+    Each step is one transaction, so an interrupted run goes on where it ended. Raises ``AuditDatabaseMismatch``, and
+    what reading the store raises. Cost: what is new, and the list of the store's conversations.
+    """
+    database = _opened(store, path)
+    try:
+        if conversations is None:
+            added, touched = _follow_all(store, database, on_events)
+            touched |= {row.id for row in _all(store) if row.erased_at is not None}
+        else:
+            added, touched = _follow_some(store, database, conversations, on_events)
+        for conversation in sorted(touched):
+            _describe(store, database, conversation)
+        return added
+    finally:
+        database.close()
+
+
+def _opened(store: Store, path: Path) -> Database:
+    new = not path.exists()
+    database = Database(sqlite3.connect(path))
+    if new:
+        path.chmod(0o600)
+    database.enable_wal()
+    for name, (columns, key) in _TABLES.items():
+        _table(database, name).create(columns, pk=key, if_not_exists=True)
+    if new:
+        _table(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
+        _table(database, "condensations").enable_fts(["summary"], create_triggers=True, tokenize="porter unicode61")
+        _table(database, "events").create_index(["kind", "tool"])
+        _table(database, "store").insert({"uuid": store.uuid}, pk="uuid")
+    found = next(_table(database, "store").rows)["uuid"]
+    if found != store.uuid:
+        database.close()
+        raise AuditDatabaseMismatch(path, store.uuid, found)
+    return database
+
+
+def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str]]:
+    followed = _table(database, "followed")
+    position = next((row["position"] for row in followed.rows_where("scope = ?", [_WHOLE_STORE])), 0)
+    events = condensations = 0
+    touched: set[str] = set()
+    recorded = store.follow(position)
+    while chunk := list(islice(recorded, _CHUNK)):
+        rows = [(r.conversation, r.recorded_at, r.event) for r in chunk]
+        with database.conn:
+            condensations += _add(database, rows)
+            followed.upsert({"scope": _WHOLE_STORE, "position": chunk[-1].position}, pk="scope")
+        events += len(chunk)
+        touched.update(r.conversation for r in chunk)
+        on_events(len(chunk))
+    return Updated(events, condensations, len(touched)), touched
+
+
+def _follow_some(
+    store: Store, database: Database, conversations: Iterable[str], on_events: Callable[[int], None]
+) -> tuple[Updated, set[str]]:
+    events = condensations = 0
+    touched: set[str] = set()
+    for conversation in dict.fromkeys(conversations):
+        known = database.execute("SELECT max(id) FROM events WHERE conversation = ?", [_text(conversation)]).fetchone()[
+            0
+        ]
+        touched.add(conversation)
+        if store.conversation(conversation).erased_at is not None:
+            continue
+        logged = store.log(conversation, 0 if known is None else known + 1)
+        while chunk := list(islice(logged, _CHUNK)):
+            with database.conn:
+                condensations += _add(database, [(conversation, *one) for one in chunk])
+            events += len(chunk)
+            on_events(len(chunk))
+    return Updated(events, condensations, len(touched)), touched
+
+
+def _add(database: Database, recorded: Sequence[tuple[str, datetime, Event]]) -> int:
+    _table(database, "events").insert_all((_event_row(*one) for one in recorded), ignore=True)
+    condensations = [
+        _condensation_row(conversation, at, event)
+        for conversation, at, event in recorded
+        if isinstance(event, CondensationAction)
+    ]
+    _table(database, "condensations").insert_all(condensations, ignore=True)
+    return len(condensations)
+
+
+def _describe(store: Store, database: Database, conversation: str) -> None:
+    """The conversation's own row, and its revisions; of an erased one nothing but the receipt stays."""
+    row, name = store.conversation(conversation), _text(conversation)
+    with database.conn:
+        if row.erased_at is not None:
+            for table in ("events", "condensations", "revisions"):
+                _table(database, table).delete_where("conversation = ?", [name])
+        else:
+            known = database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name]).fetchone()[0]
+            with store.snapshot(conversation) as snapshot:
+                revisions = [
+                    {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
+                    for r in snapshot.records(PROJECTION, known or 0)
+                ]
+            _table(database, "revisions").insert_all(revisions, ignore=True)
+        _table(database, "conversations").upsert(
+            {
+                "id": name,
+                "version": row.version,
+                "created_at": row.created_at.isoformat(),
+                "updated_at": row.updated_at.isoformat(),
+                "head": row.head,
+                "erased_at": row.erased_at and row.erased_at.isoformat(),
+                "erased_reason": row.erased_reason,
+            },
+            pk="id",
+        )
+
+
+def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[str, Any]:
+    stored = encode(event)
+    return {
+        "conversation": _text(conversation),
+        "id": event.id,
+        "kind": stored.kind,
+        "source": event.source,
+        "shown": stored.shown,
+        "recorded_at": recorded_at.isoformat(),
+        "timestamp": event.timestamp and event.timestamp.isoformat(),
+        "tool": _text(event.tool) if isinstance(event, Action | Observation) else None,
+        "call_id": _text(event.call_id) if isinstance(event, Action | Observation) and event.call_id else None,
+        "cause": event.cause,
+        "is_error": event.is_error if isinstance(event, Observation) else None,
+        "text": _text(_said(event)),
+        "body": stored.body.decode(),
+    }
+
+
+def _condensation_row(conversation: str, recorded_at: datetime, event: CondensationAction) -> dict[str, Any]:
+    intervals, summaries = event.forgotten
+    metadata = event.metadata
+    return {
+        "conversation": _text(conversation),
+        "id": event.id,
+        "recorded_at": recorded_at.isoformat(),
+        "reason": _plain(metadata.get("reason")),
+        "outcome": _plain(metadata.get("outcome")),
+        "forgotten": msgspec.json.encode([*intervals, *((i, i) for i in summaries)]).decode(),
+        "forgotten_count": sum(last - first + 1 for first, last in intervals) + len(summaries),
+        "summary": None if event.summary is None else _text(event.summary),
+        "summary_offset": event.summary_offset,
+        "tokens_before": metadata.get("tokens_before"),
+        "tokens_after": metadata.get("tokens_after"),
+        "model": _plain(metadata.get("model")),
+        "cost": metadata.get("cost"),
+        "metadata": _text(_json(metadata)),
+    }
+
+
+def _said(event: Event) -> str:
+    """The words of an event, for the full-text index."""
+    match event:
+        case SystemMessage(content=content) | Message(content=content) | Observation(content=content):
+            return _words(content)
+        case CondensationSummary(content=content):
+            return content
+        case Action(tool=tool, thought=thought, arguments=arguments):
+            called = arguments if isinstance(arguments, str) else _json(arguments)
+            return f"{_words(thought)}\n{tool} {called}".strip()
+        case Annotation(name=name, data=data):
+            return f"{name} {_json(data)}"
+        case CondensationRequest(reason=reason):
+            return reason
+        case CondensationAction(summary=summary):
+            return summary or ""
+        case UnknownEvent(body=body):
+            return body.decode("utf-8", "replace")
+
+
+def _words(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part["text"]) for part in content if isinstance(part.get("text"), str))
+
+
+def _json(value: Any) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _plain(value: Any) -> str | None:
+    return None if value is None else _text(value if isinstance(value, str) else _json(value))
+
+
+def _text(text: str) -> str:
+    """What SQLite can hold of a text: lone surrogates are shown as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _table(database: Database, name: str) -> Table:
+    table = database[name]
+    assert isinstance(table, Table)  # none of ours is a view
+    return table
+
+
+def _all(store: Store) -> Iterator[ConversationRow]:
+    after: str | None = None
+    while page := store.conversations(after=after, limit=_CHUNK):
+        yield from page
+        after = page[-1].id
