@@ -216,8 +216,7 @@ class MemoryTransaction(MemoryReader):
     def discard(self, key: int, limit: int) -> bool:
         if not self._is_staged(key):
             return True
-        for projection in self.projections(key):
-            self.delete_records(projection, key)
+        self.expunge(key, limit)
         tables = self._tables
         conversation, rows, structural = (
             tables.conversations.pop(key), tables.rows.pop(key), tables.structural.pop(key),

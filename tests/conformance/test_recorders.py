@@ -236,11 +236,15 @@ def test_publishing_under_a_name_that_is_taken_is_refused(recorder: Recorder):
 
 def test_a_discarded_staging_leaves_nothing(recorder: Recorder):
     key = stage(recorder, "import", [[row(0), row(1), row(2)]])
+    recorder.transact(lambda transaction: transaction.remember(key, "turn-1", 0, 1))
+    recorder.transact(lambda transaction: transaction.put_records("views", key, [Record(1, 1, None, b"x")]))
     while not recorder.transact(lambda transaction: transaction.discard(key, 2)):
         pass
     with recorder.read() as reader:
         assert reader.staged("import") == []
         assert reader.rows(key, 0, 10, 10) == []
+        assert reader.remembered(key, None, 10) == []
+        assert reader.projections(key) == []
 
 
 def test_a_discarded_staging_takes_nothing_more(recorder: Recorder):

@@ -189,6 +189,7 @@ class PostgresTransaction(PostgresReader):
             return True
         if not self._delete_rows(key, limit):
             return False
+        self._write("forget_keys", bigint(key))
         self._write("forget_records", bigint(key))
         self._write("delete_conversation", bigint(key))
         return True

@@ -57,6 +57,7 @@ class SQLiteTransaction(SQLiteReader):
             return True
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
             return False
+        self._execute(SQL["forget_keys"], (key,))
         self._execute(SQL["delete_all_records"], (key,))
         self._execute(SQL["delete_conversation"], (key,))
         return True

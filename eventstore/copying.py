@@ -1,0 +1,267 @@
+"""Conversations carried from one store to another, as they are: ids, times, salt and heads, so that heads are equal.
+
+Positions and what projections keep are the store's own and stay behind; projections are made again from the events.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from eventstore import integrity
+from eventstore.errors import ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
+from eventstore.guard import Guard
+from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
+from eventstore.rows import after, not_erased
+from eventstore.sealing import PLAIN
+
+__all__ = ["Arrival", "Arrived", "Carried", "RememberedKey", "carried", "copy_conversation"]
+
+CHUNK = 1_000
+_CHUNK_BYTES = 8 * 2**20
+_REST_S = 0.005
+"""Between two transactions, so that those who wait for their turn get it."""
+
+RememberedKey = tuple[str, int, int]
+"""An idempotency key, the first id that it stands for, and how many."""
+
+
+class Carried(NamedTuple):
+    """A conversation on its way: everything but its rows and keys. Of an erased one the receipt is all there is."""
+
+    id: str
+    created_at: int
+    salt: bytes
+    version: int
+    head: bytes | None
+    erasure: Erasure | None
+
+
+class Arrived(NamedTuple):
+    """What came of it: how many events were added, and the version since."""
+
+    conversation: str
+    added: int
+    version: int
+
+
+def copy_conversation(source: Guard, target: Guard, conversation: str) -> Arrived:
+    """Copy one conversation, or the tail that the target does not have yet.
+
+    Raises ``ConversationNotFound``; ``CorruptEvent`` at what is damaged in the source; ``HistoryDiverged`` and
+    ``ConversationErased`` for what is in the target. A new conversation appears whole or not at all. Cost: its events,
+    in small transactions; memory for one of them.
+    """
+    what, rows, keys = carried(source, conversation)
+    with Arrival(target, what) as arrival:
+        for chunk in chunked(rows):
+            arrival.add(chunk)
+        return arrival.end(keys)
+
+
+def carried(source: Guard, conversation: str) -> tuple[Carried, Iterator[Row], Iterator[RememberedKey]]:
+    """What there is to carry, its rows in order, and its keys; both are read while they are asked for."""
+    with source.read() as reader:
+        found = reader.conversation(conversation)
+    if found is None:
+        raise ConversationNotFound(conversation)
+    erasure = found.erasure
+    if erasure is not None:
+        what = Carried(found.id, found.created_at, b"", erasure.events, erasure.head, erasure)
+        return what, iter(()), iter(())
+    source.vault.known(found)  # its key is here, or it says so before anything is carried
+    what = Carried(found.id, found.created_at, found.salt, found.version, found.head, None)
+    return what, _rows(source, found), _keys(source, found)
+
+
+def _rows(source: Guard, found: Conversation) -> Iterator[Row]:
+    for start in range(0, found.version, CHUNK):
+        with source.read() as reader:
+            page = reader.rows(found.key, start, min(start + CHUNK, found.version), CHUNK)
+            if not page:
+                not_erased(reader.conversation(found.id))
+        yield from page
+
+
+def _keys(source: Guard, found: Conversation) -> Iterator[RememberedKey]:
+    after: str | None = None
+    while True:
+        with source.read() as reader:
+            page = reader.remembered(found.key, after, CHUNK)
+        # One that came with an event behind what is carried goes with that event.
+        yield from (key for key in page if key[1] + key[2] <= found.version)
+        if len(page) < CHUNK:
+            return
+        after = page[-1][0]
+
+
+def chunked(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows as what goes into one transaction: few enough, and small enough together."""
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += len(row.body)
+        if len(chunk) == CHUNK or size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+class Arrival:
+    """One conversation arriving in a store. A context manager: what was begun and not ended leaves nothing behind.
+
+    Raises, when it is made, ``ConversationErased`` where it was erased here.
+    """
+
+    def __init__(self, target: Guard, what: Carried) -> None:
+        self._target = target
+        self._what = what
+        with target.read() as reader:
+            found = reader.conversation(what.id)
+        self._there = found if what.erasure is not None else not_erased(found)
+        self._come = Conversation(0, what.id, what.created_at, what.salt, 0, None, None)
+        """As much of it as has come, and is what was written: each head was checked."""
+        self._staged: Conversation | None = None
+        self._added = 0
+        if self._there is not None and what.erasure is None and self._there.salt != what.salt:
+            raise HistoryDiverged(what.id, 0, self._there.version)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """The next rows, plain, at most some thousand.
+
+        Raises ``CorruptEvent`` at one that does not follow the one before it, ``HistoryDiverged`` where the store has
+        another event, ``VersionConflict`` where somebody else appends to it meanwhile.
+        """
+        rows = _sound(self._come, rows)
+        self._come = after(self._come, rows)
+        new = rows if self._there is None else self._behind(self._there, rows)
+        if not new:
+            return
+        if self._there is not None:
+            self._target.transact(partial(self._append, rows=new))
+            self._there = after(self._there, new)
+        else:
+            staged = self._staged or self._target.transact(self._begin)
+            self._staged = staged
+            self._target.transact(lambda transaction: transaction.stage(staged.key, new))
+        self._added += len(new)
+        time.sleep(_REST_S)
+
+    def end(self, keys: Iterable[RememberedKey]) -> Arrived:
+        """All rows have come: show the conversation. Raises ``CorruptEvent`` where they are not all."""
+        what = self._what
+        if what.erasure is not None:
+            self._target.transact(self._receipt)
+            return Arrived(what.id, 0, what.version)
+        if (self._come.version, self._come.head) != (what.version, what.head):
+            raise CorruptEvent(
+                what.id, self._come.version, f"{what.version} events were announced, and it is not there"
+            )
+        if self._staged is None:
+            there = self._there or self._target.transact(self._begin_empty)
+            self._remember(there.key, keys)
+            return Arrived(what.id, self._added, there.version)
+        # The keys are small, and there are as many as events at most: they go before the history can be seen.
+        self._remember(self._staged.key, keys)
+        self._target.transact(partial(self._publish, key=self._staged.key))
+        self._staged = None
+        return Arrived(what.id, self._added, what.version)
+
+    def __enter__(self) -> Arrival:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._staged is not None:
+            key = self._staged.key
+            while not self._target.transact(lambda transaction: transaction.discard(key, CHUNK)):
+                time.sleep(_REST_S)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _behind(self, there: Conversation, rows: Sequence[Row]) -> Sequence[Row]:
+        """Those that the store does not have. What it has must end in the same head, and so is the same."""
+        if self._come.version <= there.version:
+            own = _head_at(self._target, there, self._come.version)
+            if own != self._come.head:
+                raise HistoryDiverged(there.id, rows[0].id, there.version)
+            return ()
+        first = there.version - rows[0].id
+        before = rows[first - 1].head if first else None
+        if before is not None and before != there.head:
+            raise HistoryDiverged(there.id, rows[0].id, there.version)
+        return rows[first:]
+
+    def _begin(self, transaction: Transaction) -> Conversation:
+        return transaction.begin(self._what.id, self._what.created_at, self._what.salt, staged=True)
+
+    def _begin_empty(self, transaction: Transaction) -> Conversation:
+        return transaction.begin(self._what.id, self._what.created_at, self._what.salt)
+
+    def _append(self, transaction: Transaction, rows: Sequence[Row]) -> None:
+        found = not_erased(transaction.conversation(self._what.id))
+        if found is None or found.version != rows[0].id:
+            raise VersionConflict(self._what.id, rows[0].id, 0 if found is None else found.version)
+        transaction.insert(found.key, rows)
+
+    def _publish(self, transaction: Transaction, key: int) -> None:
+        rival = not_erased(transaction.conversation(self._what.id))
+        if rival is not None:
+            raise VersionConflict(self._what.id, 0, rival.version)
+        transaction.publish(key, self._what.version)
+
+    def _receipt(self, transaction: Transaction) -> None:
+        assert self._what.erasure is not None
+        found = transaction.conversation(self._what.id)
+        if found is None:
+            found = transaction.begin(self._what.id, self._what.created_at, b"")
+            transaction.erase(found.key, self._what.erasure)
+        elif found.erasure is None:
+            raise HistoryDiverged(self._what.id, 0, found.version)
+
+    def _remember(self, key: int, keys: Iterable[RememberedKey]) -> None:
+        def remember(transaction: Transaction, some: Sequence[RememberedKey]) -> None:
+            for name, first, events in some:
+                if transaction.recall(key, name) is None:
+                    transaction.remember(key, name, first, events)
+
+        some: list[RememberedKey] = []
+        for each in keys:
+            some.append(each)
+            if len(some) == CHUNK:
+                self._target.transact(partial(remember, some=some))
+                some = []
+                time.sleep(_REST_S)
+        if some:
+            self._target.transact(partial(remember, some=some))
+
+
+def _head_at(target: Guard, there: Conversation, version: int) -> bytes | None:
+    with target.read() as reader:
+        rows = reader.rows(there.key, version - 1, version, 1)
+    return rows[0].head if rows else None
+
+
+def _sound(come: Conversation, rows: Sequence[Row]) -> list[Row]:
+    """The rows with their counts and checksums, each of them what its head is of."""
+    head = come.head or integrity.seed(come.id, come.salt)
+    seed = integrity.checksum_seed(come.id)
+    expected, shown, structural = come.version, come.shown, come.structural
+    sound = []
+    for row in rows:
+        if row.encoding != PLAIN:
+            raise CorruptEvent(come.id, row.id, row.body.decode(errors="replace"))
+        if row.id != expected:
+            raise CorruptEvent(come.id, expected, "it is missing")
+        head = integrity.link(
+            head, come.salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
+        )
+        if head != row.head:
+            raise CorruptEvent(come.id, row.id, "its head is not that of what has come: one of the two was changed")
+        row = row._replace(shown_before=shown, structural_before=structural)
+        sound.append(row._replace(checksum=integrity.checksum(seed, *row[:-1])))
+        expected, shown, structural = expected + 1, shown + row.shown, structural + row.structural
+    return sound
