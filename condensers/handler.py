@@ -7,18 +7,18 @@ call is parted from an answer that came since. A plan that does not hold is drop
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from condensers.base import AgentModel, Batch, Condensation, Condenser
-from condensers.errors import NoCondensationAvailable
+from condensers.errors import CondenserError, NoCondensationAvailable
 from condensers.metadata import CONDENSER_METADATA_KEY, annotation, with_batches
-from eventstore import ANY_VERSION, CondensationAction, Event, Store, VersionConflict
+from eventstore import ANY_VERSION, CondensationAction, Event, Recorded, Snapshot, Store, VersionConflict
 from projections import View
 
-__all__ = ["CondenseHandler", "outdated"]
+__all__ = ["CondenseHandler", "Outdated"]
 
 
 class CurrentViews(Protocol):
@@ -37,13 +37,13 @@ class CondenseHandler:
         self, store: Store, views: CurrentViews, condenser: Condenser, agent_llm: AgentModel | None = None
     ) -> None:
         self._store, self._views, self._condenser, self._agent_llm = store, views, condenser, agent_llm
-        self._reports: dict[str, tuple[Batch, ...]] = {}
+        self._masks: dict[str, tuple[Batch, ...]] = {}
 
     def handle(self, conversation: str) -> View | Condensation:
         """One step: the View to go on with, or a condensation that has been appended; ask again for the View after it.
 
-        What a step has to report without a condensation is appended as an ``Annotation``, unless it says what the last
-        one said.
+        What a step has to report without a condensation is appended as an ``Annotation``; a mask only where it differs
+        from the one before.
 
         Raises ``NoCondensationAvailable`` where one is required and impossible, having appended one that is declined:
         the request is answered by it, and the next step goes on. Raises what the store raises, too. Durability: what it
@@ -54,106 +54,110 @@ class CondenseHandler:
             try:
                 result, batches = self._condenser.step(view, self._agent_llm)
             except NoCondensationAvailable as error:
-                if self._decline(conversation, view, error):
+                if self._declined(conversation, view, error):
                     raise
                 continue
             if isinstance(result, View):
                 return self._reported(conversation, result, batches)
-            appended = self._append(conversation, view, result.action)
-            if appended is not None:
-                return Condensation(appended)
-
-    def _append(self, conversation: str, view: View, plan: CondensationAction) -> CondensationAction | None:
-        """The plan as it was appended; None where it was dropped."""
-        planned_at = view.version
-        while True:
             try:
-                (recorded,) = self._store.append(conversation, plan, expected_version=view.version)
+                return Condensation(self._append(conversation, view, result.action, check_plan))
+            except Outdated as error:
+                self._drop(conversation, result.action, view.version, str(error))
+
+    def _append(self, conversation: str, view: View, action: CondensationAction, check: _Check) -> CondensationAction:
+        """The condensation as it was appended. Raises ``Outdated`` where others came first and ``check`` says so.
+
+        Where others are always quicker it is checked in the transaction that appends it.
+        """
+        planned_at = view.version
+        for _ in range(_CONFLICTS_MAX):
+            try:
+                return _condensation(self._store.append(conversation, action, expected_version=view.version))
             except VersionConflict:
-                meanwhile, view = self._caught_up(conversation, view)
-                problem = outdated(plan, meanwhile, view)
-                if problem is not None:
-                    self._drop(conversation, plan, planned_at, problem)
-                    return None
-                plan = replace(plan, metadata={**plan.metadata, "planned_at": planned_at})
-            else:
-                assert isinstance(recorded.event, CondensationAction)
-                return recorded.event
+                meanwhile = tuple(self._store.events(conversation, start=view.version))
+                view = view.then(meanwhile)
+                check(action, meanwhile, view)
+                action = replace(action, metadata={**action.metadata, "planned_at": planned_at})
+
+        def guard(snapshot: Snapshot) -> None:
+            meanwhile = tuple(snapshot.events(view.version))
+            check(action, meanwhile, view.then(meanwhile))
+
+        return _condensation(self._store.append(conversation, action, expected_version=ANY_VERSION, guard=guard))
 
     def _drop(self, conversation: str, plan: CondensationAction, planned_at: int, problem: str) -> None:
         batch = {**plan.metadata, "outcome": "dropped", "problem": problem, "planned_at": planned_at}
         before = batch.pop(CONDENSER_METADATA_KEY, [])
         self._store.append(conversation, annotation([*before, batch]), expected_version=ANY_VERSION)
 
-    def _decline(self, conversation: str, view: View, error: NoCondensationAvailable) -> bool:
+    def _declined(self, conversation: str, view: View, error: NoCondensationAvailable) -> bool:
         """Answers what could not be met. False where another condensation came first, and it may be met after all.
 
         What the newest event says already is not said again.
         """
-        declined = with_batches(
-            CondensationAction(
-                forgotten_event_ids=(),
-                metadata={"condenser": self._condenser.type, "outcome": "declined", "reason": str(error)},
-            ),
-            error.batches,
-        )
-        while True:
-            (newest,) = self._store.events(conversation, view.version - 1, view.version)
-            if isinstance(newest, CondensationAction) and newest.metadata == declined.metadata:
-                return True
-            try:
-                self._store.append(conversation, declined, expected_version=view.version)
-            except VersionConflict:
-                meanwhile, view = self._caught_up(conversation, view)
-                if _condensed(meanwhile):
-                    return False
-            else:
-                return True
+        metadata = {"condenser": self._condenser.type, "outcome": "declined", "reason": str(error)}
+        declined = with_batches(CondensationAction(forgotten_event_ids=(), metadata=metadata), error.batches)
+        (newest,) = self._store.events(conversation, view.version - 1, view.version)
+        if isinstance(newest, CondensationAction) and newest.metadata == declined.metadata:
+            return True
+        try:
+            self._append(conversation, view, declined, check_nothing_else_condensed)
+        except Outdated:
+            return False
+        return True
 
     def _reported(self, conversation: str, view: View, batches: tuple[Batch, ...]) -> View:
         """``view`` as it is with the report that belongs to it."""
-        if not batches or self._reports.get(conversation) == batches:
+        if not batches:
             return view
+        if all("masked" in batch for batch in batches):  # the same at every step, until another event is masked
+            if self._masks.get(conversation) == batches:
+                return view
+            if len(self._masks) >= _MASKS_KEPT:
+                self._masks.clear()
+            self._masks[conversation] = batches
         self._store.append(conversation, annotation(batches), expected_version=ANY_VERSION)
-        if len(self._reports) >= _REPORTS_KEPT:
-            self._reports.clear()
-        self._reports[conversation] = batches
-        _, view = self._caught_up(conversation, view)
-        return view
-
-    def _caught_up(self, conversation: str, view: View) -> tuple[tuple[Event, ...], View]:
-        """What was appended since, and the View with it. Cost: the new events, and once the items of the View."""
-        meanwhile = tuple(self._store.events(conversation, start=view.version))
-        return meanwhile, view.then(meanwhile)
+        return view.then(self._store.events(conversation, start=view.version))
 
 
-_REPORTS_KEPT = 1_000
-"""Of so many conversations a handler knows what it reported last. One it has forgotten is reported once more."""
+_CONFLICTS_MAX = 5
+
+_MASKS_KEPT = 1_000
+"""Of so many conversations a handler knows which mask it reported last. One it has forgotten is reported once more."""
+
+_Check = Callable[[CondensationAction, Sequence[Event], View], None]
+"""Raises ``Outdated`` where a condensation does not hold any more, given what came meanwhile and the View after it."""
 
 
-def outdated(plan: CondensationAction, meanwhile: Sequence[Event], view: View) -> str | None:
-    """Why a plan made before ``meanwhile`` does not hold for ``view``, the View after it; None where it does.
+class Outdated(CondenserError):
+    """What was planned does not fit what others did meanwhile. It was not appended; plan anew."""
 
-    A request in between, or one that was declined, changes nothing that a plan is made of.
+
+def check_plan(plan: CondensationAction, meanwhile: Sequence[Event], view: View) -> None:
+    """Raises ``Outdated`` unless ``plan``, made before ``meanwhile``, holds for ``view``, the View after it.
+
+    A request in between, or a condensation that was declined, changes nothing that a plan is made of.
     """
-    if condensed := _condensed(meanwhile):
-        return f"condensation {condensed[0].id} came first"
+    check_nothing_else_condensed(plan, meanwhile, view)
     intervals, summaries = plan.forgotten
     ids = {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}
     gone = ids.difference(event.id for event in view.events)
     if gone:
-        return f"{len(gone)} of the {len(ids)} events that it forgets are not shown any more, such as {min(gone)}"
+        raise Outdated(f"{len(gone)} of the {len(ids)} events that it forgets are not shown now, such as {min(gone)}")
     sent = {view[place].id for place in view.fit_positions}
     parted = sent & (view.then((plan,)).left_behind - view.left_behind)
     if parted:
-        return f"it would part {len(parted)} events from their calls or answers, such as {min(parted)}"
-    return None
+        raise Outdated(f"it would part {len(parted)} events from their calls or answers, such as {min(parted)}")
 
 
-def _condensed(events: Sequence[Event]) -> list[CondensationAction]:
-    """The condensations among ``events``, without those that were declined."""
-    return [
-        event
-        for event in events
-        if isinstance(event, CondensationAction) and event.metadata.get("outcome") != "declined"
-    ]
+def check_nothing_else_condensed(_: CondensationAction, meanwhile: Sequence[Event], __: View) -> None:
+    """Raises ``Outdated`` where a condensation came meanwhile that was not declined."""
+    for event in meanwhile:
+        if isinstance(event, CondensationAction) and event.metadata.get("outcome") != "declined":
+            raise Outdated(f"condensation {event.id} came first")
+
+
+def _condensation(recorded: Sequence[Recorded]) -> CondensationAction:
+    (only,) = recorded
+    assert isinstance(only.event, CondensationAction)
+    return only.event

@@ -173,12 +173,14 @@ class Store:
         *,
         expected_version: int | Literal[AnyVersion.ANY_VERSION],
         idempotency_key: str | None = None,
+        guard: Callable[[Snapshot], object] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append one event, or several, all or none; they get the next ids. Returns them as recorded, in order.
 
         ``expected_version`` is the version that the decision was made on, 0 for a new conversation, or ``ANY_VERSION``.
         The same ``idempotency_key`` and events again: nothing is appended, and what was recorded then is returned, also
-        if the expected version is stale.
+        if the expected version is stale. ``guard`` is asked in the transaction, of a conversation that exists: what it
+        raises is raised, and nothing is appended. Writers wait for it.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken; its message says
         which),
@@ -195,6 +197,8 @@ class Store:
                 earlier = _recalled(transaction, found, idempotency_key, append)
                 if earlier is not None:
                     return earlier
+            if found is not None and guard is not None:
+                guard(Snapshot(transaction, found))
             version = 0 if found is None else found.version
             existing = frozenset(i for i in named if found is not None and _brings_summary(transaction, found, i))
             decided = decide(State(conversation, version, existing), append)

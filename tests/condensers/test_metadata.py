@@ -108,11 +108,10 @@ def test_an_empty_batch_is_not_written_and_a_written_one_is_started_anew():
 
 
 def test_a_batch_is_written_when_its_block_ends_even_by_an_error():
-    history, condenser = Kept(), Talkative()
+    history, condenser = Kept(), Talkative(RuntimeError("boom"))
     with pytest.raises(RuntimeError), condenser.metadata_batch(history):
-        condenser.add_metadata("a", 1)
-        raise RuntimeError("boom")
-    assert get_condensation_metadata(history) == [{"a": 1}]
+        condenser.condense(viewed())
+    assert get_condensation_metadata(history) == [{"seen": 0}]
 
 
 def test_batches_of_two_condensers_and_of_two_threads_do_not_mix():

@@ -17,7 +17,8 @@ from tests.conformance.condensers_mended import Replies, mended, usable
 Json = dict[str, Any]
 
 _ORDER = """
-c.0 D16 P2 W2 W4 A1 L2 L1 L5 L3 L4 T1 T5 T7 T2 T3 T4 T6 R2 R1 M1 A2 A3 L7 L8 L6 W3 A4 W1 T8 P1 K1 S3 S1 S4 B-V1 D10 D9 D4
+c.0 D16 P2 W2 W4 A1 L2 L1 L5 L3 L4 T1 T5 T7 T2 T3 T4 T6 R2 R1 M1 A2 A3 L7 L8 L6 W3 A4 W1 T8 P1 K1 S3 S1 S4
+B-V1 D10 D9 D4
 """
 ORDER = _ORDER.split()
 """Every label, the decisive ones first: an answer that several touch is counted under the first of them."""

@@ -1,0 +1,215 @@
+"""The digest: facts from the events themselves, the same every time, bounded, and carried from digest to digest."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from condensers.digest import Digest, DigestCondenser
+from condensers.errors import InvalidCondenser
+from eventstore.events import Action, CondensationSummary, Message, Observation
+from tests.condensers.made import after, answer, call, ids, message, messages, pair, plan, viewed
+from tests.properties.histories import histories
+
+LENGTH = 6_000
+
+
+def digest(*events):
+    return Digest.of(viewed(*events).events).text(LENGTH)
+
+
+def section(text, heading):
+    return [line[2:] for line in text.partition(f"## {heading}\n")[2].partition("\n\n")[0].splitlines()]
+
+
+def ran(number, command, exit_code=None, content="done", **fields):
+    extras = {} if exit_code is None else {"metadata": {"exit_code": exit_code}}
+    return [call("execute_bash", f"r{number}", command=command), answer(content, f"r{number}", extras=extras, **fields)]
+
+
+# --- facts ---
+
+
+def test_what_the_user_asked_and_the_agent_said():
+    text = digest(message("fix the\nparser"), message("On it.", "agent"), message("be quick"))
+    assert section(text, "Asked by the user") == ["fix the parser", "be quick"]
+    assert section(text, "Said by the agent") == ["On it."]
+    assert text.startswith("# Digest of 3 events\n")
+
+
+def test_what_was_thought_and_finished_with_is_said():
+    think = Action(tool="think", arguments={"thought": "the week is read as a month"}, thought="Hm.")
+    finish = Action(tool="finish", arguments='{"message": "all done"}')
+    text = digest(think, finish)
+    assert section(text, "Said by the agent") == ["Hm.", "the week is read as a month", "all done"]
+    assert "Other calls" not in text
+
+
+def test_commands_with_their_exit_codes_however_the_source_says_them():
+    text = digest(
+        ran(1, "pytest -q", 1, "E  AssertionError"),
+        ran(2, "git status", 0),
+        [call("shell", "s", command=["bash", "-lc", "ls"]), answer("a.py\nExit code: 2", "s")],
+        [call("terminal", "t", cmd="pwd"), answer("/w", "t", extras={"exit_code": 0})],
+        ran(3, "sleep 99", -1),
+    )
+    assert section(text, "Commands run") == [
+        "`pytest -q` → exit 1",
+        "`git status` → exit 0",
+        "`bash -lc ls` → exit 2",
+        "`pwd` → exit 0",
+        "`sleep 99`",
+    ]
+
+
+def test_files_that_were_read_and_files_that_were_changed():
+    text = digest(
+        pair(1, "read", path="/w/a.py"),
+        pair(2, "str_replace_editor", command="view", path="/w/b.py"),
+        pair(3, "str_replace_editor", command="str_replace", path="/w/c.py", old_str="a", new_str="b"),
+        pair(4, "Write", file_path="/w/d.py", content="x"),
+        pair(5, "read", path="/w/a.py"),
+    )
+    assert section(text, "Files read") == ["/w/b.py", "/w/a.py"]
+    assert section(text, "Files changed") == ["/w/c.py", "/w/d.py"]
+
+
+def test_an_error_is_open_until_the_same_succeeds():
+    failed = ran(1, "make", 2, "cc: error\nld: cannot find -lz")
+    assert section(digest(failed), "Errors still open") == ["`make` → ld: cannot find -lz"]
+    assert "Errors still open" not in digest(failed, ran(2, "make", 0))
+    assert section(digest(ran(1, "make", 0), ran(2, "make", 1)), "Errors still open") == ["`make` → done"]
+
+
+def test_an_error_that_says_nothing_and_one_of_a_call_that_is_gone():
+    assert "Errors" not in digest(ran(1, "grep x y", 1, ""))
+    text = digest(Observation(content="no such tool", tool="fly", is_error=True))
+    assert section(text, "Errors still open") == ["fly → no such tool"]
+
+
+def test_the_newest_list_of_tasks_takes_the_place_of_the_one_before():
+    first = pair(1, "task_tracker", task_list=[{"id": "T1", "title": "reproduce", "status": "todo"}, {"title": "old"}])
+    second = pair(2, "TodoWrite", todos=[{"content": "mend", "status": "in_progress"}])
+    assert section(digest(first), "Tasks") == ["[todo] T1: reproduce", "[open] old"]
+    assert section(digest(first, second), "Tasks") == ["[in_progress] mend"]
+
+
+def test_calls_of_any_other_kind_are_named_with_what_they_were_given():
+    text = digest(pair(1, "cancel_reservation", reservation_id="GV1N64"))
+    assert section(text, "Other calls") == ['cancel_reservation {"reservation_id": "GV1N64"}']
+
+
+# --- one digest after the other ---
+
+
+def as_summary(text):
+    return CondensationSummary(id=-2, content=text)
+
+
+def test_what_a_digest_says_is_carried_into_the_next():
+    first = Digest.of(viewed(message("fix it"), ran(1, "make", 2, "no rule"), ran(2, "ls", 0)).events).text(LENGTH)
+    text = Digest.of([as_summary(first), *ran(3, "make", 0), message("and test it")]).text(LENGTH)
+    assert text.startswith("# Digest of 8 events\n")
+    assert section(text, "Asked by the user") == ["fix it", "and test it"]
+    assert section(text, "Commands run") == ["`ls` → exit 0", "`make` → exit 0"]
+    assert "Errors still open" not in text, "the later success closes the earlier error"
+
+
+def test_a_summary_that_is_no_digest_is_quoted_and_stays_quoted():
+    text = Digest.of([as_summary("USER CONTEXT: weeks\n## Notes\n- one"), message("go on")]).text(LENGTH)
+    assert text.endswith("## Earlier summary\n> USER CONTEXT: weeks\n> ## Notes\n> - one")
+    assert Digest.of([as_summary(text)]).text(LENGTH) == text
+
+
+@pytest.mark.parametrize("text", ["", "# Digest", "# Digest of 3 events\nfree text", "- a line"])
+def test_a_text_that_is_no_digest_is_not_taken_for_one(text):
+    assert Digest.parse(text) is None
+
+
+def test_the_users_asks_survive_many_digests():
+    condenser = DigestCondenser(max_size=10, keep_first=1)
+    view = viewed(message("the first of all"))
+    asked = []
+    for n in range(200):
+        asked.append(f"please do number {n}")
+        work = [] if n % 20 else [message(asked[-1])]
+        view = view.then([*work, *pair(n, command=f"step {n}")])
+        result = condenser.condense(view)
+        if hasattr(result, "action"):
+            view = after(view, result)
+    said = "\n".join(str(event.content) for event in view if not isinstance(event, Action))
+    assert [n for n in range(0, 200, 20) if f"please do number {n}" not in said] == []
+    assert len(view) <= 12
+
+
+# --- bounds ---
+
+
+def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
+    asks = [message(f"ask {n} " + "x" * 100) for n in range(20)]
+    events = viewed(asks, [e for n in range(300) for e in ran(n, f"cmd {n}", 0)])
+    for length in (500, 1_000, 3_000, 20_000):
+        text = Digest.of(events.events).text(length)
+        assert len(text) <= length
+    small = Digest.of(events.events).text(3_000)
+    assert "ask 0" in small
+    assert "ask 19" in small
+    (left_out, *rest) = section(small, "Commands run")
+    assert left_out == f"({300 - len(rest)} earlier left out)"
+    assert rest[-1] == "`cmd 299` → exit 0"
+
+
+def test_what_was_left_out_is_counted_on():
+    commands = [e for n in range(300) for e in ran(n, f"cmd {n}", 0)]
+    text = Digest.of(viewed(commands).events).text(1_000)
+    again = Digest.of([as_summary(text), *viewed(ran(1, "new", 0)).events]).text(1_000)
+    (left_out, *rest) = section(again, "Commands run")
+    assert left_out == f"({301 - len(rest)} earlier left out)"
+
+
+def test_where_room_is_short_every_ask_is_shortened_before_one_is_left_out():
+    events = [Message(source="user", content=f"{n} " + "word " * 300) for n in range(10)]
+    asked = section(Digest.of(events).text(3_000), "Asked by the user")
+    assert [line.split()[0] for line in asked] == [str(n) for n in range(10)]
+    assert all(line.endswith("…") for line in asked)
+
+
+def test_the_first_ask_is_the_last_to_go():
+    events = [Message(source="user", content=f"ask {n} " + "x" * 200) for n in range(100)]
+    asked = section(Digest.of(events).text(1_000), "Asked by the user")
+    assert asked[1].startswith("ask 0 ")
+    assert asked[-1].startswith("ask 99 ")
+
+
+@settings(max_examples=200, deadline=None)
+@given(histories, st.integers(500, 3_000))
+def test_any_history_has_a_digest_that_is_bounded_the_same_every_time_and_can_be_taken_apart(events, length):
+    text = Digest.of(events).text(length)
+    assert len(text) <= length
+    assert text == Digest.of(events).text(length)
+    parsed = Digest.parse(text)
+    assert parsed is not None
+    assert parsed.text(length) == text
+
+
+# --- the condenser ---
+
+
+def test_the_condenser_needs_no_model_and_says_what_it_did():
+    view = viewed(message("fix it"), [e for n in range(6) for e in ran(n, f"cmd {n}", 0)])
+    result = DigestCondenser(max_size=10).condense(view)
+    assert ids(after(view, result))[:2] == [0, -15]
+    assert plan(result).metadata["condenser"] == "digest"
+    assert "cmd 0" in plan(result).summary
+
+
+def test_a_digest_too_short_to_say_anything_is_refused():
+    with pytest.raises(InvalidCondenser, match=r"max_length \(10\)"):
+        DigestCondenser(max_length=10)
+
+
+def test_a_long_text_is_no_reason_to_lose_the_rest():
+    text = digest(message("x" * 100_000), messages(3), ran(1, "make", 0))
+    assert len(text) <= LENGTH
+    assert "`make` → exit 0" in text

@@ -1,0 +1,308 @@
+"""The handler: what it appends, what it does when others append meanwhile, and that it holds up nobody."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+
+import pytest
+
+from condensers.base import Condensation
+from condensers.errors import NoCondensationAvailable
+from condensers.handler import CondenseHandler
+from condensers.masking import ObservationMaskingCondenser
+from condensers.metadata import CONDENSER_METADATA_KEY, batches_of
+from condensers.pipeline import NoOpCondenser
+from condensers.summarizing import LLMSummarizingCondenser
+from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser
+from eventstore import ANY_VERSION, Annotation, CondensationAction, ConversationNotFound, open_store
+from projections import View, Views
+from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair
+from tests.condensers.scripted import Characters, Scripted, failed
+
+
+@pytest.fixture(params=["memory:", "sqlite"])
+def store(request, tmp_path):
+    url = request.param if request.param == "memory:" else f"sqlite:///{tmp_path}/histories.db"
+    with open_store(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def views(store):
+    return Views(store)
+
+
+def begin(store, *events):
+    flat = [event for part in events for event in (part if isinstance(part, list) else [part])]
+    store.append("c1", flat, expected_version=0)
+
+
+def meanwhile(store, *events):
+    return lambda: store.append("c1", events, expected_version=ANY_VERSION)
+
+
+def llm(*answers, once=lambda: None, **parameters):
+    """``once`` happens while the model is asked for the first time."""
+    happened = threading.Event()
+
+    def happen():
+        if not happened.is_set():
+            happened.set()
+            once()
+
+    return LLMSummarizingCondenser(Scripted(*(answers or ("NEW",)), meanwhile=happen), **{"max_size": 10, **parameters})
+
+
+def stored(store, kind):
+    return [event for event in store.events("c1") if isinstance(event, kind)]
+
+
+# --- what it appends ---
+
+
+def test_a_condensation_is_appended_and_the_next_step_goes_on(store, views):
+    begin(store, messages(11))
+    handler = CondenseHandler(store, views, llm())
+    match handler.handle("c1"):
+        case Condensation(action=action):
+            assert action == stored(store, CondensationAction)[0]
+            assert action.id == 11
+        case View():
+            pytest.fail("a condensation was due")
+    match handler.handle("c1"):
+        case View() as view:
+            assert ids(view) == [0, -13, 8, 9, 10]
+        case Condensation():
+            pytest.fail("nothing was due")
+
+
+def test_a_view_is_given_back_and_nothing_appended_where_nothing_is_due(store, views):
+    begin(store, messages(3))
+    assert CondenseHandler(store, views, llm()).handle("c1") == views.current("c1")
+    assert store.version("c1") == 3
+
+
+def test_an_unknown_conversation_is_an_error(store, views):
+    with pytest.raises(ConversationNotFound):
+        CondenseHandler(store, views, NoOpCondenser()).handle("c1")
+
+
+def test_the_agents_model_is_what_must_have_room(store, views):
+    begin(store, messages(11))
+    condenser = llm(max_size=1000)
+    assert isinstance(CondenseHandler(store, views, condenser, Characters(60)).handle("c1"), Condensation)
+    assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), View)
+
+
+def test_a_failed_model_call_is_reported_and_costs_nothing_else(store, views):
+    begin(store, messages(11))
+    handler = CondenseHandler(store, views, llm(failed()))
+    for times in (1, 2):
+        view = handler.handle("c1")
+        assert len(view) == 11
+        assert view.version == store.version("c1"), "the View is of after the report"
+        assert [batches_of(note)[0]["failure"] for note in stored(store, Annotation)] == ["unavailable"] * times
+
+
+def test_a_mask_is_reported_when_it_changes(store, views):
+    begin(store, pair(1), pair(2))
+    handler = CondenseHandler(store, views, ObservationMaskingCondenser(1))
+    for _ in range(3):
+        view = handler.handle("c1")
+        assert view[1].content == "<MASKED>"
+        assert view.version == store.version("c1")
+    assert len(stored(store, Annotation)) == 1
+    store.append("c1", messages(1), expected_version=ANY_VERSION)
+    handler.handle("c1")
+    assert [batches_of(note)[0]["masked"] for note in stored(store, Annotation)] == [1, 2]
+
+
+# --- what cannot be met ---
+
+
+def test_a_request_that_cannot_be_met_is_declined_and_told_once(store, views):
+    begin(store, message(), REQUEST)
+    handler = CondenseHandler(store, views, ConversationWindowCondenser())
+    with pytest.raises(NoCondensationAvailable, match="essential or recent"):
+        handler.handle("c1")
+    (declined,) = stored(store, CondensationAction)
+    assert declined.metadata["outcome"] == "declined"
+    assert "essential or recent" in declined.metadata["reason"]
+    view = handler.handle("c1")
+    assert not view.unhandled_condensation_request
+    assert ids(view) == [0]
+
+
+def test_what_was_paid_for_in_vain_stands_in_the_declined_condensation(store, views):
+    begin(store, messages(11), REQUEST)
+    with pytest.raises(NoCondensationAvailable, match="boom"):
+        CondenseHandler(store, views, llm(failed())).handle("c1")
+    (declined,) = stored(store, CondensationAction)
+    assert len(declined.metadata[CONDENSER_METADATA_KEY]) == 6
+
+
+def test_a_prompt_that_can_never_fit_is_declined_once_and_told_each_time(store, views):
+    begin(store, message("x" * 100))
+    store.append("c1", condensed(0, summary="y" * 100, offset=0), expected_version=1)
+    handler = CondenseHandler(store, views, llm(), Characters(60))
+    for _ in range(3):
+        with pytest.raises(NoCondensationAvailable):
+            handler.handle("c1")
+    assert [action.metadata.get("outcome") for action in stored(store, CondensationAction)] == [None, "declined"]
+
+
+def test_a_request_that_another_condensation_answered_is_not_declined(store, views):
+    begin(store, messages(11), REQUEST)
+    answers = meanwhile(store, condensed(1, 2, 3))
+    handler = CondenseHandler(store, views, llm(failed("rejected"), once=answers))
+    assert isinstance(handler.handle("c1"), View)
+    assert len(stored(store, CondensationAction)) == 1
+
+
+# --- what others do meanwhile ---
+
+
+def test_a_plan_that_still_holds_is_appended_and_not_paid_for_twice(store, views):
+    begin(store, messages(11))
+    condenser = llm(once=meanwhile(store, *pair(1), message("more")))
+    match CondenseHandler(store, views, condenser).handle("c1"):
+        case Condensation(action=action):
+            assert action.id == 14
+            assert action.metadata["planned_at"] == 11
+    assert len(condenser.llm.calls) == 1
+    assert ids(views.current("c1")) == [0, -16, 8, 9, 10, 11, 12, 13]
+
+
+def test_a_request_in_between_does_not_outdate_a_plan_and_is_answered_by_it(store, views):
+    begin(store, messages(11))
+    condenser = llm(once=meanwhile(store, REQUEST))
+    assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
+    assert len(condenser.llm.calls) == 1
+    assert not views.current("c1").unhandled_condensation_request
+
+
+def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported(store, views):
+    begin(store, messages(11))
+    condenser = llm(once=meanwhile(store, condensed(1, 2, 3)))
+    view = CondenseHandler(store, views, condenser).handle("c1")
+    assert ids(view) == [0, *range(4, 11)]
+    assert len(stored(store, CondensationAction)) == 1
+    call_paid, dropped = batches_of(stored(store, Annotation)[0])
+    assert call_paid["metrics"]["cost"] == 0.01
+    assert (dropped["outcome"], dropped["planned_at"]) == ("dropped", 11)
+    assert dropped["problem"] == "condensation 11 came first"
+
+
+def test_a_declined_condensation_outdates_nothing(store, views):
+    begin(store, messages(11))
+    declined = CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})
+    condenser = llm(once=meanwhile(store, declined))
+    assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
+    assert len(condenser.llm.calls) == 1
+
+
+def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew(store, views):
+    begin(store, message(), call(call_id="late"), messages(10))
+    condenser = llm(once=meanwhile(store, answer("at last", "late")))
+    assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
+    assert "part" in batches_of(stored(store, Annotation)[0])[-1]["problem"]
+    assert len(condenser.llm.calls) == 2
+    view = views.current("c1")
+    assert not view.left_behind
+    assert ("late" in str(view.to_messages())) == (1 in ids(view))
+
+
+@pytest.mark.parametrize("times", [3, 50])
+def test_an_agent_that_never_pauses_does_not_keep_a_plan_from_being_appended(store, views, times):
+    begin(store, messages(11))
+    busy = Busy(store, times)
+    assert isinstance(
+        CondenseHandler(busy, views, AmortizedForgettingCondenser(max_size=10)).handle("c1"), Condensation
+    )
+    assert len(stored(store, CondensationAction)) == 1
+
+
+def test_a_plan_is_outdated_also_where_the_others_are_always_quicker(store, views):
+    begin(store, messages(11))
+    busy = Busy(store, 6, says=[message("quicker")] * 5 + [condensed(1, 2, 3)])
+    assert isinstance(
+        CondenseHandler(busy, views, AmortizedForgettingCondenser(max_size=10)).handle("c1"), Condensation
+    )
+    assert [batches_of(note)[-1]["problem"] for note in stored(store, Annotation)] == ["condensation 16 came first"]
+    assert not {1, 2, 3} & set(ids(views.current("c1")))
+
+
+class Busy:
+    """A store in which somebody is always a little quicker, so many times."""
+
+    def __init__(self, store, times, says=()):
+        self.store, self.times, self.says = store, times, list(says)
+
+    def append(self, conversation, events, **how):
+        if self.times:
+            self.times -= 1
+            said = self.says.pop(0) if self.says else message("quicker")
+            self.store.append(conversation, said, expected_version=ANY_VERSION)
+        return self.store.append(conversation, events, **how)
+
+    def events(self, *args, **kwargs):
+        return self.store.events(*args, **kwargs)
+
+
+def test_two_handlers_at_once_never_condense_twice(store, views):
+    begin(store, messages(11))
+    both_asked = threading.Barrier(2)
+    results = []
+
+    def work():
+        condenser = llm(once=lambda: both_asked.wait(10))
+        results.append(CondenseHandler(store, views, condenser).handle("c1"))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(type(result).__name__ for result in results) == ["Condensation", "View"]
+    assert len(stored(store, CondensationAction)) == 1
+    assert [batches_of(note)[-1]["outcome"] for note in stored(store, Annotation)] == ["dropped"]
+
+
+# --- nobody waits ---
+
+
+def test_an_agent_appends_as_fast_while_a_slow_model_condenses(store, views, record_property):
+    slow_s = 0.6
+    begin(store, messages(11))
+    asked = threading.Event()
+
+    def think():
+        asked.set()
+        time.sleep(slow_s)
+
+    background = threading.Thread(target=CondenseHandler(store, views, llm(once=think)).handle, args=("c1",))
+    alone = [append_s(store) for _ in range(50)]
+    background.start()
+    assert asked.wait(10)
+    beside = []
+    while background.is_alive():
+        beside.append(append_s(store))
+        time.sleep(0.002)
+    background.join()
+    record_property(
+        "compared",
+        f"append: median {statistics.median(alone) * 1000:.2f} ms alone, {statistics.median(beside) * 1000:.2f} ms "
+        f"while a model took {slow_s} s, longest {max(beside) * 1000:.1f} ms, {len(beside)} appends",
+    )
+    assert len(stored(store, CondensationAction)) == 1
+    assert len(beside) > 10
+    assert max(beside) < slow_s / 2, "no append waited for the model"
+    assert statistics.median(beside) < 5 * statistics.median(alone) + 0.005
+
+
+def append_s(store):
+    start = time.perf_counter()
+    store.append("c1", message("meanwhile"), expected_version=ANY_VERSION)
+    return time.perf_counter() - start
