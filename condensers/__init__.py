@@ -32,6 +32,7 @@ if typing.TYPE_CHECKING:
     from condensers.compare import Replay, replay
     from condensers.config import condenser_from_config, strategies
     from condensers.config_file import load_condenser, load_condenser_config
+    from condensers.default import default_condenser
     from condensers.digest import DigestCondenser
     from condensers.errors import (
         CondenserError,
@@ -88,6 +89,7 @@ __all__ = [
     "ToolCall",
     "condensation_request",
     "condenser_from_config",
+    "default_condenser",
     "from_config",
     "get_condensation_metadata",
     "is_context_window_error",
@@ -109,6 +111,7 @@ _HOMES = {
     "compare": ("Replay", "replay"),
     "config": ("condenser_from_config", "strategies"),
     "config_file": ("load_condenser", "load_condenser_config"),
+    "default": ("default_condenser",),
     "digest": ("DigestCondenser",),
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
     "handler": ("CondenseHandler",),
