@@ -18,7 +18,7 @@ from eventstore.recorders.base import Conversation, Erasure, PlacedRow, Reader, 
 from eventstore.sealing import DAMAGED, DataKey, Sealing
 from eventstore.vault import NOBODY, Known, Vault
 
-__all__ = ["Guard"]
+__all__ = ["Guard", "GuardedReader"]
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Guard:
     @contextmanager
     def read(self) -> Iterator[Reader]:
         with self.unguarded.read() as reader:
-            yield _GuardedReader(reader, self.vault)
+            yield GuardedReader(reader, self.vault)
 
     def store_value(self, name: str) -> str:
         return self.unguarded.store_value(name)
@@ -55,7 +55,9 @@ class Guard:
         self.unguarded.close()
 
 
-class _GuardedReader:
+class GuardedReader:
+    """A reader on a reader."""
+
     def __init__(self, reader: Reader, vault: Vault) -> None:
         self._reader = reader
         self._vault = vault
@@ -120,6 +122,13 @@ class _GuardedReader:
                 return sound
             after = max(after, found[-1].version)
 
+    def damaged_records(self, projection: str, key: int, after: int, limit: int) -> tuple[int, Sequence[int]]:
+        """Of the next ``limit`` records behind a version, the last one's version, and those that are passed over."""
+        known = self._known_by_key(key)
+        found = self._reader.records(projection, key, after, limit)
+        damaged = [r.version for r in found if self._vault.opened_record(known, projection, r) is None]
+        return (found[-1].version if found else after), damaged
+
     def position(self, key: int, event_id: int) -> int:
         return self._reader.position(key, event_id)
 
@@ -176,7 +185,7 @@ class _GuardedReader:
         return NOBODY if found is None else self._known(found)
 
 
-class _GuardedTransaction(_GuardedReader):
+class _GuardedTransaction(GuardedReader):
     def __init__(self, transaction: Transaction, vault: Vault) -> None:
         super().__init__(transaction, vault)
         self._transaction = transaction

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from eventstore.errors import CorruptEvent
 from eventstore.events import Event
+from eventstore.guard import GuardedReader
 from eventstore.recorders.base import Conversation, Reader, Record, Row, Transaction
 from eventstore.rows import dense_events, event_of
 
@@ -140,12 +141,21 @@ class Snapshot:
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
         """All records of a projection for versions greater than ``after``, ascending, read a page at a time."""
-        while True:
-            records = self._reader.records(projection, self._conversation.key, after, _PAGE)
+        while records := self._reader.records(projection, self._conversation.key, after, _PAGE):
             yield from records
-            if len(records) < _PAGE:
-                return
             after = records[-1].version
+
+    def damaged_records(self, projection: str) -> Iterator[int]:
+        """Versions of the records whose bytes are not those that were put: other reads pass over them, so that they are
+        made again.
+        """
+        if not isinstance(self._reader, GuardedReader):
+            return
+        before, last = -1, 0
+        while before < last:
+            before = last
+            last, damaged = self._reader.damaged_records(projection, self._conversation.key, last, _PAGE)
+            yield from damaged
 
 
 class WritableSnapshot(Snapshot):

@@ -3,6 +3,7 @@
 Everything here can be thrown away and made again from the log.
 """
 
+from projections.audit import Audit, Finding, Forgetting, audit
 from projections.difference import Difference, Summarized
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.messages import Rendered
@@ -12,7 +13,10 @@ from projections.well_formed import cut_points, well_formed
 from projections.why import Why
 
 __all__ = [
+    "Audit",
     "Difference",
+    "Finding",
+    "Forgetting",
     "NoSuchEvent",
     "NoSuchVersion",
     "Rendered",
@@ -20,6 +24,7 @@ __all__ = [
     "View",
     "Views",
     "Why",
+    "audit",
     "cut_points",
     "well_formed",
 ]

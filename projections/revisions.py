@@ -96,12 +96,12 @@ def decoded(record: Record, base: Record | None) -> tuple[Revision, Base]:
     Raises ``Undecodable``. Cost: both records.
     """
     if record.base is None:
-        revision = _decoded(record, Revision)
+        revision = _decoded(record, _full)
         return revision, Base(record.version, revision, len(record.body), 0)
     if base is None or base.base is not None or base.code != record.code:
         raise Undecodable(f"the revision of version {record.version} builds on one of {record.base} that is not there")
-    whole = _decoded(base, Revision)
-    delta = _decoded(record, _Delta)
+    whole = _decoded(base, _full)
+    delta = _decoded(record, _delta)
     try:
         changes = {
             name: _unspliced(getattr(whole, name), splice)
@@ -128,9 +128,13 @@ class _Delta(msgspec.Struct, forbid_unknown_fields=True):
     spent: int = 0
 
 
-def _decoded(record: Record, as_type: type[T]) -> T:
+_full = msgspec.json.Decoder(Revision)
+_delta = msgspec.json.Decoder(_Delta)
+
+
+def _decoded(record: Record, decoder: msgspec.json.Decoder[T]) -> T:
     try:
-        return msgspec.json.decode(record.body, type=as_type)
+        return decoder.decode(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Undecodable(f"the revision of version {record.version} cannot be read: {error}") from error
 

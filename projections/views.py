@@ -8,29 +8,24 @@ writer appended without this projection, the next reader folds on from the last 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventstore import Store
 from eventstore.errors import UnknownEventType
-from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural, summary_of
+from eventstore.events import NOT_RECORDED, CondensationAction, Event, summary_of
 from eventstore.snapshot import Record, Snapshot, WritableSnapshot
 from projections.condensations import StoredCondensations
 from projections.difference import Difference, difference
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.fold import summary_event
-from projections.revising import NOTHING, Revised, condensations_named, intervals, restored, revise
-from projections.revisions import CODE, PROJECTION, Base, Revision, Undecodable, decoded
+from projections.reading import CHUNK, Progress, folded, is_stored, last_revision, read
+from projections.revising import NOTHING, Revised, revise
+from projections.revisions import PROJECTION
 from projections.view import View
 from projections.why import Why, why
 
-__all__ = ["Progress", "Views", "folded"]
-
-Progress = Callable[[int, int], None]
-"""Is told how many events are done, of how many."""
-
-_CHUNK = 1_000
-"""Events of the log between two reads, so that memory does not grow with it."""
+__all__ = ["Views"]
 
 _REMEMBERED = 64
 """Conversations whose last View is kept in memory, to go on from."""
@@ -147,13 +142,13 @@ class Views:
         if latest and _is_near(latest, version) and latest.head == snapshot.head_at(latest.revised.version):
             revised = latest.revised
         else:
-            found = _last_revision(snapshot, version)
+            found = last_revision(snapshot, version)
             if found is not None:
-                revised, records = _read(snapshot, *found, min(version, found[0] + _CHUNK))
+                revised, records = read(snapshot, *found, min(version, found[0] + CHUNK))
         for further, some in folded(snapshot, revised, version):
             revised = further
             records += some
-        if records and _is_stored(snapshot, records[-1]):
+        if records and is_stored(snapshot, records[-1]):
             records = []
         return revised, records
 
@@ -171,76 +166,8 @@ class Views:
         return View(revised.state, condensations)
 
 
-def folded(snapshot: Snapshot, start: Revised, version: int) -> Iterator[tuple[Revised, list[Record]]]:
-    """Fold on from ``start`` up to ``version``, and yield now and then how far it came, with the records since.
-
-    Events that are neither shown nor structural are not read. Cost: the others.
-    """
-    revised = start
-    while revised.version < version:
-        stop = min(version, revised.version + _CHUNK)
-        structural = list(snapshot.structural_events(revised.version, stop))
-        shown = snapshot.shown_events([(revised.version, stop - 1)])
-        revised, records = revise(revised, _in_order(shown, structural), stop)
-        yield revised, records
-
-
-def _in_order(shown: Sequence[Event], structural: Sequence[Event]) -> Sequence[Event]:
-    if not structural:
-        return shown
-    return sorted([*(event for event in shown if not is_structural(event)), *structural], key=lambda event: event.id)
-
-
 def _is_near(latest: _Latest, version: int) -> bool:
-    return 0 <= version - latest.revised.version <= _CHUNK
-
-
-def _last_revision(snapshot: Snapshot, version: int) -> tuple[int, Revision, Base] | None:
-    """The last revision at or before a version; None where it is none that this code made, or cannot be read."""
-    record = snapshot.record_at(PROJECTION, version)
-    if record is None or record.code != CODE:
-        return None
-    base = None if record.base is None else snapshot.record_at(PROJECTION, record.base)
-    try:
-        return record.version, *decoded(record, base)
-    except Undecodable:
-        return None  # it is made again, from the log; an audit says where that was needed
-
-
-def _is_stored(snapshot: Snapshot, record: Record) -> bool:
-    """Whether the revisions up to this one are there: its writer kept them, and with it those before."""
-    stored = snapshot.record_at(PROJECTION, record.version)
-    return stored is not None and stored.version == record.version and stored.code == CODE
-
-
-def _read(snapshot: Snapshot, version: int, revision: Revision, base: Base, stop: int) -> tuple[Revised, list[Record]]:
-    """The fold at ``stop``, soon after a revision, in one ranged read: what the revision keeps, and what came since."""
-    structural = list(snapshot.structural_events(version, stop))
-    kept = intervals(revision.kept)
-    if kept and kept[-1][1] == version - 1:
-        wanted = (*kept[:-1], (kept[-1][0], max(stop - 1, version - 1)))
-    else:
-        wanted = (*kept, (version, stop - 1)) if version < stop else kept
-    shown = [event for event in snapshot.shown_events(wanted) if not is_structural(event)]
-    since = next((place for place, event in enumerate(shown) if event.id >= version), len(shown))
-    revised = restored(version, revision, base, shown[:since], list(_named(snapshot, revision)))
-    return revise(revised, _in_order(shown[since:], structural), stop)
-
-
-def _named(snapshot: Snapshot, revision: Revision) -> Iterator[Event]:
-    """The condensations whose summaries a revision shows. Cost: those, and a read for each run of neighbours."""
-    runs: list[list[tuple[int, int]]] = []
-    for condensation, nth in condensations_named(revision):
-        if runs and nth == runs[-1][-1][1] + 1:
-            runs[-1].append((condensation, nth))
-        else:
-            runs.append([(condensation, nth)])
-    for run in runs:
-        first, last = run[0][0], run[-1][0]
-        if first == last:
-            yield from snapshot.events(first, first + 1)
-        else:
-            yield from (e for e in snapshot.structural_events(first, last + 1) if isinstance(e, CondensationAction))
+    return 0 <= version - latest.revised.version <= CHUNK
 
 
 def _event(snapshot: Snapshot, event_id: int, version: int) -> Event:

@@ -1,0 +1,90 @@
+"""The fold of a stored conversation, from what one snapshot holds: its events, and the revisions that were kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from eventstore.events import CondensationAction, Event, is_structural
+from eventstore.snapshot import Record, Snapshot
+from projections.revising import Revised, condensations_named, intervals, restored, revise
+from projections.revisions import CODE, PROJECTION, Base, Revision, Undecodable, decoded
+
+__all__ = ["CHUNK", "Progress", "changes", "folded", "is_stored", "last_revision", "read"]
+
+Progress = Callable[[int, int], None]
+"""Is told how many events are done, of how many."""
+
+CHUNK = 1_000
+"""Events of the log between two reads, so that memory does not grow with it."""
+
+
+def changes(snapshot: Snapshot, start: int, stop: int) -> Sequence[Event]:
+    """Of ``start <= id < stop`` the events that matter to a View, in order: those shown, and the structural ones.
+
+    Cost: these.
+    """
+    structural = list(snapshot.structural_events(start, stop))
+    return _in_order(snapshot.shown_events([(start, stop - 1)]), structural)
+
+
+def folded(snapshot: Snapshot, start: Revised, version: int) -> Iterator[tuple[Revised, list[Record]]]:
+    """Fold on from ``start`` up to ``version``, and yield now and then how far it came, with the records since."""
+    revised = start
+    while revised.version < version:
+        stop = min(version, revised.version + CHUNK)
+        revised, records = revise(revised, changes(snapshot, revised.version, stop), stop)
+        yield revised, records
+
+
+def last_revision(snapshot: Snapshot, version: int) -> tuple[int, Revision, Base] | None:
+    """The last revision at or before a version; None where it is none that this code made, or cannot be read."""
+    record = snapshot.record_at(PROJECTION, version)
+    if record is None or record.code != CODE:
+        return None
+    base = None if record.base is None else snapshot.record_at(PROJECTION, record.base)
+    try:
+        return record.version, *decoded(record, base)
+    except Undecodable:
+        return None  # it is made again, from the log; an audit says where that was needed
+
+
+def is_stored(snapshot: Snapshot, record: Record) -> bool:
+    """Whether the revisions up to this one are there: its writer kept them, and with it those before."""
+    stored = snapshot.record_at(PROJECTION, record.version)
+    return stored is not None and stored.version == record.version and stored.code == CODE
+
+
+def read(snapshot: Snapshot, version: int, revision: Revision, base: Base, stop: int) -> tuple[Revised, list[Record]]:
+    """The fold at ``stop``, soon after a revision, in one ranged read: what the revision keeps, and what came since."""
+    structural = list(snapshot.structural_events(version, stop))
+    kept = intervals(revision.kept)
+    if kept and kept[-1][1] == version - 1:
+        wanted = (*kept[:-1], (kept[-1][0], max(stop - 1, version - 1)))
+    else:
+        wanted = (*kept, (version, stop - 1)) if version < stop else kept
+    shown = [event for event in snapshot.shown_events(wanted) if not is_structural(event)]
+    since = next((place for place, event in enumerate(shown) if event.id >= version), len(shown))
+    revised = restored(version, revision, base, shown[:since], list(_named(snapshot, revision)))
+    return revise(revised, _in_order(shown[since:], structural), stop)
+
+
+def _named(snapshot: Snapshot, revision: Revision) -> Iterator[Event]:
+    """The condensations whose summaries a revision shows. Cost: those, and a read for each run of neighbours."""
+    runs: list[list[tuple[int, int]]] = []
+    for condensation, nth in condensations_named(revision):
+        if runs and nth == runs[-1][-1][1] + 1:
+            runs[-1].append((condensation, nth))
+        else:
+            runs.append([(condensation, nth)])
+    for run in runs:
+        first, last = run[0][0], run[-1][0]
+        if first == last:
+            yield from snapshot.events(first, first + 1)
+        else:
+            yield from (e for e in snapshot.structural_events(first, last + 1) if isinstance(e, CondensationAction))
+
+
+def _in_order(shown: Sequence[Event], structural: Sequence[Event]) -> Sequence[Event]:
+    if not structural:
+        return shown
+    return sorted([*(event for event in shown if not is_structural(event)), *structural], key=lambda event: event.id)
