@@ -1,0 +1,46 @@
+"""The list of the references' faults: complete, and every test that it names exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.conformance.condenser_labels import ORDER
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "CONDENSERS.md").read_text(encoding="utf-8")
+ROWS = [line.split("|") for line in TEXT.splitlines() if line.startswith("| ")]
+
+FAULTS = {
+    *("R1", "R2", "M1"),
+    *(f"P{n}" for n in range(1, 6)),
+    *(f"A{n}" for n in range(1, 5)),
+    *(f"W{n}" for n in range(1, 5)),
+    *(f"L{n}" for n in range(1, 11)),
+    *(f"T{n}" for n in range(1, 9)),
+    *(f"S{n}" for n in range(1, 6)),
+    *(f"H{n}" for n in range(1, 5)),
+    *(f"K{n}" for n in range(1, 4)),
+    "B-V1",
+}
+
+
+def test_every_fault_is_listed_once():
+    labels = [label.strip() for row in ROWS for label in row[1].split(",")]
+    assert {label for label in FAULTS if labels.count(label) != 1} == set()
+
+
+def test_every_label_under_which_an_answer_may_differ_is_listed():
+    labels = {label.strip() for row in ROWS for label in row[1].split(",")}
+    assert set(ORDER) - labels == set()
+
+
+def test_every_test_that_is_named_exists():
+    named = set(re.findall(r"`(test_\w+)`", TEXT))
+    defined = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert named - defined == set()
+    assert len(named) > 30
