@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -95,12 +99,12 @@ def _show(db: str, store: Store, views: Views, forgettings: list[_Forgetting], a
     for forgetting in forgettings:
         _show_forgetting(console, forgetting)
     console.print(
-        f"All {version:,} events are still in the log: foldlog log {_CONVERSATION} --db {name}", soft_wrap=True
+        f"All {version:,} events are still in the log: {_program()} log {_CONVERSATION} --db {name}", soft_wrap=True
     )
     _heading(console, "4. The View before the last condensation")
     show(console, _CONVERSATION, last.before)
     _heading(console, "5. Go on from here")
-    for command in _commands(name, last):
+    for command in map(terminal.printable, _commands(db, last)):
         console.print(f"  {command}", soft_wrap=True)
 
 
@@ -135,13 +139,22 @@ def _show_forgetting(console: Console, forgetting: _Forgetting) -> None:
 
 
 def _commands(db: str, last: _Forgetting) -> list[str]:
+    here, last_id = f"--db {shlex.quote(db)}", last.condensation.id
     return [
-        f"foldlog list --db {db}",
-        f"foldlog view {_CONVERSATION} --db {db} --at {last.condensation.id}",
-        f"foldlog log {_CONVERSATION} --db {db} --start {last.condensation.id - 5} --stop {last.condensation.id + 2}",
-        f"foldlog view {_CONVERSATION} --db {db} --json",
-        f"foldlog export {_CONVERSATION} --db {db} --output tidewatch.jsonl",
+        f"{_program()} {rest}"
+        for rest in (
+            f"list {here}",
+            f"view {_CONVERSATION} {here} --at {last_id}",
+            f"log {_CONVERSATION} {here} --start {last_id - 5} --stop {last_id + 2}",
+            f"view {_CONVERSATION} {here} --json",
+            f"export {_CONVERSATION} {here} --output {_CONVERSATION}.jsonl",
+        )
     ]
+
+
+def _program() -> str:
+    """The command as the shell that this was started from finds it."""
+    return "foldlog" if shutil.which("foldlog") else shlex.quote(os.path.relpath(sys.argv[0]))
 
 
 def _as_json(db: str, views: Views, forgettings: list[_Forgetting], added: int) -> dict[str, Any]:
