@@ -7,11 +7,13 @@ statement. A tail of an existing conversation goes in by whole chunks.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
+from eventsourcing.persistence import PersistenceError
 from msgspec.structs import force_setattr
 
 from eventstore import integrity
@@ -52,8 +54,11 @@ class Ingestion:
         """
         with self._recorder.read() as reader:
             found = not_erased(reader.conversation(self._conversation))
-        if found is not None:
-            return self._extend(found, history)
+        outcome = self._begin(history) if found is None else self._extend(found, history)
+        self._discard_left_over()
+        return outcome
+
+    def _begin(self, history: Iterator[Encoded]) -> tuple[int, int]:
         first = _chunk(history)
         if not first:
             return 0, 0
@@ -107,9 +112,11 @@ class Ingestion:
                 time.sleep(_REST_S)
             self._recorder.transact(partial(self._publish, staged=staged))
         except BaseException:
-            self._discard(staged.key)  # also on Ctrl-C: half an import is of no use to anybody
+            # Also on Ctrl-C: half an import is of no use to anybody. What cannot be cleared away now is seen by nobody
+            # either, and the next import or 'foldlog vacuum' does it.
+            with contextlib.suppress(PersistenceError):
+                self._discard(staged.key)
             raise
-        self._discard_others()
         return staged.version, staged.version
 
     def _add_to(self, staged: Conversation, chunk: list[Encoded]) -> Conversation:
@@ -118,7 +125,7 @@ class Ingestion:
         events = [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)]
 
         def stage(transaction: Transaction) -> None:
-            not_erased(transaction.conversation(self._conversation))
+            self._check_no_rival(transaction)
             transaction.stage(staged.key, rows)
             self._project(transaction, longer, events)
 
@@ -126,13 +133,16 @@ class Ingestion:
         return longer
 
     def _publish(self, transaction: Transaction, staged: Conversation) -> int:
-        rival = not_erased(transaction.conversation(self._conversation))
-        if rival is not None:
-            # Somebody began the same conversation meanwhile: theirs stands, and an import again will compare with it.
-            raise VersionConflict(self._conversation, 0, rival.version)
+        self._check_no_rival(transaction)
         return transaction.publish(staged.key, staged.version)
 
-    def _discard_others(self) -> None:
+    def _check_no_rival(self, transaction: Transaction) -> None:
+        """Where somebody began the same conversation meanwhile, theirs stands; an import again will compare with it."""
+        rival = not_erased(transaction.conversation(self._conversation))
+        if rival is not None:
+            raise VersionConflict(self._conversation, 0, rival.version)
+
+    def _discard_left_over(self) -> None:
         """What imports of this conversation left in staging when they were killed."""
         with self._recorder.read() as reader:
             left = reader.staged(self._conversation)

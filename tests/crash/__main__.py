@@ -3,7 +3,9 @@
     python -m tests.crash load --events 100000 --kills 200    writers are killed at random moments, again and again
     python -m tests.crash everywhere statements               a process is killed before every SQL statement,
     python -m tests.crash everywhere writes                   before every call that changes a file,
-    python -m tests.crash everywhere power                    and what was not synced by then is lost
+    python -m tests.crash everywhere power                    and what was not synced by then is lost;
+    python -m tests.crash everywhere full                     the disk is full from a write on;
+    python -m tests.crash everywhere sync                     a sync fails
     python -m tests.crash writers                             16 processes of 8 threads, and a long import
 
 Exit status 1 where something was wrong; then it is printed.

@@ -1,11 +1,14 @@
-"""Kill a process at every point of each scenario, and look at what it leaves.
+"""Crash at every point of each scenario, and look at what is left.
 
-    statements    before every SQL statement
-    writes        before every call that changes a file
+    statements    a process is killed before every SQL statement
+    writes        a process is killed before every call that changes a file
     power         the same, and what was not synced by then is lost
+    full          the disk is full from a write on
+    sync          a sync fails
 
 What is left must be whole, hold everything that was acknowledged, and let the next process do it all again to the same
-end. This process has no threads, so that it can fork; a child is killed by its own hand, at the point it counted to.
+end. A full disk or a sync that failed must come as ``StoreUnavailable``, or not matter. This process has no threads, so
+that it can fork; a child is killed by its own hand, at the point it counted to.
 """
 
 from __future__ import annotations
@@ -22,9 +25,13 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from eventstore import StoreUnavailable
 from tests.crash.faults import fault
 from tests.crash.ledger import Ledger, contents, inspect
 from tests.crash.scenarios import SCENARIOS, Scenario
+
+_ENDED, _CAME = 0, 3
+"""How a child says that its scenario ended before it came to the point, or came to it and was not killed there."""
 
 
 def before_statement(n: int) -> None:
@@ -49,6 +56,14 @@ def before_write_with_power_cut(n: int) -> None:
     before_write(n)
 
 
+def full_from_write(n: int) -> None:
+    fault("no_space_from").value = fault("calls").value + n
+
+
+def failing_sync(n: int) -> None:
+    fault("fail_sync_at").value = fault("syncs").value + n
+
+
 def as_it_is(base: Path, crashed: Path) -> Iterator[Path]:
     """A process was killed: what it wrote, it wrote."""
     yield crashed
@@ -69,18 +84,35 @@ def as_the_disk_has_it(base: Path, crashed: Path) -> Iterator[Path]:
         yield image
 
 
+def never() -> bool:
+    """Whoever is killed does not come to the end."""
+    return False
+
+
+def space_was_missed() -> bool:
+    return fault("calls").value >= fault("no_space_from").value
+
+
+def sync_failed() -> bool:
+    return fault("syncs").value >= fault("fail_sync_at").value
+
+
 class Way(NamedTuple):
     """A way to crash. ``arm(n)`` makes the process crash at its ``n``-th point; ``left`` gives what may be left."""
 
     arm: Callable[[int], None]
     left: Callable[[Path, Path], Iterator[Path]]
     needs_faults: bool
+    came: Callable[[], bool] = never
+    """Asked at the end of a scenario: whether it came to the point all the same, and went on."""
 
 
 WAYS = {
     "statements": Way(before_statement, as_it_is, needs_faults=False),
     "writes": Way(before_write, as_it_is, needs_faults=True),
     "power": Way(before_write_with_power_cut, as_the_disk_has_it, needs_faults=True),
+    "full": Way(full_from_write, as_it_is, needs_faults=True, came=space_was_missed),
+    "sync": Way(failing_sync, as_it_is, needs_faults=True, came=sync_failed),
 }
 
 
@@ -93,38 +125,51 @@ def crash_everywhere(scenario: Scenario, way: Way, folder: Path) -> tuple[int, l
     base.mkdir()
     scenario.prepare(base / "store.db")
     whole = _copied(base, folder / "whole")
-    if _in_child(lambda: scenario.run(whole / "store.db", Ledger(whole / "all.ledger"))) != 0:
+    if not _succeeds(scenario, whole / "store.db", Ledger(whole / "all.ledger")):
         return 0, ["the scenario fails without a crash"]
     end = contents(whole / "store.db")
     findings: list[str] = []
     for n in count(1):
         crashed = _copied(base, folder / "crashed")
 
-        def run(n: int = n, crashed: Path = crashed) -> None:
+        def run(n: int = n, crashed: Path = crashed) -> int:
             way.arm(n)
-            scenario.run(crashed / "store.db", Ledger(crashed / "first.ledger"))
+            try:
+                scenario.run(crashed / "store.db", Ledger(crashed / "first.ledger"))
+            except StoreUnavailable:
+                return _CAME
+            return _CAME if way.came() else _ENDED
 
-        status = _in_child(run)
-        if status == 0:
+        ended = _in_child(run)
+        if ended == _ENDED:
             return n - 1, findings
-        if os.WTERMSIG(status) != signal.SIGKILL:
-            return n, [*findings, f"point {n}: the child ended with status {status}, not by SIGKILL"]
+        if ended not in (-signal.SIGKILL, _CAME):
+            return n, [*findings, f"point {n}: the child ended with {ended}"]
         for left in way.left(base, crashed):
             findings += [f"point {n}, {left.name}: {finding}" for finding in _consequences(scenario, left, end)]
     raise AssertionError("unreachable")
 
 
-def _in_child(work: Callable[[], None]) -> int:
-    """Run ``work`` in a forked child; returns its wait status. What it raises goes to stderr, and its status is 1."""
+def _succeeds(scenario: Scenario, path: Path, ledger: Ledger) -> bool:
+    def run() -> int:
+        scenario.run(path, ledger)
+        return _ENDED
+
+    return _in_child(run) == _ENDED
+
+
+def _in_child(work: Callable[[], int]) -> int:
+    """Run ``work`` in a forked child; returns its exit code, or the signal that ended it, negative. What it raises goes
+    to stderr.
+    """
     child = os.fork()
     if child == 0:
         try:
-            work()
-            os._exit(0)
+            os._exit(work())
         except BaseException:  # noqa: BLE001 - the parent is told
             traceback.print_exc()
         os._exit(1)
-    return os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _copied(base: Path, target: Path) -> Path:
@@ -136,7 +181,7 @@ def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[obje
     path = left / "store.db"
     try:
         findings = inspect(path, Ledger.read(left)) if path.exists() else []
-        if _in_child(lambda: scenario.run(path, Ledger(left / "second.ledger"))) != 0:
+        if not _succeeds(scenario, path, Ledger(left / "second.ledger")):
             return [*findings, "the next process cannot do it again"]
         findings += inspect(path, Ledger.read(left))
         if contents(path) != end:

@@ -29,8 +29,11 @@ def create_private(path: str) -> None:
 def open_reader(path: str, *, writable: bool = True) -> sqlite3.Connection:
     """``writable`` says whether the file may be written at all: a reader then helps to recover it after a crash."""
     forks.check_not_inherited(path)
+    options = "mode=rw" if writable else "mode=ro"
+    if not writable and _nobody_can_write(path):
+        options = "immutable=1"  # else SQLite would make files beside it, for those who read and write at once
     connection = sqlite3.connect(
-        f"{Path(path).absolute().as_uri()}?mode={'rw' if writable else 'ro'}",
+        f"{Path(path).absolute().as_uri()}?{options}",
         uri=True,
         timeout=_BUSY_TIMEOUT_S,
         isolation_level=None,
@@ -39,6 +42,13 @@ def open_reader(path: str, *, writable: bool = True) -> sqlite3.Connection:
     )
     connection.text_factory = bytes
     return connection
+
+
+def _nobody_can_write(path: str) -> bool:
+    """Whether the file is on a read-only file system, complete in itself."""
+    if not os.path.exists(path) or os.path.exists(f"{path}-wal"):
+        return False
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def open_writer(path: str, *, durable: bool) -> sqlite3.Connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 from collections.abc import Iterator
 from typing import Final
@@ -33,15 +34,26 @@ _TAXONOMY: Final[tuple[tuple[type[Exception], type[PersistenceError]], ...]] = (
     (OSError, OperationalError),
 )
 
+_GIVE_RIGHTS: Final = "give this user the right to write the file and its folder"
+_FOLDER_TOO: Final = f"{_GIVE_RIGHTS}: SQLite makes files beside it, also for those who only read"
+
 _ADVICE: Final = {
     sqlite3.SQLITE_FULL: "free some space, then open the store again",
     sqlite3.SQLITE_IOERR: "look at the disk, then open the store again",
-    sqlite3.SQLITE_READONLY: "give this user the right to write the file and its folder, or open it with ?mode=ro",
-    sqlite3.SQLITE_CANTOPEN: "check that its folder is there and may be read and written, or open it with ?mode=ro",
-    sqlite3.SQLITE_PERM: "give this user the right to write the file and its folder",
+    sqlite3.SQLITE_READONLY: _FOLDER_TOO,
+    sqlite3.SQLITE_CANTOPEN: f"check that it is there, and {_FOLDER_TOO}",
+    sqlite3.SQLITE_PERM: _FOLDER_TOO,
     sqlite3.SQLITE_BUSY: "a program other than foldlog holds the file; end it, then try again",
     sqlite3.SQLITE_CORRUPT: "run 'foldlog verify' to see what is damaged, then restore a backup or 'foldlog salvage'",
     sqlite3.SQLITE_NOTADB: "choose another file",
+}
+
+_ADVICE_OF_THE_SYSTEM: Final = {
+    errno.EACCES: f"{_GIVE_RIGHTS}, or open it with ?mode=ro",
+    errno.EPERM: f"{_GIVE_RIGHTS}, or open it with ?mode=ro",
+    errno.EROFS: "open it with ?mode=ro",
+    errno.ENOENT: "make its folder first",
+    errno.ENOSPC: "free some space, then open the store again",
 }
 
 
@@ -49,9 +61,7 @@ def translate(error: Exception, doing: str) -> Exception:
     """A driver's error as the library's, with the driver's as cause; any other error as it is."""
     for driver_error, library_error in _TAXONOMY:
         if isinstance(error, driver_error):
-            said = error.strerror if isinstance(error, OSError) else None
-            advice = _ADVICE.get(_code(error))
-            translated = library_error(f"cannot {doing}: {said or error}" + (f"; {advice}" if advice else ""))
+            translated = library_error(f"cannot {doing}: {_said(error)}")
             translated.__cause__ = error
             return translated
     return error
@@ -68,6 +78,14 @@ def translated(doing: str) -> Iterator[None]:
 def leaves_doubt(error: sqlite3.Error) -> bool:
     """Whether the disk failed us, so that this connection should not be trusted to write again."""
     return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError):
+        problem, advice = error.strerror or str(error), _ADVICE_OF_THE_SYSTEM.get(error.errno or 0)
+    else:
+        problem, advice = str(error), _ADVICE.get(_code(error))
+    return f"{problem}; {advice}" if advice else problem
 
 
 def _code(error: Exception) -> int:

@@ -17,6 +17,7 @@ class Turns:
 
     def __init__(self, path: str) -> None:
         self._path = f"{path}-queue"
+        self._file = -1
         self._file = self._opened()
 
     def take(self) -> None:

@@ -1,0 +1,213 @@
+"""Disks that fail: a clear error, a store that closes itself where nobody knows what is there, and everything that was
+acknowledged when it is opened again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from eventstore import Message, StoreUnavailable, open_store
+from tests.crash import faults
+from tests.crash.ledger import Acknowledged, batch_of, inspect, open_at
+from tests.crash.test_crashes import crash, crashes_of, needs_faults
+
+
+def mounted(folder: Path, *options: str) -> Path:
+    """A small file system of its own, where this user may have one; else the test says why it skips."""
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", folder], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(
+            f"a small file system cannot be mounted here ({done.stderr.strip()}); faults.c shows a full disk too"
+        )
+    return folder
+
+
+def append_for_ever(append: Callable[[], None]) -> NoReturn:
+    while True:
+        append()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = mounted(tmp_path / "disk", "size=1m")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_is_said_the_store_closes_and_has_what_was_acknowledged_when_there_is_space_again(small_disk: Path):
+    path = small_disk / "store.db"
+    (small_disk / "ballast").write_bytes(b"x" * 400_000)
+    store = open_at(path)
+    acknowledged = []
+
+    def append() -> None:
+        n = len(acknowledged)
+        recorded = store.append("c1", batch_of(f"batch-{n}", 3, text="x" * 2_000), expected_version=3 * n)
+        acknowledged.append(Acknowledged("c1", recorded[0].id, 3, f"batch-{n}"))
+
+    with pytest.raises(StoreUnavailable, match=r"store\.db: database or disk is full; free some space, then open"):
+        append_for_ever(append)
+    assert len(acknowledged) > 10
+    with pytest.raises(StoreUnavailable, match=r"is closed: a write failed .*full.*; open the store again"):
+        append()
+    store.close()
+    (small_disk / "ballast").unlink()
+    assert inspect(path, acknowledged) == []
+    with open_at(path) as store:
+        assert store.version("c1") == 3 * len(acknowledged)
+        append()
+    assert inspect(path, acknowledged) == []
+
+
+@needs_faults
+@pytest.mark.parametrize("scenario", ["append", "ingest_staged", "migrate_new"])
+def test_a_disk_that_is_full_from_any_write_on_loses_nothing(scenario: str):
+    assert crashes_of(crash("everywhere", "full", scenario)) > 20
+
+
+@needs_faults
+@pytest.mark.parametrize("scenario", ["append_batches", "ingest_staged"])
+def test_any_sync_that_fails_loses_nothing(scenario: str):
+    assert crashes_of(crash("everywhere", "sync", scenario)) > 5
+
+
+def on_a_failing_disk(script: str, folder: Path) -> str:
+    """What a script printed, with ``fault`` to set and an open ``store`` to use."""
+    prelude = (
+        "import sys\nfrom eventstore import *\nfrom tests.crash.faults import fault\n"
+        "store = open_store(f'sqlite:///{sys.argv[1]}/store.db')\n"
+        "def append(n): store.append('c1', Message(source='user', content=str(n)), expected_version=n)\n"
+        "def attempt(n):\n    try: append(n)\n    except EventStoreError as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + script, folder],
+        env=faults.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_faults
+def test_after_a_sync_that_failed_nothing_is_written_until_the_store_is_opened_again(tmp_path: Path):
+    printed = on_a_failing_disk(
+        "append(0)\n"
+        "fault('fail_sync_at').value = fault('syncs').value + 1\n"
+        "attempt(1)\n"  # this sync fails, the next ones would not
+        "attempt(1)\n"
+        "try: store.version('c1')\n"
+        "except EventStoreError as error: print(type(error).__name__, error)\n",
+        tmp_path,
+    )
+    first, second, third = printed.splitlines()
+    assert first.startswith("StoreUnavailable cannot write to ")
+    assert "disk I/O error; look at the disk, then open the store again" in first
+    assert "store.db is closed: a write failed (disk I/O error); open the store again" in second
+    assert second == third
+    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+        assert store.version("c1") in (1, 2)  # what failed is whole, or not there
+        store.append("c1", Message(source="user", content="after"), expected_version=store.version("c1"))
+
+
+@needs_faults
+def test_a_slow_disk_makes_nobody_fail(tmp_path: Path):
+    printed = on_a_failing_disk("fault('sync_delay_us').value = 300_000\nattempt(0)\nprint('appended')\n", tmp_path)
+    assert printed == "appended\n"
+
+
+def as_nobody(script: str, folder: Path) -> str:
+    """What a script printed that ran without the rights of root, which no permission holds back."""
+    drop = "import os\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+    prelude = "from eventstore import *\nimport eventstore.recorders.sqlite\n"  # while Python's own files may be read
+    attempt = (
+        "def attempt(work):\n    try: print('done', work())\n"
+        "    except EventStoreError as error: print(type(error).__name__, error)\n"
+        f"url = 'sqlite:///{folder}/store.db'\nmessage = Message(source='user', content='hi')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + drop + attempt + script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def open_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that every user can come to. (pytest's own cannot be entered by others.)"""
+    folder = tmp_path_factory.mktemp("open")
+    modes = []
+    for parent in (folder, *folder.parents):
+        if parent.stat().st_mode & 0o005 != 0o005 and parent.stat().st_uid == os.getuid():
+            modes.append((parent, parent.stat().st_mode))
+            parent.chmod(parent.stat().st_mode | 0o005)
+    yield folder
+    for parent, mode in modes:
+        parent.chmod(mode)
+
+
+def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder: Path):
+    path = open_folder / "store.db"
+    with open_at(path) as store:
+        store.append("c1", Message(source="user", content="hi"), expected_version=0)
+    path.chmod(0o444)
+    open_folder.chmod(0o777)
+    (open_folder / "store.db-queue").chmod(0o444)
+    printed = as_nobody(
+        "attempt(lambda: open_store(url))\n"
+        "attempt(lambda: open_store(url + '?mode=ro').version('c1'))\n"
+        "attempt(lambda: open_store(url + '?mode=ro').append('c1', message, expected_version=1))\n",
+        open_folder,
+    ).splitlines()
+    assert printed[0].startswith("StoreUnavailable cannot open ")
+    assert "Permission denied" in printed[0]
+    assert "?mode=ro" in printed[0]
+    assert printed[1] == "done 1"
+    assert "is open for reading only; open it without ?mode=ro to write" in printed[2]
+
+
+def test_a_folder_that_may_not_be_written_is_said(open_folder: Path):
+    printed = as_nobody("attempt(lambda: open_store(url))\n", open_folder)
+    assert printed.startswith("StoreUnavailable cannot open ")
+    assert "Permission denied; give this user the right to" in printed
+
+
+def test_a_file_that_may_not_even_be_read_is_said(open_folder: Path):
+    path = open_folder / "store.db"
+    open_at(path).close()
+    printed = as_nobody("attempt(lambda: open_store(url + '?mode=ro'))\n", open_folder)
+    assert printed.startswith("StoreUnavailable cannot open ")
+    assert "unable to open database file; check that it is there, and give this user the right to" in printed
+
+
+def test_reading_in_a_folder_that_may_not_be_written_is_said_to_need_that(open_folder: Path):
+    path = open_folder / "store.db"
+    open_at(path).close()
+    path.chmod(0o444)
+    printed = as_nobody("attempt(lambda: open_store(url + '?mode=ro'))\n", open_folder)
+    assert "give this user the right to write the file and its folder: SQLite makes files beside it" in printed
+
+
+def test_a_read_only_file_system_is_said_and_is_read_from(tmp_path: Path):
+    folder = mounted(tmp_path / "disk", "size=4m")
+    try:
+        with open_at(folder / "store.db") as store:
+            store.append("c1", Message(source="user", content="hi"), expected_version=0)
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+        with pytest.raises(StoreUnavailable, match=r"Read-only file system; .*\?mode=ro"):
+            open_at(folder / "store.db")
+        with open_store(f"sqlite:///{folder}/store.db?mode=ro") as store:
+            assert store.version("c1") == 1
+    finally:
+        subprocess.run(["umount", folder], check=True)

@@ -1,0 +1,355 @@
+"""What processes do to one another: forks, holders of the queue that are killed, Ctrl-C, two versions on one file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from eventstore import Message, StoreUnavailable, open_store
+from tests.crash.ledger import Acknowledged, Ledger, batch_of, inspect, open_at
+
+PRELUDE = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from eventstore import *
+from tests.crash.ledger import Ledger, batch_of, open_at
+
+folder = Path(sys.argv[1])
+path = folder / "store.db"
+ledger = Ledger(folder / f"{os.getpid()}.ledger")
+
+def append(store, conversation, name, size=1):
+    recorded = store.append(conversation, batch_of(name, size), expected_version=ANY_VERSION)
+    ledger.enter(conversation, recorded[0].id, size, name)
+
+def say(what):
+    print(what, flush=True)
+"""
+
+
+@contextmanager
+def process(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process of its own that runs a script. It is killed at the end of the block, if it is still there."""
+    command = [sys.executable, "-c", PRELUDE + script, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def heard(running: subprocess.Popen[str]) -> str:
+    assert running.stdout is not None
+    return running.stdout.readline().strip()
+
+
+def told(running: subprocess.Popen[str], what: str = "go on") -> None:
+    assert running.stdin is not None
+    running.stdin.write(f"{what}\n")
+    running.stdin.flush()
+
+
+def ended(running: subprocess.Popen[str]) -> str:
+    """The rest of what it says, when it has ended as it should."""
+    said, _ = running.communicate(timeout=60)
+    assert running.returncode == 0, said
+    return said
+
+
+# -- forks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_and_its_parent_lose_nothing_of_one_another(tmp_path: Path):
+    """The parent closes the store while its child goes on; then a third process comes and goes."""
+    script = """
+store = open_at(path)
+append(store, "c1", "before")
+list(store.events("c1"))
+store.data_version()
+child = os.fork()
+if child == 0:
+    ledger = Ledger(folder / "child.ledger")
+    append(store, "c1", "child-0")
+    say("child")
+    sys.stdin.readline()
+    for n in range(1, 4):
+        append(store, "c1", f"child-{n}", 5)
+    say("child has appended")
+    sys.stdin.readline()
+    append(store, "c1", "child-last")
+    os._exit(0)
+sys.stdin = None
+append(store, "c1", "parent")
+store.close()
+say("closed")
+os.waitpid(child, 0)
+"""
+    with process(script, tmp_path) as family:
+        assert {heard(family), heard(family)} == {"child", "closed"}
+        told(family)
+        assert heard(family) == "child has appended"
+        with open_at(tmp_path / "store.db") as store:
+            assert store.version("c1") == 18
+        told(family)
+        ended(family)
+    acknowledged = Ledger.read(tmp_path)
+    assert len(acknowledged) == 7
+    assert inspect(tmp_path / "store.db", acknowledged) == []
+
+
+def test_threads_that_write_and_read_do_not_hold_up_a_fork_nor_it_them(tmp_path: Path):
+    script = """
+store = open_at(path)
+stop = threading.Event()
+def work(n):
+    i = 0
+    while not stop.is_set():
+        append(store, f"own-{n}", f"parent-{n}-{i}")
+        list(store.events(f"own-{n}"))
+        i += 1
+threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+for thread in threads: thread.start()
+children = []
+for n in range(10):
+    time.sleep(0.02)
+    child = os.fork()
+    if child == 0:
+        ledger = Ledger(folder / f"child-{n}.ledger")
+        for i in range(5):
+            append(store, "shared", f"child-{n}-{i}", 3)
+        os._exit(0)
+    children.append(child)
+failed = [status for child in children if (status := os.waitpid(child, 0)[1])]
+stop.set()
+for thread in threads: thread.join()
+store.close()
+say(f"failed: {failed}")
+"""
+    begun = time.monotonic()
+    with process(script, tmp_path) as family:
+        assert ended(family).strip() == "failed: []"
+    assert time.monotonic() - begun < 20
+    assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
+
+
+def test_a_child_forked_while_the_store_is_read_is_refused_the_file(tmp_path: Path):
+    """Nothing can be done for it: SQLite in the child believes in locks that it does not have."""
+    script = """
+import eventstore.recorders.sqlite.forks as forks
+forks._PATIENCE_S = 0.1
+store = open_at(path)
+append(store, "c1", "before")
+def attempt(work):
+    try: say(f"done {work()}")
+    except StoreUnavailable as error: say(error)
+with store.snapshot("c1"):
+    child = os.fork()
+    if child == 0:
+        attempt(lambda: store.version("c1"))
+        attempt(lambda: open_store(f"sqlite:///{path}"))
+        os._exit(0)
+os.waitpid(child, 0)
+append(store, "c1", "after")
+attempt(lambda: store.version("c1"))
+"""
+    with process(script, tmp_path) as family:
+        refused, refused_anew, went_on = ended(family).splitlines()
+    assert "is closed: it was in use in another thread when this process was forked" in refused
+    assert (
+        "was in use in another thread when this process was forked, and cannot be used safely here; fork"
+        in refused_anew
+    )
+    assert went_on == "done 2"
+
+
+# -- the queue --------------------------------------------------------------------------------------------------------
+
+HOLDS_THE_QUEUE = """
+from eventstore.recorders.sqlite import SQLiteRecorder
+recorder = SQLiteRecorder(str(path))
+def work(transaction):
+    say("in the queue")
+    time.sleep(60)
+{before}
+recorder.transact(work)
+"""
+
+
+def test_a_writer_that_is_killed_in_the_middle_of_its_turn_holds_up_nobody(tmp_path: Path):
+    with process(HOLDS_THE_QUEUE.format(before=""), tmp_path) as holder:
+        assert heard(holder) == "in the queue"
+        with process(
+            "store = open_at(path)\nsay('open')\nappend(store, 'c1', 'waits')\nsay('appended')\n", tmp_path
+        ) as waiter:
+            assert heard(waiter) == "open"
+            time.sleep(0.2)
+            holder.kill()
+            begun = time.monotonic()
+            assert heard(waiter) == "appended"
+            assert time.monotonic() - begun < 1
+    assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
+
+
+def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path: Path):
+    fork = "child = os.fork()\nif child == 0:\n    say(os.getpid())\n    time.sleep(60)\n    os._exit(0)\n"
+    with process(HOLDS_THE_QUEUE.format(before=fork), tmp_path) as holder:
+        child = int(next(said for said in (heard(holder), heard(holder)) if said != "in the queue"))
+        try:
+            holder.kill()
+            holder.wait()
+            begun = time.monotonic()
+            with open_at(tmp_path / "store.db") as store:
+                store.append("c1", Message(source="user", content="hi"), expected_version=0)
+            assert time.monotonic() - begun < 1
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_inside_an_import_leaves_nothing_of_it_or_all(tmp_path: Path):
+    """At many moments of it, those around the publication among them."""
+    script = """
+import eventstore.ingestion
+eventstore.ingestion.CHUNK = 20
+store = open_at(path)
+for line in sys.stdin:
+    name = line.strip()
+    interrupted = False
+    say("begun")
+    try:
+        store.ingest(name, batch_of(name, 400))
+        ledger.enter(name, 0, 400, name)
+    except KeyboardInterrupt:
+        interrupted = True
+    try:
+        append(store, "live", f"after-{name}", 2)
+    except KeyboardInterrupt:
+        append(store, "live", f"after-{name}-again", 2)
+    say("interrupted" if interrupted else "imported")
+"""
+    outcomes = []
+    with process(script, tmp_path) as importer:
+        for n in range(40):
+            told(importer, f"history-{n}")
+            assert heard(importer) == "begun"
+            time.sleep(0.004 * (n % 20))
+            importer.send_signal(signal.SIGINT)
+            outcomes.append(heard(importer))
+        assert importer.stdin is not None
+        importer.stdin.close()
+        importer.wait(60)
+    assert "interrupted" in outcomes
+    path = tmp_path / "store.db"
+    assert inspect(path, Ledger.read(tmp_path)) == []
+    with open_store(f"sqlite:///{path}") as store:
+        versions = {row.id: row.version for row in store.conversations(limit=1_000)}
+    assert {version for name, version in versions.items() if name != "live"} <= {400}
+    with closing(sqlite3.connect(path)) as connection:
+        (rows,) = connection.execute("SELECT count(*) FROM events").fetchone()
+    assert rows == sum(versions.values()), "rows of an interrupted import are left"
+    with open_at(path) as store:
+        for n in range(40):
+            store.ingest(f"history-{n}", batch_of(f"history-{n}", 400))
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT id FROM conversations WHERE NOT visible").fetchall() == []
+
+
+def test_ctrl_c_in_one_thread_does_not_stop_the_others(tmp_path: Path):
+    script = """
+store = open_at(path)
+stop = threading.Event()
+counts = [0] * 8
+def work(n):
+    while not stop.is_set():
+        append(store, "shared", f"{n}-{counts[n]}")
+        counts[n] += 1
+threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+for thread in threads: thread.start()
+i = 0
+say("begun")
+interruptions = 0
+while interruptions < 20:
+    try:
+        while True:
+            append(store, "shared", f"main-{i}")
+            i += 1
+    except KeyboardInterrupt:
+        interruptions += 1
+        i += 1
+before = list(counts)
+time.sleep(0.5)
+stop.set()
+for thread in threads: thread.join(20)
+say(f"{sum(thread.is_alive() for thread in threads)} stuck, {sum(a > b for a, b in zip(counts, before))} went on")
+os._exit(0)
+"""
+    with process(script, tmp_path) as writer:
+        assert heard(writer) == "begun"
+        for _ in range(20):
+            time.sleep(0.03)
+            writer.send_signal(signal.SIGINT)
+        assert ended(writer).strip() == "0 stuck, 8 went on"
+    assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
+
+
+# -- two versions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_version_that_is_older_than_the_file_stops_at_once_also_while_it_has_it_open(tmp_path: Path):
+    path = tmp_path / "store.db"
+    with open_at(path) as store:
+        store.append("c1", Message(source="user", content="hi"), expected_version=0)
+        with closing(sqlite3.connect(path)) as newer:  # a newer foldlog brings the file up to its schema
+            newer.execute("CREATE TABLE of_the_future (x)")
+            newer.execute("PRAGMA user_version = 99")
+            newer.commit()
+        with pytest.raises(StoreUnavailable, match=r"has schema 99, this version .* knows schemas up to .*; upgrade"):
+            store.append("c1", Message(source="user", content="of the past"), expected_version=1)
+        with pytest.raises(StoreUnavailable, match="has schema 99"):
+            store.version("c1")
+        with pytest.raises(StoreUnavailable, match="has schema 99"):
+            open_at(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)
+
+
+def test_many_processes_can_open_a_new_file_at_once(tmp_path: Path):
+    script = "sys.stdin.readline()\nwith open_at(path) as store:\n    append(store, 'c1', f'by {os.getpid()}')\n"
+    everybody = []
+    for _ in range(8):
+        starting = process(script, tmp_path)
+        everybody.append((starting, starting.__enter__()))
+    for _, running in everybody:
+        told(running)
+    for starting, running in everybody:
+        assert ended(running) == ""
+        starting.__exit__(None, None, None)
+    acknowledged = Ledger.read(tmp_path)
+    assert sorted(a.first_id for a in acknowledged) == list(range(8))
+    assert inspect(tmp_path / "store.db", acknowledged) == []
+
+
+def test_the_clock_may_go_backwards_between_two_processes(tmp_path: Path):
+    path = tmp_path / "store.db"
+    with open_at(path) as store:
+        (first,) = store.append("c1", Message(source="user", content="hi", meta=_of("a")), expected_version=0)
+    earlier = first.recorded_at.replace(year=2001)
+    with open_store(f"sqlite:///{path}", clock=lambda: earlier) as store:
+        (second,) = store.append("c1", Message(source="user", content="hi", meta=_of("b")), expected_version=1)
+    assert second.recorded_at == first.recorded_at
+    assert inspect(path, [Acknowledged("c1", 0, 1, "a"), Acknowledged("c1", 1, 1, "b")]) == []
+
+
+def _of(batch: str) -> dict[str, object]:
+    return {"batch": batch, "place": 0, "size": 1}
