@@ -18,7 +18,7 @@ __all__ = ["COMMANDS", "build", "main"]
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
     "Histories": ("import", "list", "log", "view", "export"),
-    "Views": ("why", "diff", "rebuild", "bench"),
+    "Views": ("why", "diff", "audit", "rebuild", "bench"),
 }
 """Commands by the heading that the help puts them under, in its order."""
 

@@ -112,8 +112,9 @@ def update(
             touched |= {row.id for row in _all(store) if row.erased_at is not None}
         else:
             added, touched = _follow_some(store, database, conversations, on_events)
-        for conversation in sorted(touched):
-            _describe(store, database, conversation)
+        gone = [_describe(store, database, conversation) for conversation in sorted(touched)]
+        if any(gone):
+            _purge(database)
         return added
     finally:
         database.close()
@@ -188,11 +189,16 @@ def _add(database: Database, recorded: Sequence[tuple[str, datetime, Event]]) ->
     return len(condensations)
 
 
-def _describe(store: Store, database: Database, conversation: str) -> None:
-    """The conversation's own row, and its revisions; of an erased one nothing but the receipt stays."""
+def _describe(store: Store, database: Database, conversation: str) -> bool:
+    """The conversation's own row, and its revisions; of an erased one nothing but the receipt stays.
+
+    Returns whether anything was taken out.
+    """
     row, name = store.conversation(conversation), _text(conversation)
+    gone = False
     with database.conn:
         if row.erased_at is not None:
+            gone = _table(database, "events").count_where("conversation = ?", [name]) > 0
             for table in ("events", "condensations", "revisions"):
                 _table(database, table).delete_where("conversation = ?", [name])
         else:
@@ -215,6 +221,15 @@ def _describe(store: Store, database: Database, conversation: str) -> None:
             },
             pk="id",
         )
+    return gone
+
+
+def _purge(database: Database) -> None:
+    """Leave nothing of deleted rows in the index or in free pages."""
+    for table in ("events", "condensations"):
+        _table(database, table).rebuild_fts()
+    database.vacuum()
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[str, Any]:

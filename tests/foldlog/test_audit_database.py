@@ -1,0 +1,133 @@
+"""The audit database: complete, followed from where it ended, without what was erased; its documented queries run."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    Annotation,
+    CondensationAction,
+    ConversationNotFound,
+    Message,
+    Observation,
+    Store,
+    open_store,
+)
+from foldlog.reports.audit_database import AuditDatabaseMismatch, update
+from projections import Views
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+        Views(store)
+        store.append(
+            "tidewatch",
+            [
+                Message(source="user", content="why is the cache slow? \ud800"),
+                Action(tool="terminal", arguments={"command": "pytest -q"}, call_id="k"),
+                Observation(tool="terminal", call_id="k", content="1 failed", is_error=True, cause=1),
+                Annotation(name="state", data={"cost": 1}),
+                CondensationAction(
+                    forgotten_event_ids=[1, 2],
+                    summary="the cache was measured",
+                    summary_offset=1,
+                    metadata={"reason": "events", "tokens_before": 90, "tokens_after": 30},
+                ),
+            ],
+            expected_version=0,
+        )
+        yield store
+
+
+def rows(path: Path, query: str) -> list[dict[str, Any]]:
+    connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
+    try:
+        return [dict(row) for row in connection.execute(query)]
+    finally:
+        connection.close()
+
+
+def test_everything_is_in_it(store: Store, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    assert update(store, path) == (5, 1, 1)
+    events = rows(path, "SELECT id, kind, tool, is_error, shown, text FROM events ORDER BY id")
+    assert [event["kind"] for event in events] == ["message", "action", "observation", "annotation", "condensation"]
+    assert events[0]["text"] == "why is the cache slow? \\ud800"
+    assert (events[2]["tool"], events[2]["is_error"], events[3]["shown"]) == ("terminal", 1, 0)
+    (condensation,) = rows(path, "SELECT * FROM condensations")
+    assert condensation["forgotten"] == "[[1,2]]"
+    assert (condensation["forgotten_count"], condensation["reason"], condensation["tokens_after"]) == (2, "events", 30)
+    (conversation,) = rows(path, "SELECT * FROM conversations")
+    assert (conversation["version"], conversation["head"]) == (5, store.conversation("tidewatch").head)
+    assert [row["version"] for row in rows(path, "SELECT version FROM revisions")] == [5]
+
+
+def test_it_is_for_its_owner_alone(store: Store, tmp_path: Path):
+    update(store, tmp_path / "audit.db")
+    assert stat.S_IMODE((tmp_path / "audit.db").stat().st_mode) == 0o600
+
+
+def test_a_second_run_adds_only_what_is_new(store: Store, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    update(store, path)
+    assert update(store, path) == (0, 0, 0)
+    store.append("tidewatch", Message(source="user", content="go on"), expected_version=ANY_VERSION)
+    store.append("other", Message(source="user", content="hello"), expected_version=0)
+    assert update(store, path) == (2, 0, 2)
+    assert len(rows(path, "SELECT * FROM events")) == 7
+    assert [row["version"] for row in rows(path, "SELECT version FROM conversations ORDER BY id")] == [1, 6]
+
+
+def test_some_conversations_can_come_first_and_the_rest_later(store: Store, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    store.append("other", Message(source="user", content="hello"), expected_version=0)
+    assert update(store, path, ["other"]) == (1, 0, 1)
+    assert [row["conversation"] for row in rows(path, "SELECT DISTINCT conversation FROM events")] == ["other"]
+    store.append("other", Message(source="user", content="again"), expected_version=1)
+    assert update(store, path, ["other", "other"]) == (1, 0, 1)
+    update(store, path)
+    assert len(rows(path, "SELECT * FROM events")) == 7
+    with pytest.raises(ConversationNotFound):
+        update(store, path, ["nobody"])
+
+
+def test_what_was_erased_goes_from_it(store: Store, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    update(store, path)
+    store.erase("tidewatch", reason="asked for")
+    update(store, path)
+    assert rows(path, "SELECT * FROM events") == []
+    assert rows(path, "SELECT * FROM condensations") == []
+    (conversation,) = rows(path, "SELECT erased_reason FROM conversations")
+    assert conversation == {"erased_reason": "asked for"}
+    assert all(b"cache" not in file.read_bytes() for file in tmp_path.glob("audit.db*"))
+
+
+def test_it_belongs_to_one_store(store: Store, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    update(store, path)
+    with open_store("memory:") as another, pytest.raises(AuditDatabaseMismatch, match=f"of store {store.uuid}, not of"):
+        update(another, path)
+
+
+QUERIES = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
+def test_the_documented_queries_find_something(store: Store, tmp_path: Path, query: str):
+    path = tmp_path / "audit.db"
+    update(store, path)
+    assert rows(path, query.replace("c.id = 93", "c.id = 4"))
