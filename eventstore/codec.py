@@ -122,6 +122,7 @@ def encode(event: Event) -> Encoded:
     that what is stored is known to be readable, and to say what was meant.
     """
     if isinstance(event, UnknownEvent):
+        _check_unknown(event)
         return Encoded(event.stored_kind, event.stored_schema, event.shown, event.is_structural, event.body, event)
     kind = _NAME_OF.get(type(event))
     if kind is None:
@@ -210,6 +211,16 @@ def _has_non_finite(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_has_non_finite, value.values()))
     return isinstance(value, list | tuple) and any(map(_has_non_finite, value))
+
+
+def _check_unknown(event: UnknownEvent) -> None:
+    """It is stored as it is, so its columns must be what a database takes."""
+    if not 0 <= event.stored_schema < 2**31:
+        raise InvalidEvent(f"schema version {event.stored_schema} is none; it is a number from 0, below 2³¹")
+    try:
+        event.stored_kind.encode()
+    except UnicodeEncodeError:
+        raise InvalidEvent(f"the kind {event.stored_kind!r} is no Unicode text, so it cannot be stored") from None
 
 
 def _check_depth(kind: str, body: bytes) -> None:

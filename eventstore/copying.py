@@ -11,10 +11,10 @@ from functools import partial
 from typing import NamedTuple
 
 from eventstore import integrity
-from eventstore.errors import ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
+from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.guard import Guard
 from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
-from eventstore.rows import after, not_erased
+from eventstore.rows import after, from_microseconds, not_erased
 from eventstore.sealing import PLAIN
 
 __all__ = ["Arrival", "Arrived", "Carried", "RememberedKey", "carried", "copy_conversation"]
@@ -220,7 +220,9 @@ class Arrival:
             found = transaction.begin(self._what.id, self._what.created_at, b"")
             transaction.erase(found.key, self._what.erasure)
         elif found.erasure is None:
-            raise HistoryDiverged(self._what.id, 0, found.version)
+            when = from_microseconds(self._what.erasure.erased_at).isoformat()
+            reason = f"{self._what.erasure.reason}; there where it comes from, and not here: erase it here too"
+            raise ConversationErased(self._what.id, when, reason)
 
     def _remember(self, key: int, keys: Iterable[RememberedKey]) -> None:
         def remember(transaction: Transaction, some: Sequence[RememberedKey]) -> None:

@@ -159,9 +159,9 @@ class Store:
         clock: Callable[[], datetime] | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
-        self._recorder = recorder if isinstance(recorder, Guard) else Guard(recorder)
+        self._recorder = self.guard = recorder if isinstance(recorder, Guard) else Guard(recorder)
         self._now = _microseconds if clock is None else lambda: to_microseconds(clock())
-        self._event_bytes_max = event_bytes_max
+        self.event_bytes_max = event_bytes_max
         self._projections: tuple[InlineProjection, ...] = ()
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -381,10 +381,10 @@ class Store:
 
     def _encode(self, event: Event) -> Encoded:
         encoded = encode(event)
-        if len(encoded.body) > self._event_bytes_max:
+        if len(encoded.body) > self.event_bytes_max:
             raise InvalidEvent(
                 f"this {encoded.kind} takes {len(encoded.body):,} bytes; the most for one event is "
-                f"{self._event_bytes_max:,} (open_store's event_bytes_max)"
+                f"{self.event_bytes_max:,} (open_store's event_bytes_max)"
             )
         return encoded
 

@@ -213,3 +213,9 @@ def test_there_are_golden_bytes_of_every_schema_of_every_kind():
         (golden["kind"], golden["schema"]) for golden in map(json.loads, map(Path.read_text, GOLDEN.glob("*/*.json")))
     }
     assert stored == {(name, schema) for name, kind in KINDS.items() for schema in range(1, kind.schema + 1)}
+
+
+@pytest.mark.parametrize("kind, schema", [("later \udcff", 1), ("later", -1), ("later", 2**31)])
+def test_an_unknown_event_whose_columns_no_database_takes_is_refused(kind: str, schema: int):
+    with pytest.raises(InvalidEvent):
+        encode(UnknownEvent(stored_kind=kind, stored_schema=schema, body=b"{}"))

@@ -1,0 +1,13 @@
+"""Archives: conversations in one file, to be kept or carried, with their heads. ``docs/FORMAT.md`` defines the format.
+
+An archive is compressed JSON lines: one for the archive, then for each conversation one for it, one an event, one an
+idempotency key, and a last one that says how much there was. ``zstdcat history.foldlog | jq`` reads it.
+
+It holds plain text, also of a sealed store; the file is for its owner only.
+"""
+
+from foldlog.archives.lines import NotAnArchive
+from foldlog.archives.reading import is_archive, read_archive
+from foldlog.archives.writing import Problem, Written, write_archive
+
+__all__ = ["NotAnArchive", "Problem", "Written", "is_archive", "read_archive", "write_archive"]

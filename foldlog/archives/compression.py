@@ -1,0 +1,79 @@
+"""The outer layer of an archive: zstd where the package ``zstandard`` is, else gzip. Both need little memory."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Protocol
+
+__all__ = ["NotReadable", "Sink", "compressed", "decompressed", "is_compressed"]
+
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_GZIP = b"\x1f\x8b"
+_PIECE = 2**18
+_WINDOW_MAX = 2**27
+"""What a zstd stream may ask to be kept in memory; ours ask for 2 MiB."""
+
+
+class NotReadable(ValueError):
+    """The bytes are not compressed as they should be, from here on."""
+
+
+class Sink(Protocol):
+    """What can be written to."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+@contextmanager
+def compressed(file: BinaryIO) -> Iterator[Sink]:
+    """What is written goes into ``file``, compressed; all of it once the context ends."""
+    try:
+        import zstandard
+    except ImportError:
+        with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as zipped:
+            yield zipped
+    else:
+        with zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(file, closefd=False) as stream:
+            yield stream
+
+
+def is_compressed(file: BinaryIO) -> bool:
+    """Whether the file, at its beginning, looks so. It is at its beginning afterwards."""
+    beginning = file.read(4)
+    file.seek(0)
+    return beginning == _ZSTD or beginning.startswith(_GZIP)
+
+
+def decompressed(file: BinaryIO) -> Iterator[bytes]:
+    """The content, in pieces of at most 256 KiB. Raises ``NotReadable`` where it is damaged, or needs a package."""
+    if not is_compressed(file):
+        raise NotReadable("it is compressed neither with zstd nor with gzip")
+    zstd = file.read(4) == _ZSTD
+    file.seek(0)
+    yield from _from_zstd(file) if zstd else _from_gzip(file)
+
+
+def _from_zstd(file: BinaryIO) -> Iterator[bytes]:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise NotReadable("it is compressed with zstd; pip install 'foldlog[zstd]' to read it") from error
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_MAX)
+    try:
+        with decompressor.stream_reader(file, read_across_frames=True, closefd=False) as reader:
+            while piece := reader.read(_PIECE):
+                yield piece
+    except zstandard.ZstdError as error:
+        raise NotReadable(f"its compressed bytes are damaged: {error}") from error
+
+
+def _from_gzip(file: BinaryIO) -> Iterator[bytes]:
+    try:
+        with gzip.GzipFile(fileobj=file, mode="rb") as reader:
+            while piece := reader.read(_PIECE):
+                yield piece
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise NotReadable(f"its compressed bytes are damaged: {error}") from error

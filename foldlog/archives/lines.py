@@ -1,0 +1,261 @@
+"""The lines of an archive, made and read. Each is one JSON object, told from the others by its first key."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from eventstore import CorruptEvent, codec, is_structural
+from eventstore.copying import Carried
+from eventstore.recorders.base import Erasure, Row
+from eventstore.sealing import PLAIN
+from foldlog.archives.compression import NotReadable, decompressed
+
+__all__ = [
+    "VERSION",
+    "ArchiveLine",
+    "ConversationLine",
+    "EndLine",
+    "GivenUpLine",
+    "KeyLine",
+    "Lines",
+    "NotAnArchive",
+    "conversation_line",
+    "conversation_of",
+    "event_line",
+    "line",
+    "row_of",
+]
+
+VERSION = 1
+
+T = TypeVar("T")
+
+_Moment = Annotated[int, Meta(ge=0, lt=253_402_300_800_000_000)]
+"""Microseconds since 1970, before the year 10000."""
+_Whole = Annotated[int, Meta(ge=0, le=2**53)]
+_Head = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+_Hex = Annotated[str, Meta(pattern="^([0-9a-f]{2}){0,64}$")]
+
+
+class NotAnArchive(ValueError):
+    """It is no archive, or not from here on. The message says where and why; what came before it was brought in."""
+
+
+class ArchiveLine(msgspec.Struct, forbid_unknown_fields=True):
+    """The first line."""
+
+    foldlog_archive: int
+    store: str
+
+
+class _Event(msgspec.Struct, forbid_unknown_fields=True):
+    event: _Whole
+    kind: str
+    schema: _Whole
+    shown: bool
+    structural: bool
+    recorded_at: _Moment
+    head: _Head
+    body: msgspec.Raw = msgspec.Raw()
+    body64: str | None = None
+
+
+class _Erased(msgspec.Struct, forbid_unknown_fields=True):
+    at: _Moment
+    reason: str
+    events: _Whole
+    head: _Hex
+
+
+class ConversationLine(msgspec.Struct, forbid_unknown_fields=True):
+    """What stands before the events of a conversation, or instead of them where it was erased."""
+
+    conversation: str
+    created_at: _Moment
+    salt: _Hex = ""
+    version: _Whole = 0
+    head: _Head | None = None
+    erased: _Erased | None = None
+
+
+class KeyLine(msgspec.Struct, forbid_unknown_fields=True):
+    """An idempotency key, and the events that it stands for."""
+
+    key: str
+    first: _Whole
+    events: _Whole
+
+
+class GivenUpLine(msgspec.Struct, forbid_unknown_fields=True):
+    """The conversation before it was found to be damaged while it was written: what came of it is not to be used."""
+
+    given_up: str
+    problem: str
+
+
+class EndLine(msgspec.Struct, forbid_unknown_fields=True):
+    """The last line: what came before it."""
+
+    end: bool
+    conversations: _Whole
+    events: _Whole
+
+
+_event = msgspec.json.Decoder(_Event)
+_raw = msgspec.json.Decoder(msgspec.Raw)
+
+
+# -- making -----------------------------------------------------------------------------------------------------------
+
+
+def line(fields: dict[str, Any]) -> bytes:
+    """One line. It is ASCII, so that a name with lone surrogates is carried too."""
+    return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def conversation_line(what: Carried) -> bytes:
+    if what.erasure is not None:
+        at, reason, events, head = what.erasure
+        erased = {"at": at, "reason": reason, "events": events, "head": head.hex()}
+        return line({"conversation": what.id, "created_at": what.created_at, "erased": erased})
+    return line(
+        {
+            "conversation": what.id,
+            "created_at": what.created_at,
+            "salt": what.salt.hex(),
+            "version": what.version,
+            "head": None if what.head is None else what.head.hex(),
+        }
+    )
+
+
+def event_line(conversation: str, row: Row) -> bytes:
+    """The body stands in it byte for byte; one that cannot, in base64. Raises ``CorruptEvent`` for a damaged row."""
+    if row.encoding != PLAIN:
+        raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"))
+    fields = {
+        "event": row.id,
+        "kind": row.kind,
+        "schema": row.schema,
+        "shown": row.shown,
+        "structural": row.structural,
+        "recorded_at": row.recorded_at,
+        "head": row.head.hex(),
+    }
+    if _stands_in_a_line(row):
+        return b'%b,"body":%b}\n' % (line(fields)[:-2], row.body)
+    return line({**fields, "body64": base64.b64encode(row.body).decode()})
+
+
+def _stands_in_a_line(row: Row) -> bool:
+    """Whether the body can stand in a line of JSON, and be taken out of it as the same bytes."""
+    if b"\n" in row.body or b"\r" in row.body or not row.kind.isprintable():
+        return False
+    try:
+        row.body.decode()
+        return bytes(_raw.decode(row.body)) == row.body
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Lines:
+    """The lines of an archive, read one ahead. A line is at most ``length_max`` bytes long.
+
+    Raises ``NotAnArchive``, with the number of the line.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, length_max: int) -> None:
+        self._path = path
+        self._lines = _split(decompressed(file), length_max)
+        self._number = 0
+        self._ahead: bytes | None = None
+
+    def next(self) -> bytes | None:
+        """The next line; None at the end of the file."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            return ahead
+        self._number += 1
+        try:
+            return next(self._lines, None)
+        except NotReadable as error:
+            raise self.bad(str(error)) from error
+
+    def next_of(self, first_key: str) -> bytes | None:
+        """The next line, if this is its first key."""
+        following = self.next()
+        if following is not None and following.startswith(b'{"%b":' % first_key.encode()):
+            return following
+        self._ahead = following
+        return None
+
+    def bad(self, problem: str) -> NotAnArchive:
+        """The error that says what is wrong with this line."""
+        return NotAnArchive(f"{self._path}, line {self._number}: {problem}; what came before it was brought in")
+
+    def read(self, text: bytes, type_: type[T]) -> T:
+        """The line ``text`` as what it should be."""
+        try:
+            return msgspec.convert(json.loads(text), type_)
+        except (ValueError, RecursionError) as error:  # msgspec.ValidationError is a ValueError
+            raise self.bad(f"it is not what is expected here ({error})") from error
+
+
+def conversation_of(read: ConversationLine) -> Carried:
+    if read.erased is not None:
+        erasure = Erasure(read.erased.at, read.erased.reason, read.erased.events, bytes.fromhex(read.erased.head))
+        return Carried(read.conversation, read.created_at, b"", erasure.events, erasure.head, erasure)
+    head = None if read.head is None else bytes.fromhex(read.head)
+    return Carried(read.conversation, read.created_at, bytes.fromhex(read.salt), read.version, head, None)
+
+
+def row_of(lines: Lines, conversation: str, text: bytes) -> Row:
+    """The row of an event's line. Raises ``CorruptEvent`` where it is none, whatever its head says: an archive may be
+    made up.
+    """
+    try:
+        read = _event.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        read = lines.read(text, _Event)  # a kind that is no Unicode, or an error to be named
+    body = bytes(read.body)
+    if read.body64 is not None:
+        try:
+            body = base64.b64decode(read.body64, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise lines.bad(f"its body64 is not base64 ({error})") from error
+    try:
+        event = codec.decode(read.kind, read.schema, body, read.event, shown=read.shown, structural=read.structural)
+    except codec.Undecodable as error:
+        raise CorruptEvent(conversation, read.event, str(error)) from error
+    if (event.shown, is_structural(event)) != (read.shown, read.structural):
+        raise CorruptEvent(conversation, read.event, "its line says otherwise whether it is shown, or structural")
+    return Row(
+        read.event, read.kind, read.schema, read.shown, read.structural, read.recorded_at, PLAIN, body,
+        bytes.fromhex(read.head),
+    )  # fmt: skip
+
+
+def _split(pieces: Iterator[bytes], length_max: int) -> Iterator[bytes]:
+    rest = bytearray()
+    for piece in pieces:
+        start = 0
+        while (end := piece.find(b"\n", start)) >= 0:
+            yield bytes(rest) + piece[start:end]
+            rest.clear()
+            start = end + 1
+        rest += piece[start:]
+        if len(rest) > length_max:
+            raise NotReadable(f"it is longer than {length_max:,} bytes, which is more than an event may have")
+    if rest:
+        raise NotReadable("it is not ended: the archive was cut off")

@@ -1,0 +1,126 @@
+"""Bringing in what an archive holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from eventstore import ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, Store, VersionConflict
+from eventstore.copying import Arrival, Arrived, Carried, RememberedKey, chunked
+from eventstore.recorders.base import Row
+from foldlog.archives.compression import is_compressed
+from foldlog.archives.lines import (
+    VERSION,
+    ArchiveLine,
+    ConversationLine,
+    EndLine,
+    GivenUpLine,
+    KeyLine,
+    Lines,
+    NotAnArchive,
+    conversation_of,
+    row_of,
+)
+from foldlog.archives.writing import Problem
+
+__all__ = ["is_archive", "read_archive"]
+
+_BESIDE_THE_BODY = 4_096
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the file begins as an archive does. Raises ``OSError``."""
+    with path.open("rb") as file:
+        if not is_compressed(file):
+            return False
+        try:
+            return Lines(path, file, _BESIDE_THE_BODY).next_of("foldlog_archive") is not None
+        except NotAnArchive:
+            return False
+
+
+def read_archive(store: Store, path: Path) -> Iterator[Arrived | Problem]:
+    """Bring in what the archive at ``path`` holds, a conversation at a time, each whole and with its heads checked, or
+    not at all.
+
+    What the store has already is not brought in again; a tail that it does not have yet is added. Raises ``OSError``,
+    ``NotAnArchive`` where the file is damaged, from there on, and ``StoreUnavailable``. Cost: its events; memory for
+    one transaction of them.
+    """
+    with path.open("rb") as file:
+        lines = Lines(path, file, 2 * store.event_bytes_max + _BESIDE_THE_BODY)
+        first = lines.next_of("foldlog_archive")
+        if first is None:
+            raise lines.bad("an archive of foldlog does not begin so")
+        version = lines.read(first, ArchiveLine).foldlog_archive
+        if version != VERSION:
+            raise lines.bad(f"the archive is of version {version}, and this foldlog reads {VERSION}; upgrade it")
+        count = events = 0
+        while (last := lines.next_of("end")) is None:
+            rest = _Rest(lines)
+            yield _bring_in(store, rest)
+            if rest.given_up is None:
+                count += 1
+                events += rest.events
+        end = lines.read(last, EndLine)
+        if (end.conversations, end.events) != (count, events):
+            raise lines.bad(
+                f"the archive had {end.conversations} conversations with {end.events} events, and {count} with "
+                f"{events} are in it"
+            )
+
+
+def _bring_in(store: Store, rest: _Rest) -> Arrived | Problem:
+    """One conversation."""
+    what = rest.what
+    try:
+        with Arrival(store.guard, what) as arrival:
+            for chunk in chunked(rest.rows()):
+                arrival.add(chunk)
+            keys = list(rest.keys())
+            if rest.given_up is None:
+                return arrival.end(keys)
+    except (ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, VersionConflict) as error:
+        rest.skip()
+        if rest.given_up is None:
+            return Problem(what.id, str(error))
+    return Problem(what.id, f"it was damaged when it was archived: {rest.given_up}")
+
+
+class _Rest:
+    """The lines of one conversation, as far as they are still to come."""
+
+    def __init__(self, lines: Lines) -> None:
+        line = lines.next()
+        if line is None:
+            raise lines.bad("the archive ends here, and its last line is missing: it was cut off")
+        self._lines = lines
+        self.what: Carried = conversation_of(lines.read(line, ConversationLine))
+        self.events = 0
+        self.given_up: str | None = None
+
+    def rows(self) -> Iterator[Row]:
+        while (line := self._next_event()) is not None:
+            yield row_of(self._lines, self.what.id, line)
+
+    def keys(self) -> Iterator[RememberedKey]:
+        while (line := self._lines.next_of("key")) is not None:
+            key = self._lines.read(line, KeyLine)
+            if key.first + key.events > self.what.version:
+                raise self._lines.bad(f"the key stands for events that are not there ({self.what.version} are)")
+            yield key.key, key.first, key.events
+        line = self._lines.next_of("given_up")
+        if line is not None:
+            self.given_up = self._lines.read(line, GivenUpLine).problem
+
+    def skip(self) -> None:
+        while self._next_event() is not None:
+            pass
+        for _ in self.keys():
+            pass
+
+    def _next_event(self) -> bytes | None:
+        line = self._lines.next_of("event")
+        if line is not None:
+            self.events += 1
+        return line

@@ -1,0 +1,70 @@
+"""Writing an archive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from eventstore import CorruptEvent, Store
+from eventstore.copying import carried
+from foldlog.archives.compression import Sink, compressed
+from foldlog.archives.lines import VERSION, conversation_line, event_line, line
+
+__all__ = ["Problem", "Written", "write_archive"]
+
+
+class Problem(NamedTuple):
+    """A conversation that could not be written or brought in, and why. The others were."""
+
+    conversation: str
+    problem: str
+
+
+class Written(NamedTuple):
+    """What an archive holds, and what it does not."""
+
+    conversations: int
+    events: int
+    problems: tuple[Problem, ...]
+
+
+def write_archive(store: Store, path: Path, conversations: Iterable[str]) -> Written:
+    """Write these conversations to the file at ``path``, which appears once it is whole, with mode 0600.
+
+    A conversation that is damaged is left out, and named. Raises ``OSError``, ``ConversationNotFound``,
+    ``KeyUnavailable`` and ``StoreUnavailable``. Cost: its events; memory for one page of them.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with open(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+            with compressed(file) as sink:
+                written = _write(store, sink, conversations)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return written
+
+
+def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
+    count, events, problems = 0, 0, []
+    sink.write(line({"foldlog_archive": VERSION, "store": store.uuid}))
+    for conversation in conversations:
+        try:
+            what, rows, keys = carried(store.guard, conversation)
+            sink.write(conversation_line(what))
+            for row in rows:
+                sink.write(event_line(what.id, row))
+            for key, first, number in keys:
+                sink.write(line({"key": key, "first": first, "events": number}))
+        except CorruptEvent as error:
+            problems.append(Problem(conversation, str(error)))
+            sink.write(line({"given_up": conversation, "problem": str(error)}))
+        else:
+            count += 1
+            events += what.version if what.erasure is None else 0
+    sink.write(line({"end": True, "conversations": count, "events": events}))
+    return Written(count, events, tuple(problems))
