@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.frame import SCALES, Answer, Question, as_json, ask
 
-MODULES = ("reading", "importing", "folding", "opening", "rebuilding", "stepping", "size", "tokens")
+MODULES = ("reading", "importing", "folding", "opening", "cliffs", "rebuilding", "stepping", "size", "tokens")
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -1,0 +1,109 @@
+"""Are there histories whose Views are slow to open? Scattered Views, scattered forgetting, stacked summaries.
+
+Each against a View of as many events in one piece. And: what do their revisions take, against the events?
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.frame import Question, Round, Scale, in_new_process
+from benchmarks.prepared import prepared
+from eventstore import CondensationAction, Event, Message
+
+_TEXT = "a sentence of the kind that people say to agents when they ask them for something " * 8
+
+Made = Callable[[], Iterator[Event]]
+
+
+def said(event_id: int) -> Message:
+    return Message(id=event_id, source="user" if event_id % 2 else "agent", content=f"{event_id}: {_TEXT}")
+
+
+def forgot(event_id: int, forgotten: list[int], summary: str | None = None, offset: int | None = None) -> Event:
+    return CondensationAction(
+        id=event_id,
+        forgotten_event_ids=forgotten,
+        summary=summary,
+        summary_offset=offset,
+        metadata={} if summary else {"reason": "scattered"},
+    )
+
+
+def scattered(intervals: int) -> Iterator[Event]:
+    """One condensation that leaves every third event."""
+    yield from map(said, range(3 * intervals))
+    yield forgot(3 * intervals, [n for n in range(3 * intervals) if n % 3])
+
+
+def scattering(condensations: int) -> Iterator[Event]:
+    """Condensations that each forget two of the last three events, so that each leaves one more interval."""
+    event_id = 0
+    for _ in range(condensations):
+        yield from map(said, range(event_id, event_id + 3))
+        yield forgot(event_id + 3, [event_id, event_id + 2])
+        event_id += 4
+
+
+def stacked(summaries: int) -> Iterator[Event]:
+    """Condensations that each put a summary beside all the earlier ones."""
+    event_id = 0
+    for nth in range(summaries):
+        yield from map(said, range(event_id, event_id + 2))
+        yield forgot(event_id + 2, [event_id, event_id + 1], summary=f"{nth}: {_TEXT}", offset=nth)
+        event_id += 3
+
+
+def whole(events: int) -> Iterator[Event]:
+    """One condensation, and behind it a View in one piece."""
+    yield from map(said, range(4))
+    yield forgot(4, [0, 1, 2, 3])
+    yield from map(said, range(5, 5 + events))
+
+
+def opening(
+    name: str, history: Callable[[int], Iterator[Event]], size: int, scale: Scale, folder: Path
+) -> Iterator[Round]:
+    size = size if scale.name == "full" else size // 20
+    jagged = prepared(folder.parent, size, name, partial(history, size))
+    smooth = prepared(folder.parent, size, "whole", partial(whole, size))
+    for _ in range(scale.rounds):
+        ours, plain = (in_new_process("benchmarks.cold", "ours", str(stores.ours)) for stores in (jagged, smooth))
+        if ours["events"] != plain["events"]:
+            raise AssertionError(f"Views of {ours['events']} and {plain['events']} events")
+        yield Round(1_000 * ours["seconds"], 1_000 * plain["seconds"])
+
+
+def revisions(
+    name: str, history: Callable[[int], Iterator[Event]], size: int, scale: Scale, folder: Path
+) -> Iterator[Round]:
+    """One round: a size is the same each time."""
+    size = size if scale.name == "full" else size // 20
+    stores = prepared(folder.parent, size, name, partial(history, size))
+    db = sqlite3.connect(stores.ours)
+    (kept,) = db.execute("SELECT sum(length(body)) FROM records").fetchone()
+    (said_bytes,) = db.execute("SELECT sum(length(CAST(body AS BLOB))) FROM events").fetchone()
+    db.close()
+    yield Round(kept / 1_000, said_bytes / 1_000)
+
+
+_CLIFFS: tuple[tuple[str, str, Callable[[int], Iterator[Event]], int], ...] = (
+    ("scattered", "1,000 scattered intervals", scattered, 1_000),
+    ("scattering", "1,000 condensations that leave scattered ids", scattering, 1_000),
+    ("stacked", "5,000 stacked summaries", stacked, 5_000),
+)
+QUESTIONS = [
+    *(
+        Question(
+            f"cold open, {words}", "ms", 4.0, "at most", partial(opening, name, history, size), raw="ours, in one piece"
+        )
+        for name, words, history, size in _CLIFFS
+    ),
+    *(
+        Question(f"revisions, {words}", "KB", 0.1, "at most", partial(revisions, name, history, size), raw="the events")
+        for name, words, history, size in _CLIFFS
+    ),
+]
