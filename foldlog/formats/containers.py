@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foldlog.formats.jsontext import TOO_LONG, Unreadable, parse
+from foldlog.formats.jsontext import RECORD_SIZE_MAX, TOO_LONG, Unreadable, parse
 from foldlog.formats.readers import Array, Files, Held, Lines, Located, elements
 from foldlog.formats.record import described
 from foldlog.formats.registry import FORMATS, LATER, Finding
@@ -189,15 +189,16 @@ def _in_array(path: Path, looks: Looks) -> Iterator[Source | Finding]:
 
 
 def _in_object(path: Path, looks: Looks) -> Source:
-    small = path.stat().st_size <= HELD_BYTES_MAX
-    container = _container_at(path, 0, 1, hold=small)
-    found = _source(path, container, 0, 1, "", looks, held=small)
+    size = path.stat().st_size
+    hold = size <= HELD_BYTES_MAX
+    container = _container_at(path, 0, 1, hold=hold)
+    found = _source(path, container, 0, 1, "", looks, held=hold)
     if found is not None:
         return found
     if container.problem is not None:
         raise NotAHistory(path, f"line {container.problem.line}: {container.problem.problem}")
     try:
-        value = parse(path.read_bytes()) if small else None
+        value = parse(path.read_bytes()) if size <= RECORD_SIZE_MAX else None
     except Unreadable as error:
         raise NotAHistory(path, str(error)) from error
     format = looks(value)

@@ -17,6 +17,7 @@ from eventstore import (
     summary_id,
 )
 from foldlog.formats import decode, encode
+from foldlog.formats.openhands_v1 import outside_branch
 
 V1 = "openhands-v1"
 
@@ -141,6 +142,7 @@ def test_what_an_observation_shows_whatever_its_tool_called_it(observation, cont
     record = {**answer("o", "?"), "observation": observation}
     (event,) = read(record)
     assert event.content == content
+    assert "said" not in str(event.origin.rest)  # it is held once
     assert event.is_error is bool(observation.get("is_error"))
 
 
@@ -180,6 +182,7 @@ def test_a_condensation_is_in_our_ids_and_may_forget_a_summary():
     first, second = (event for event in events if isinstance(event, CondensationAction))
     assert (first.forgotten_event_ids, first.summary, first.summary_offset) == ((1, 0), "S", 0)
     assert second.forgotten_event_ids == (summary_id(3), 2)  # b is forgotten already, later comes later
+    assert "forgotten" not in str(first.origin.rest)
     assert events[-1].shown
 
 
@@ -231,6 +234,7 @@ def test_a_log_that_goes_on_from_its_leaf_has_one_branch():
     update = {"kind": "ConversationStateUpdateEvent", "id": "u", "parent_id": "a"}
     events = read(message("a"), update, message("b", parent_id="a"), message("c"), message("d", parent_id="c"))
     assert shown(events) == ["a", "b", "c", "d"]
+    assert outside_branch(list(encode(events, V1))) == ()  # there is nothing to remember of it
 
 
 def test_a_new_root_leaves_everything_before_it():

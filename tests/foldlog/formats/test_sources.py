@@ -39,6 +39,14 @@ def write(tmp_path):
     return written
 
 
+@pytest.fixture(autouse=True, params=["held", "streamed"])
+def _held_or_streamed(request, monkeypatch):
+    """Everything is true of small sources, which are held, and of large ones, which are read as often as needed."""
+    if request.param == "streamed":
+        monkeypatch.setattr("foldlog.formats.source.HELD_BYTES_MAX", -1)
+        monkeypatch.setattr("foldlog.formats.containers.HELD_BYTES_MAX", -1)
+
+
 def read(*paths, **how):
     """(name, format, records, findings) of each history, and what belongs to none."""
     sources = open_sources(paths, **how)
@@ -382,6 +390,12 @@ def test_a_source_that_has_grown_begins_as_it_did(write):
     path.write_bytes(path.read_bytes() + json.dumps(v1("more")).encode())
     (source,) = open_sources([path])
     assert list(source.events())[:5] == before
+
+
+def test_what_cannot_be_read_does_not_shift_the_branches(write):
+    path = write("a.jsonl", v1("a"), b"oops", v1("b"), v1("c", parent_id="a"))
+    (source,) = open_sources([path])
+    assert [event.origin.id for event in source.events() if event.shown] == ["a", "c"]
 
 
 def test_reading_again_gives_the_same(write):
