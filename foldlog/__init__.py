@@ -1,12 +1,14 @@
 """An event-sourced store behind AI-agent runtimes: agents forget, their history does not.
 
     import foldlog
-    from foldlog import Message
+    from foldlog import Condensation, Message, View
 
-    with foldlog.open("sqlite:///history.db") as histories:
+    with foldlog.open("sqlite:///history.db", condenser="config.toml") as histories:
         history = histories["c1"]
         history.append(Message(source="user", content="hi"))
-        messages = history.view.to_messages()
+        match history.step():
+            case Condensation(): ...                            # appended: step again
+            case View() as view: messages = view.to_messages()  # what the model is to be shown
 
 Importing this is cheap: what a name needs is imported when the name is first used.
 """
@@ -17,6 +19,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
+    from condensers import Condensation
     from eventstore import (
         ANY_VERSION,
         Action,
@@ -38,6 +41,7 @@ __all__ = [
     "ANY_VERSION",
     "Action",
     "Annotation",
+    "Condensation",
     "CondensationAction",
     "CondensationRequest",
     "CondensationSummary",
@@ -54,6 +58,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Condensation": "condensers",
     "Histories": "foldlog.histories",
     "History": "foldlog.histories",
     "open": "foldlog.histories",

@@ -4,10 +4,12 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import cached_property
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from eventstore import (
     ANY_VERSION,
@@ -19,7 +21,12 @@ from eventstore import (
     Store,
     open_store,
 )
-from projections import View, Views
+from projections import Difference, View, Views, Why
+
+if TYPE_CHECKING:
+    from condensers import AgentModel, Condensation, CondenseHandler, Condenser, CondenserConfig
+
+    ChosenCondenser = Condenser | CondenserConfig | Mapping[str, Any] | str | os.PathLike[str]
 
 __all__ = ["Histories", "History", "open"]
 
@@ -29,29 +36,62 @@ ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
 def open(
     url: str,
     *,
+    condenser: ChosenCondenser | None = None,
+    agent_llm: AgentModel | None = None,
     durability: Literal["full", "relaxed"] = "full",
     clock: Callable[[], datetime] | None = None,
 ) -> Histories:
     """Open the store at ``url``, such as ``sqlite:///history.db``, ``sqlite:////srv/history.db`` or ``memory:``.
 
-    A SQLite file is made if it is not there. ``durability``: see ``eventstore.open_store``. Close it, or use ``with``.
-    Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it.
+    ``condenser`` and ``agent_llm``: see ``Histories``. A SQLite file is made if it is not there. ``durability``: see
+    ``eventstore.open_store``. Close it, or use ``with``. Raises ``InvalidCondenser`` where the condenser's description
+    is wrong, before anything is opened; ``StoreUnavailable`` where there is no such store, it is not ours, or a newer
+    version made it.
     """
-    return Histories(open_store(url, durability=durability, clock=clock))
+    chosen = None if condenser is None else _made(condenser)
+    return Histories(open_store(url, durability=durability, clock=clock), condenser=chosen, agent_llm=agent_llm)
 
 
 class Histories:
     """The histories of a store, by id: ``histories["c1"]`` is a history whether it has events yet or not.
 
     ``in`` and iteration tell which have events. Any number of threads may use it.
+
+    ``condenser``   decides what is forgotten when a history takes a step: a ``Condenser``, or what describes one, the
+                    path of a TOML file or a table. None is the one that needs no model: a digest by size, a
+                    conversation window on request
+    ``agent_llm``   the model whose room a View must fit, such as ``condensers.LLM``; without it only events are counted
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        condenser: ChosenCondenser | None = None,
+        agent_llm: AgentModel | None = None,
+    ) -> None:
         self.store = store
         self.views = Views(store)
+        self.agent_llm = agent_llm
+        if condenser is not None:
+            self.condenser = _made(condenser)
+
+    @cached_property
+    def condenser(self) -> Condenser:
+        """What decides what is forgotten."""
+        from condensers.default import default_condenser
+
+        return default_condenser()
+
+    @cached_property
+    def handler(self) -> CondenseHandler:
+        """What takes the histories' steps: one for all of them."""
+        from condensers import CondenseHandler
+
+        return CondenseHandler(self.store, self.views, self.condenser, self.agent_llm)
 
     def __getitem__(self, conversation: str) -> History:
-        return History(self.store, self.views, conversation)
+        return History(self, conversation)
 
     def __contains__(self, conversation: str) -> bool:
         return self.store.version(conversation) > 0
@@ -84,8 +124,8 @@ class Histories:
 class History:
     """One conversation: append to it, and see what the model is shown. It holds no state of its own."""
 
-    def __init__(self, store: Store, views: Views, conversation: str) -> None:
-        self._store, self._views = store, views
+    def __init__(self, histories: Histories, conversation: str) -> None:
+        self._histories, self._store, self._views = histories, histories.store, histories.views
         self.id = conversation
 
     @property
@@ -127,10 +167,71 @@ class History:
         """
         return self._store.append(self.id, events, expected_version=expected_version, idempotency_key=idempotency_key)
 
+    def step(self) -> View | Condensation:
+        """What to do before the agent's model is called: go on with the View, or, where a condensation was due and has
+        been appended, step again.
+
+        Any number of threads may step while others append: see ``condensers.CondenseHandler.handle`` for that, and for
+        what it raises; ``NoCondensationAvailable`` above all, where one is required and impossible. Cost: the View, and
+        the condenser's work, which may be a call of a model.
+        """
+        try:
+            return self._histories.handler.handle(self.id)
+        except ConversationNotFound:
+            return View.from_events(())
+
     def request_condensation(self, reason: str = "") -> Recorded:
         """Ask for a condensation: the View's ``unhandled_condensation_request`` is set until one comes."""
         (recorded,) = self.append(CondensationRequest(reason=reason))
         return recorded
 
+    def condense(self, reason: str = "") -> View | Condensation:
+        """Ask for a condensation, and take the step that answers.
+
+        Raises ``InvalidCondenser``, a ``ValueError``, where the condenser does not handle requests, and
+        ``ConversationNotFound`` before the first append: nothing is appended then. Raises what ``step`` raises.
+        """
+        from condensers import InvalidCondenser
+
+        condenser = self._histories.condenser
+        if not condenser.handles_condensation_requests():
+            raise InvalidCondenser(
+                f"Cannot condense conversation: the condenser {condenser.type!r} does not handle condensation "
+                f"requests; choose one that does, such as 'digest', or a pipeline that holds one"
+            )
+        self._store.conversation(self.id)
+        self.request_condensation(reason)
+        return self.step()
+
+    def condensed_history(self) -> View | Condensation:
+        """``step`` as the reference has it: the condensation is not appended, its action is for the caller to append.
+
+        Raises ``NoCondensationAvailable`` where one is required and impossible. What there is to report without a
+        condensation is appended as an ``Annotation``.
+        """
+        return self._histories.condenser.condensed_history(self, self._histories.agent_llm)
+
+    def why(self, event_id: int) -> Why:
+        """Why an event, or the summary with this id, is in the View now, or is not. Raises ``NoSuchEvent``."""
+        return self._views.why(self.id, event_id=event_id)
+
+    def difference(self, before: int, after: int) -> Difference:
+        """What entered the View and what left it between two versions, and what was summarized. Raises
+        ``NoSuchVersion``.
+        """
+        return self._views.difference(self.id, before, after)
+
     def __repr__(self) -> str:
         return f"<History {self.id!r} at version {self.version}>"
+
+
+def _made(condenser: ChosenCondenser) -> Condenser:
+    from condensers import Condenser
+
+    if isinstance(condenser, Condenser):
+        return condenser
+    from condensers import condenser_from_config, load_condenser
+
+    if isinstance(condenser, str | os.PathLike):
+        return load_condenser(condenser)
+    return condenser_from_config(condenser)

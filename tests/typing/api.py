@@ -1,13 +1,24 @@
 """The public names, used as a stranger would. It is never run: ``mypy --strict`` reads it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, assert_type
 
 import foldlog
+from condensers import LLM, Condenser, LLMConfig, load_condenser
 from eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
-from foldlog import Action, CondensationAction, Histories, History, Message, Observation, SystemMessage
+from foldlog import (
+    Action,
+    Condensation,
+    CondensationAction,
+    Histories,
+    History,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from foldlog.formats import FORMATS, Source, decode, encode, open_sources
-from projections import View, Views, cut_points, well_formed
+from projections import Difference, View, Views, Why, cut_points, well_formed
 
 
 def an_exchange() -> tuple[SystemMessage, Message, Action, Observation]:
@@ -39,6 +50,32 @@ def the_face() -> list[dict[str, Any]]:
         ids = [conversation for conversation in histories if conversation in histories]
         assert_type(ids, list[str])
         return history.view.to_messages()
+
+
+def the_loop() -> list[dict[str, Any]]:
+    agent = LLM(LLMConfig(model="openai/gpt-4o-mini"))
+    with foldlog.open("sqlite:///history.db", condenser="config.toml", agent_llm=agent) as histories:
+        history = histories["c1"]
+        history.append(Message(source="user", content="hi"))
+        match history.step():
+            case View() as view:
+                return view.to_messages()
+            case Condensation(action=action):
+                assert_type(action, CondensationAction)
+        assert_type(history.condense(), View | Condensation)
+        assert_type(history.condensed_history(), View | Condensation)
+        assert_type(histories.condenser.condensed_history(history), View | Condensation)
+        assert_type(history.why(0), Why)
+        assert_type(history.difference(0, 1), Difference)
+        assert_type(histories.condenser, Condenser)
+        return []
+
+
+def the_ways_to_say_which_condenser() -> None:
+    foldlog.open("memory:", condenser=Path("config.toml"))
+    foldlog.open("memory:", condenser={"type": "digest", "max_size": 80})
+    foldlog.open("memory:", condenser=load_condenser("config.toml"))
+    foldlog.open("memory:", condenser=None)
 
 
 def the_store(store: Store) -> Iterator[Event]:

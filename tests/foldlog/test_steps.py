@@ -1,0 +1,243 @@
+"""Steps of a history: what the author of a runtime calls before each call of the agent's model."""
+
+import subprocess
+import sys
+
+import pytest
+
+import foldlog
+from condensers import (
+    Condenser,
+    InvalidCondenser,
+    NoCondensationAvailable,
+    NoOpCondenser,
+    RecentEventsCondenser,
+    get_condensation_metadata,
+)
+from eventstore import Annotation, CondensationRequest, ConversationNotFound
+from foldlog import Action, Condensation, CondensationAction, Message, Observation, SystemMessage, View
+from projections import NoSuchEvent, NoSuchVersion
+
+DIGEST = {"type": "digest", "max_size": 8, "keep_first": 1}
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """``opened(condenser=…)``: the histories of one file, each time with another condenser."""
+    histories = []
+
+    def open_(**how):
+        histories.append(foldlog.open(f"sqlite:///{tmp_path}/history.db", **how))
+        return histories[-1]
+
+    yield open_
+    for each in histories:
+        each.close()
+
+
+def work(turns, start=1):
+    """A wish, and an agent that makes one call a turn."""
+    events = [Message(source="user", content="mend the parser")] if start == 1 else []
+    for n in range(turns):
+        number = start + 2 * n
+        events.append(Action(tool="run", arguments={"command": f"step {number}"}, call_id=f"c{number}"))
+        events.append(Observation(tool="run", call_id=f"c{number}", cause=number, content="done"))
+    return events
+
+
+def ids(view):
+    return [event.id for event in view]
+
+
+def kinds(history):
+    return [type(event) for event in history.events()]
+
+
+def test_the_loop_of_a_runtime_sees_a_view_that_stays_small_and_a_log_that_keeps_all(opened):
+    history = opened(condenser=DIGEST)["c1"]
+    history.append(work(0))
+    sizes = []
+    for turn in range(40):
+        match history.step():
+            case Condensation(action=action):
+                assert action.id == history.version - 1
+                continue
+            case View() as view:
+                sizes.append(len(view.to_messages()))
+        history.append(work(1, start=history.version) if turn else work(1))
+    assert max(sizes) <= 8
+    assert kinds(history).count(Action) == len(sizes)
+    assert kinds(history).count(CondensationAction) == 40 - len(sizes) > 3
+
+
+def test_a_history_without_events_steps_to_an_empty_view(opened):
+    history = opened()["c1"]
+    match history.step():
+        case View() as view:
+            assert view.to_messages() == []
+    assert history.version == 0
+
+
+@pytest.mark.parametrize("how", ["path", "text path", "dict", "object"])
+def test_a_condenser_is_a_file_or_a_table_or_an_object(opened, tmp_path, how):
+    file = tmp_path / "config.toml"
+    file.write_text('[condenser]\ntype = "recent"\nkeep_first = 1\nmax_events = 3\n')
+    chosen = {
+        "path": file,
+        "text path": str(file),
+        "dict": {"type": "recent", "keep_first": 1, "max_events": 3},
+        "object": RecentEventsCondenser(keep_first=1, max_events=3),
+    }[how]
+    history = opened(condenser=chosen)["c1"]
+    history.append([Message(source="user", content=str(n)) for n in range(9)])
+    assert ids(history.step()) == [0, 7, 8]
+    assert len(history.view) == 9
+
+
+def test_without_a_condenser_a_digest_stands_for_what_was_too_much(opened):
+    history = opened()["c1"]
+    history.append(work(60))
+    match history.step():
+        case Condensation(action=action):
+            assert action.metadata["condenser"] == "digest"
+            assert "mend the parser" not in (action.summary or ""), "the first event stays as it is"
+    assert len(history.view) <= 51
+
+
+def test_without_a_condenser_a_request_is_answered_by_a_window(opened):
+    history = opened()["c1"]
+    history.append(work(20))
+    match history.condense("the window is full"):
+        case Condensation(action=action):
+            assert action.metadata["condenser"] == "conversation_window"
+    (request,) = (event for event in history.events() if isinstance(event, CondensationRequest))
+    assert request.reason == "the window is full"
+    assert len(history.view) < 41
+    assert not history.view.unhandled_condensation_request
+
+
+@pytest.mark.parametrize("condenser", [{"type": "digest", "max_size": "many"}, {"type": "digset"}, 17, "nowhere.toml"])
+def test_a_wrong_condenser_is_an_error_before_a_store_is_made(tmp_path, monkeypatch, condenser):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidCondenser):
+        foldlog.open("sqlite:///history.db", condenser=condenser)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_condensing_appends_one_request_and_takes_one_step(opened):
+    calls = []
+
+    class Forgets(Condenser):
+        type = "forgets"
+
+        def handles_condensation_requests(self):
+            return True
+
+        def condense(self, view, agent_llm=None):
+            calls.append((view.unhandled_condensation_request, agent_llm))
+            return Condensation(CondensationAction(forgotten_event_ids=[view[0].id]))
+
+    class Agent:
+        model = "agent"
+
+    agent = Agent()
+    history = opened(condenser=Forgets(), agent_llm=agent)["c1"]
+    history.append([Message(source="user", content=str(n)) for n in range(3)])
+    assert isinstance(history.condense(), Condensation)
+    assert calls == [(True, agent)]
+    assert kinds(history)[3:] == [CondensationRequest, CondensationAction]
+    assert ids(history.view) == [1, 2]
+
+
+@pytest.mark.parametrize("condenser", [NoOpCondenser(), {"type": "pipeline", "condensers": [{"type": "recent"}]}])
+def test_a_condenser_that_answers_no_request_is_not_asked(opened, condenser):
+    history = opened(condenser=condenser)["c1"]
+    history.append(work(3))
+    with pytest.raises(ValueError, match=r"Cannot condense conversation: the condenser '(noop|pipeline)' does not"):
+        history.condense()
+    assert history.version == 7
+
+
+def test_a_history_that_has_no_events_is_not_condensed_into_being(opened):
+    with pytest.raises(ConversationNotFound):
+        opened()["c1"].condense()
+    assert "c1" not in opened()
+
+
+def test_a_request_that_cannot_be_met_is_an_error_once_and_the_next_step_goes_on(opened):
+    history = opened()["c1"]
+    history.append(SystemMessage(content="be an agent"))
+    with pytest.raises(NoCondensationAvailable):
+        history.condense()
+    assert isinstance(history.step(), View)
+    assert history.version == 3
+
+
+def test_the_references_condensed_history_leaves_the_appending_to_the_caller(opened):
+    histories = opened(condenser=DIGEST)
+    history = histories["c1"]
+    history.append(work(6))
+    for answer in (history.condensed_history(), histories.condenser.condensed_history(history)):
+        assert isinstance(answer, Condensation)
+        assert history.version == 13
+    history.append(answer.action)
+    assert isinstance(history.condensed_history(), View)
+    assert len(history.view) <= 8
+
+
+def test_what_the_references_condensed_history_masks_is_reported_in_the_history(opened):
+    history = opened(condenser={"type": "observation_masking", "attention_window": 1})["c1"]
+    history.append(work(3))
+    view = history.condensed_history()
+    assert [event.content for event in view if isinstance(event, Observation)] == ["<MASKED>", "<MASKED>", "done"]
+    assert kinds(history)[7:] == [Annotation]
+    assert [batch["masked"] for batch in get_condensation_metadata(history)] == [2]
+
+
+def test_a_mask_is_seen_by_the_model_and_reported_once(opened):
+    history = opened(condenser={"type": "observation_masking", "attention_window": 1})["c1"]
+    history.append(work(3))
+    for _ in range(3):
+        assert str(history.step().to_messages()).count("<MASKED>") == 2
+    assert kinds(history)[7:] == [Annotation]
+
+
+def test_why_an_event_is_not_shown(opened):
+    history = opened(condenser=DIGEST)["c1"]
+    history.append(work(6))
+    match history.step():
+        case Condensation(action=action):
+            why = history.why(2)
+    assert (why.fate, why.by, why.forgotten_at) == ("forgotten", action, 14)
+    assert why.summary is not None
+    assert history.why(why.summary.id).fate == "shown"
+    assert history.why(12).fate == "shown"
+    with pytest.raises(NoSuchEvent):
+        history.why(99)
+
+
+def test_what_changed_between_two_versions(opened):
+    history = opened(condenser=DIGEST)["c1"]
+    history.append(work(6))
+    history.step()
+    difference = history.difference(13, 14)
+    assert ids(difference.entered) == [-15]
+    assert 2 in ids(difference.left)
+    assert ids(difference.left) == ids(difference.summarized[0].events)
+    with pytest.raises(NoSuchVersion):
+        history.difference(13, 15)
+
+
+def test_opening_and_appending_import_no_condenser_that_asks_a_model():
+    script = """
+import sys
+import foldlog
+with foldlog.open("memory:") as histories:
+    histories["c1"].append(foldlog.Message(source="user", content="hi"))
+    histories["c1"].view.to_messages()
+    assert not [name for name in sys.modules if name.startswith("condensers")], "before the first step"
+    histories["c1"].step()
+    assert not {"pydantic", "litellm", "condensers.llm"} & set(sys.modules), "the default needs no model"
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
