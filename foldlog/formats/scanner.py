@@ -19,6 +19,8 @@ _WINDOW = 64 * 2**10
 _NEAR_END = 16
 """A fault so near to the end of the window may be due to the end: no escape or literal is longer."""
 
+_DELIMITERS = tuple(" \t\n\r,]}")
+
 _WHITESPACE = re.compile(r"[ \t\n\r]*")
 _SCALAR = re.compile(r"[^\s,\]\}]*")
 _OUTSIDE = re.compile(r'["\[\]{}]')
@@ -98,11 +100,20 @@ class Scanner:
             except ValueError:
                 raise self._gone_over("holds a number of more digits than can be held") from None
             else:
-                if end < len(self._text) or self._ended or self._text[end - 1] in '"]}':
+                if self._is_whole(end):
                     return self._taken(value, end)
             if len(self._text) - self._at > RECORD_SIZE_MAX:
                 raise self._gone_over(TOO_LONG)
             self._fill()
+
+    def _is_whole(self, end: int) -> bool:
+        """Whether a value ends where it seems to: the window may have only the beginning of a number, ``0`` of ``0.5``."""
+        return (
+            self._ended
+            or self._text[end - 1] in '"]}'
+            or end < len(self._text) - _NEAR_END
+            or self._text[end : end + 1] in _DELIMITERS
+        )
 
     def _taken(self, value: Any, end: int) -> Any:
         start, self._at = self._at, end

@@ -6,7 +6,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foldlog.formats.jsontext import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_LONG, Unreadable, parse
@@ -34,6 +34,7 @@ def read(text, window=64):
     return Scanner(io.BytesIO(text), window=window)
 
 
+@example(document="[0.5, 1e3, -0, 12, true]", window=1)
 @given(document=documents, window=windows)
 def test_the_elements_of_an_array_are_its_elements(window, document):
     array = list(elements(read(document.encode(), window), offsets=True))
