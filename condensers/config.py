@@ -67,7 +67,7 @@ class ObservationMaskingCondenserConfig(CondenserConfig):
     """Masks the content of all but the newest observations."""
 
     type: Literal["observation_masking"] = "observation_masking"
-    attention_window: int = Field(5, ge=1, description="how many of the last events are shown in full")
+    attention_window: int = Field(default=5, ge=1, description="how many of the last events are shown in full")
 
 
 class BrowserOutputCondenserConfig(CondenserConfig):
@@ -75,7 +75,7 @@ class BrowserOutputCondenserConfig(CondenserConfig):
 
     aliases = ("browser_output",)
     type: Literal["browser_output_masking"] = "browser_output_masking"
-    attention_window: int = Field(1, ge=1, description="how many of the last browser outputs are shown in full")
+    attention_window: int = Field(default=1, ge=1, description="how many of the last browser outputs are shown in full")
 
 
 class RecentEventsCondenserConfig(CondenserConfig):
@@ -83,8 +83,8 @@ class RecentEventsCondenserConfig(CondenserConfig):
 
     aliases = ("recent_events",)
     type: Literal["recent"] = "recent"
-    keep_first: int = Field(1, ge=0, description="how many events at the head are always shown")
-    max_events: int = Field(100, ge=1, description="how many events are shown in all")
+    keep_first: int = Field(default=1, ge=0, description="how many events at the head are always shown")
+    max_events: int = Field(default=100, ge=1, description="how many events are shown in all")
 
 
 class AmortizedForgettingCondenserConfig(CondenserConfig):
@@ -92,8 +92,8 @@ class AmortizedForgettingCondenserConfig(CondenserConfig):
 
     aliases = ("amortized_forgetting",)
     type: Literal["amortized"] = "amortized"
-    max_size: int = Field(100, ge=2, description="more events than this are condensed, to half as many")
-    keep_first: int = Field(1, ge=0, description="how many events at the head are never forgotten")
+    max_size: int = Field(default=100, ge=2, description="more events than this are condensed, to half as many")
+    keep_first: int = Field(default=1, ge=0, description="how many events at the head are never forgotten")
 
 
 class ConversationWindowCondenserConfig(CondenserConfig):
@@ -105,26 +105,35 @@ class ConversationWindowCondenserConfig(CondenserConfig):
 class _Summarizing(CondenserConfig):
     """Parameters of every strategy that puts a summary in the place of what it forgets."""
 
-    max_size: int = Field(100, ge=2, description="more events than this are condensed, to half as many")
-    keep_first: int = Field(1, ge=0, description="how many events at the head are never forgotten")
+    max_size: int = Field(default=100, ge=2, description="more events than this are condensed, to half as many")
+    keep_first: int = Field(default=1, ge=0, description="how many events at the head are never forgotten")
     max_event_length: int | None = Field(
-        10_000, description="how many characters of an event the summarizer sees; negative: all"
+        default=10_000, description="how many characters of an event the summarizer sees; negative: all"
     )
-    max_tokens: int | None = Field(None, ge=1, description="largest prompt of the agent, beside its model's own limit")
-    token_margin_ratio: float = Field(0.1, ge=0, lt=1, description="part of the agent's model's input that stays free")
-    minimum_progress: float = Field(0.1, gt=0, lt=1, description="least part of a View that a condensation forgets")
-    hard_context_reset_max_retries: int = Field(5, ge=1, description="how often the last resort is tried")
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="largest prompt of the agent, beside its model's own limit"
+    )
+    token_margin_ratio: float = Field(
+        default=0.1, ge=0, lt=1, description="part of the agent's model's input that stays free"
+    )
+    minimum_progress: float = Field(
+        default=0.1, gt=0, lt=1, description="least part of a View that a condensation forgets"
+    )
+    hard_context_reset_max_retries: int = Field(default=5, ge=1, description="how often the last resort is tried")
     hard_context_reset_context_scaling: float = Field(
-        0.8, gt=0, lt=1, description="how much of an event's text each further try shows, of that of the one before"
+        default=0.8,
+        gt=0,
+        lt=1,
+        description="how much of an event's text each further try shows, of that of the one before",
     )
-    selection: SelectionRule = Field("openhands-v1", description="whose arithmetic says what is forgotten")
+    selection: SelectionRule = Field(default="openhands-v1", description="whose arithmetic says what is forgotten")
 
 
 class DigestCondenserConfig(_Summarizing):
     """Summarizes without a model, from the events themselves: asks, decisions, files, commands, errors, tasks."""
 
     type: Literal["digest"] = "digest"
-    max_length: int = Field(6_000, ge=400, description="how many characters a digest has at most")
+    max_length: int = Field(default=6_000, ge=400, description="how many characters a digest has at most")
 
 
 class _Asking(CondenserConfig):
@@ -153,17 +162,17 @@ class StructuredSummaryCondenserConfig(_Asking, _Summarizing):
 
     aliases = ("structured_summary",)
     type: Literal["structured"] = "structured"
-    selection: SelectionRule = Field("openhands-v0", description="whose arithmetic says what is forgotten")
+    selection: SelectionRule = Field(default="openhands-v0", description="whose arithmetic says what is forgotten")
 
 
 class LLMAttentionCondenserConfig(_Asking):
     """A model chooses which events stay; the others are forgotten, without a summary."""
 
     type: Literal["llm_attention"] = "llm_attention"
-    max_size: int = Field(100, ge=2, description="more events than this are condensed, to half as many")
-    keep_first: int = Field(1, ge=0, description="how many events at the head are never forgotten")
+    max_size: int = Field(default=100, ge=2, description="more events than this are condensed, to half as many")
+    keep_first: int = Field(default=1, ge=0, description="how many events at the head are never forgotten")
     max_event_length: int | None = Field(
-        10_000, description="how many characters of an event the model sees; negative: all"
+        default=10_000, description="how many characters of an event the model sees; negative: all"
     )
 
 

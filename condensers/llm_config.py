@@ -18,24 +18,45 @@ class LLMConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     model: str = Field(min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini")
-    api_key: SecretStr | None = Field(None, description="else api_key_env, else what litellm finds in the environment")
-    api_key_env: str | None = Field(None, min_length=1, description="name of the environment variable that has the key")
-    base_url: str | None = Field(None, description="the server's address, for a proxy or a server of one's own")
-    api_version: str | None = Field(None, description="for servers that want one, such as Azure's")
-    max_input_tokens: int | None = Field(None, ge=1, description="input limit; else litellm's entry for the model")
-    max_output_tokens: int | None = Field(None, ge=1, description="output limit, sent with a call; else the model's")
-    temperature: float | None = Field(None, ge=0, description="else the server's own")
+    api_key: SecretStr | None = Field(
+        default=None, description="else api_key_env, else what litellm finds in the environment"
+    )
+    api_key_env: str | None = Field(
+        default=None, min_length=1, description="name of the environment variable that has the key"
+    )
+    base_url: str | None = Field(default=None, description="the server's address, for a proxy or a server of one's own")
+    api_version: str | None = Field(default=None, description="for servers that want one, such as Azure's")
+    max_input_tokens: int | None = Field(
+        default=None, ge=1, description="input limit; else litellm's entry for the model"
+    )
+    max_output_tokens: int | None = Field(
+        default=None, ge=1, description="output limit, sent with a call; else the model's"
+    )
+    temperature: float | None = Field(default=None, ge=0, description="else the server's own")
     timeout_s: float = Field(
-        120.0, gt=0, validation_alias=AliasChoices("timeout_s", "timeout"), description="for one attempt, in seconds"
+        default=120.0,
+        gt=0,
+        validation_alias=AliasChoices("timeout_s", "timeout"),
+        description="for one attempt, in seconds",
     )
     retries: int = Field(
-        2, ge=0, validation_alias=AliasChoices("retries", "num_retries"), description="attempts after the first"
+        default=2, ge=0, validation_alias=AliasChoices("retries", "num_retries"), description="attempts after the first"
     )
-    retry_wait_s: float = Field(1.0, ge=0, description="before the first retry, doubled before each further one")
-    fallbacks: tuple[LLMConfig, ...] = Field((), description="models to ask, in turn, when this one gives no reply")
-    function_calling: bool | None = Field(None, description="whether it can be made to call a tool; else litellm knows")
-    response_schema: bool | None = Field(None, description="whether it can be held to a schema; else litellm knows")
-    tokenizer: str | None = Field(None, min_length=1, description="the model whose tokenizer counts, if not its own")
+    retry_wait_s: float = Field(
+        default=1.0, ge=0, description="before the first retry, doubled before each further one"
+    )
+    fallbacks: tuple[LLMConfig, ...] = Field(
+        default=(), description="models to ask, in turn, when this one gives no reply"
+    )
+    function_calling: bool | None = Field(
+        default=None, description="whether it can be made to call a tool; else litellm knows"
+    )
+    response_schema: bool | None = Field(
+        default=None, description="whether it can be held to a schema; else litellm knows"
+    )
+    tokenizer: str | None = Field(
+        default=None, min_length=1, description="the model whose tokenizer counts, if not its own"
+    )
     extra: dict[str, Any] = Field(
         default_factory=dict, repr=False, description="anything else for litellm.completion, passed on as it is"
     )

@@ -6,6 +6,7 @@ from typing import Any, assert_type
 
 import foldlog
 from condensers import LLM, Condenser, LLMConfig, load_condenser
+from condensers.config import DigestCondenserConfig
 from eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
 from foldlog import (
     Action,
@@ -75,6 +76,7 @@ def the_ways_to_say_which_condenser() -> None:
     foldlog.open("memory:", condenser=Path("config.toml"))
     foldlog.open("memory:", condenser={"type": "digest", "max_size": 80})
     foldlog.open("memory:", condenser=load_condenser("config.toml"))
+    foldlog.open("memory:", condenser=DigestCondenserConfig(max_size=80))
     foldlog.open("memory:", condenser=None)
 
 
