@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from condensers.base import AgentModel, Condensation, Condenser, Reason, Requirement, Step, reported
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.selection import forget, real
+from condensers.selection import forget
 from eventstore.events import Event
 from projections import View
 
@@ -55,9 +55,9 @@ class RollingCondenser(Condenser):
     def without_summary(self, view: View, forgotten: Sequence[Event], why_not: str) -> Condensation:
         """The condensation that forgets these events and puts nothing in their place.
 
-        Raises ``NoCondensationAvailable``, with ``why_not``, where none of them is an event of the log.
+        Raises ``NoCondensationAvailable``, with ``why_not``, where there are none.
         """
-        if not real(forgotten):
+        if not forgotten:
             raise NoCondensationAvailable(
                 f"nothing can be forgotten: {why_not}, or belongs to calls that must stay whole"
             )

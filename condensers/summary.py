@@ -84,7 +84,7 @@ class SummarizingCondenser(RollingCondenser):
         over = self._overrun(view, agent_llm)
         span = self._middle(view, over)
         forgotten = view[span.start : span.stop]
-        if not real(forgotten):
+        if not forgotten:
             raise NoCondensationAvailable(
                 f"nothing can be forgotten of a View of {len(view)} events behind its first {self.keep_first}"
             )

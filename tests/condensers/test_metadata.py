@@ -86,6 +86,12 @@ def test_the_report_is_kept_also_where_condensing_fails():
     assert get_condensation_metadata(history) == [{"seen": 3}, {"seen": 3}]
 
 
+def test_an_error_carries_what_was_gathered_before_it():
+    with pytest.raises(NoCondensationAvailable) as caught:
+        Talkative(NoCondensationAvailable("nothing")).step(viewed(messages(2)))
+    assert caught.value.batches == ({"seen": 2},)
+
+
 def test_the_calls_of_a_failed_condensation_are_kept():
     history = Kept(messages(11))
     LLMSummarizingCondenser(Scripted(failed()), max_size=10).condensed_history(history)

@@ -8,6 +8,7 @@ from condensers.base import Reason, Requirement
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.metadata import CONDENSER_METADATA_KEY
 from condensers.prompts import load_prompt
+from condensers.rendering import truncated
 from condensers.summarizing import LLMSummarizingCondenser
 from eventstore.events import Action, Observation
 from tests.condensers.made import (
@@ -91,6 +92,7 @@ def test_nothing_due_gives_the_very_same_view_and_asks_nobody():
         (messages(11), 2, range(2, 9), 2, [0, 1, -13, 9, 10]),
         ([SYSTEM, *messages(10)], 0, range(1, 7), 1, [0, -13, 7, 8, 9, 10]),  # the first system prompt always stays
         ([*messages(6), REQUEST], 2, range(2, 6), 2, [0, 1, -9]),  # a request halves the View as it is
+        ([*messages(5), REQUEST], 2, range(5), 0, [-8]),  # where half has no room for head and summary, all is reset
         ([*messages(25), REQUEST], 2, range(2, 23), 2, None),
     ],
 )
@@ -129,6 +131,12 @@ def test_a_call_that_waits_hinders_nothing_and_stays():
     assert ids(after(view, llm("NEW", max_size=10, keep_first=2).condense(view)))[-1] == 12
     requested = viewed(message(), call(call_id="open"), REQUEST)
     assert ids(after(requested, llm("NEW", max_size=10, keep_first=2).condense(requested))) == [-5, 1]
+
+
+def test_a_batch_that_waits_and_is_longer_than_the_tail_stays_whole():
+    batch = [call(call_id=f"p{n}", response_id="r") for n in range(4)]
+    view = viewed(messages(12), batch, answer(call_id="p0"))
+    assert ids(after(view, llm("NEW", max_size=10, keep_first=2).condense(view))) == [0, 1, -19, *range(12, 17)]
 
 
 def test_an_abandoned_call_hinders_nothing():
@@ -230,6 +238,11 @@ def test_a_text_that_is_too_long_is_cut_in_its_middle_to_the_limit():
     assert block.startswith("User:\naaa")
     assert block.endswith("bbb")
     assert "left out" in block
+
+
+@pytest.mark.parametrize("limit, right", [(None, "x" * 50), (-1, "x" * 50), (50, "x" * 50), (3, "xxx"), (0, "")])
+def test_a_limit_too_small_for_a_note_leaves_the_beginning_and_none_leaves_everything(limit, right):
+    assert truncated("x" * 50, limit) == right
 
 
 def test_an_event_cannot_close_its_own_tag():

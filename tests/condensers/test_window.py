@@ -40,8 +40,10 @@ from tests.condensers.made import (
     ],
 )
 def test_recent_events_are_the_head_and_exactly_the_rest_from_the_end(count, keep_first, max_events, right):
-    view = shown(RecentEventsCondenser(max_events, keep_first).condense(viewed(messages(count))))
+    whole = viewed(messages(count))
+    view = shown(RecentEventsCondenser(max_events, keep_first).condense(whole))
     assert ids(view) == right
+    assert (view is whole) == (count <= max_events)
 
 
 def test_recent_events_keep_a_call_with_its_answer_on_either_border():
@@ -131,6 +133,8 @@ def test_the_window_does_not_begin_with_answers_to_what_is_outside():
     orphans = [answer(call_id="x"), answer(call_id="y")]
     view, result = window(SYSTEM, message(), RECALL, orphans, STEPS[:4])
     assert ids(after(view, result)) == [0, 1, 2, 3, 8, 9]
+    view, result = window(SYSTEM, message(), RECALL, orphans)
+    assert ids(after(view, result)) == [0, 1, 2, 3]
 
 
 def test_parallel_calls_are_kept_or_forgotten_together():
