@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-__all__ = ["Intervals", "contains", "normalized", "runs"]
+__all__ = ["Intervals", "contains", "normalized"]
 
 Intervals = tuple[tuple[int, int], ...]
 
@@ -25,14 +25,6 @@ def normalized(pairs: Iterable[tuple[int, int]]) -> Intervals:
         else:
             union.append((first, last))
     return tuple(union)
-
-
-def runs(ascending: Sequence[int]) -> Intervals:
-    """The intervals of integers that are given one by one, strictly ascending. Cost: their number."""
-    breaks = [place for place in range(1, len(ascending)) if ascending[place] != ascending[place - 1] + 1]
-    firsts = [0, *breaks]
-    lasts = [*breaks, len(ascending)]
-    return tuple((ascending[first], ascending[last - 1]) for first, last in zip(firsts, lasts, strict=True) if last)
 
 
 def contains(intervals: Intervals, value: int) -> bool:

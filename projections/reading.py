@@ -57,11 +57,9 @@ def is_stored(snapshot: Snapshot, record: Record) -> bool:
 def read(snapshot: Snapshot, version: int, revision: Revision, base: Base, stop: int) -> tuple[Revised, list[Record]]:
     """The fold at ``stop``, soon after a revision, in one ranged read: what the revision keeps, and what came since."""
     structural = list(snapshot.structural_events(version, stop))
-    kept = intervals(revision.kept)
-    if kept and kept[-1][1] == version - 1:
-        wanted = (*kept[:-1], (kept[-1][0], max(stop - 1, version - 1)))
-    else:
-        wanted = (*kept, (version, stop - 1)) if version < stop else kept
+    wanted = intervals(revision.kept, stop)
+    if len(revision.kept) % 2 == 0 and version < stop:
+        wanted = (*wanted, (version, stop - 1))
     shown = [event for event in snapshot.shown_events(wanted) if not is_structural(event)]
     since = next((place for place, event in enumerate(shown) if event.id >= version), len(shown))
     revised = restored(version, revision, base, shown[:since], list(_named(snapshot, revision)))

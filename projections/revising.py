@@ -103,11 +103,11 @@ def structure(revised: Revised) -> Revision:
             continue
         after, ordinal = event.id, revised.ordinals[event.id]
         if ordinal != before_next:
-            kept += (event.id, event.id)
-        kept[-1] = event.id
+            kept += (event.id, event.id + 1)
+        kept[-1] = event.id + 1
         before_next = ordinal + 1
     if kept and before_next == revised.next_ordinal:
-        kept[-1] = state.version - 1
+        del kept[-1]  # all that came behind it, and all that will
     register: tuple[int, ...] = ()
     if state.register is not None:
         condensation = summary_of(state.register.summary.id)
@@ -119,18 +119,19 @@ def structure(revised: Revised) -> Revision:
         kept=tuple(kept),
         summaries=tuple(summaries),
         register=register,
-        tomb=tuple(end for interval in state.tomb for end in interval),
+        tomb=tuple(end for first, last in state.tomb for end in (first, last + 1)),
         left_behind=tuple(sorted(state.left_behind)),
-        uncut=tuple(event_id for position, event_id in enumerate(ids) if position not in free),
+        uncut=tuple(sorted(event_id for position, event_id in enumerate(ids) if position not in free)),
         requested=state.unhandled_condensation_request,
         structural=revised.structural,
         condensations=revised.condensations,
     )
 
 
-def intervals(kept: Sequence[int]) -> Intervals:
-    """A flat list of first and last ids as intervals."""
-    return tuple(zip(kept[::2], kept[1::2], strict=True))
+def intervals(ends: Sequence[int], version: int) -> Intervals:
+    """Where intervals begin and end, in turn, as intervals; the last one may go on up to ``version``."""
+    closed = (*ends, version) if len(ends) % 2 else ends
+    return tuple((start, stop - 1) for start, stop in zip(closed[::2], closed[1::2], strict=True) if start < stop)
 
 
 def condensations_named(revision: Revision) -> list[tuple[int, int]]:
@@ -156,11 +157,11 @@ def restored(
     items: list[Event] = standing.get(NOT_RECORDED, [])
     ordinals: dict[int, int] = {}
     next_ordinal = 0
-    ends = iter(revision.kept[1::2])
-    end = -1
+    kept = iter(intervals(revision.kept, version))
+    last = -1
     for event in shown:
-        if event.id > end:
-            end = next(ends)
+        if event.id > last:
+            _, last = next(kept)
             next_ordinal += 1  # something was forgotten in between
         ordinals[event.id] = next_ordinal
         next_ordinal += 1
@@ -176,10 +177,10 @@ def restored(
             revision.requested,
             frozenset(revision.left_behind),
             register,
-            intervals(revision.tomb),
+            intervals(revision.tomb, version),
         ),
         ordinals=ordinals,
-        next_ordinal=next_ordinal if end == version - 1 else next_ordinal + 1,
+        next_ordinal=next_ordinal if len(revision.kept) % 2 else next_ordinal + 1,
         nth=dict(condensations_named(revision)),
         structural=revision.structural,
         condensations=revision.condensations,

@@ -3,34 +3,36 @@
 A revision is one record of the projection ``PROJECTION``, numbered by the version that the structural event brought.
 Its body is a JSON object of flat lists of integers; a list that is empty is left out:
 
-    kept         first, last, …     intervals of ids: the View holds every *shown* event in them, so that what is not
-                                    shown costs nothing. The last one ends at version - 1 if nothing shown behind it was
-                                    forgotten
-    summaries    after, c, nth, …   the summary of condensation ``c`` stands behind event ``after`` (-1: before all);
-                                    the condensation is the nth structural event, from 0
-    register     c, nth, offset     the newest summary, in the dialect ``batch``
-    tomb         first, last, …     source ids forgotten for good, in the dialect ``batch``
-    left_behind  ids                of events whose unit lost another member
-    uncut        ids                of events before which the View must not be cut; -1: at its end
-    requested    true               a condensation was asked for and none came since
-    structural, condensations       how many such events there were so far
+    kept         ids at which what is kept begins and ends, in turn (``[0, 4, 40]``: 0 to 3, and all from 40 on). The
+                 View holds every *shown* event in these intervals, so that what is not shown costs nothing
+    summaries    after, c, nth, …: the summary of condensation ``c`` stands behind event ``after`` (-1: before all), in
+                 the order of the View; the condensation is the nth structural event, from 0
+    register     c, nth, offset: the newest summary, in the dialect ``batch``
+    tomb         source ids, written like ``kept``, that are forgotten for good, in the dialect ``batch``
+    left_behind  ids of events whose unit lost another member
+    uncut        ids of events before which the View must not be cut; -1: at its end
+    requested    true: a condensation was asked for and none came since
+    structural, condensations    how many such events there were so far
 
-A record with a ``base`` is a *delta* against the full one of that version: of each list that differs
-``[prefix, suffix, …]``, how much both begin and end with, and what stands between; ``spent`` says how many bytes of
-deltas there are on this base, these among them. So a reader needs two records at most, and which are full follows from
-the log alone: made again, they are the same bytes.
+The integers of a list ascend, and each is written as its difference to the one before it; those of ``summaries`` need
+not, and are written as the difference to the one three before it.
+
+A record with a ``base`` is a *delta* against the full one of that version. Of each ascending list it has the integers
+that are in one of the two and not in the other; of ``summaries``, where they differ, how many integers both begin and
+end with, and then those between; all else whole. ``spent`` says how many bytes of deltas there are on this base, these
+among them. So a reader needs two records at most, and which are full follows from the log alone: made again, they are
+the same bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from itertools import accumulate
+from typing import NamedTuple
 
 import msgspec
 
 from eventstore.snapshot import Record
-
-T = TypeVar("T")
 
 __all__ = ["CODE", "PROJECTION", "Base", "Revision", "Undecodable", "decoded", "record_of"]
 
@@ -42,22 +44,21 @@ another version are made again, not trusted."""
 _DELTA_RATIO = 4
 """A delta must be so many times smaller than its base to be worth a second read."""
 
+Ints = tuple[int, ...]
 
-class Revision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What the body of a full record says."""
 
-    kept: tuple[int, ...] = ()
-    summaries: tuple[int, ...] = ()
-    register: tuple[int, ...] = ()
-    tomb: tuple[int, ...] = ()
-    left_behind: tuple[int, ...] = ()
-    uncut: tuple[int, ...] = ()
+class Revision(msgspec.Struct, frozen=True):
+    """What a record says, in plain integers."""
+
+    kept: Ints = ()
+    summaries: Ints = ()
+    register: Ints = ()
+    tomb: Ints = ()
+    left_behind: Ints = ()
+    uncut: Ints = ()
     requested: bool = False
     structural: int = 0
     condensations: int = 0
-
-
-_LISTS = ("kept", "summaries", "register", "tomb", "left_behind", "uncut")
 
 
 class Base(NamedTuple):
@@ -73,20 +74,56 @@ class Undecodable(ValueError):
     """The record cannot be read. It says nothing that the log does not say: make it again."""
 
 
+class _Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What is stored, in either form."""
+
+    kept: Ints = ()
+    summaries: Ints = ()
+    register: Ints = ()
+    tomb: Ints = ()
+    left_behind: Ints = ()
+    uncut: Ints = ()
+    requested: bool = False
+    structural: int = 0
+    condensations: int = 0
+    spent: int = 0
+
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(_Body)
+
+
 def record_of(version: int, revision: Revision, base: Base | None) -> tuple[Record, Base]:
     """The record for a revision, and the base for the next one. Cost: the revision."""
     if base is not None:
-        differences = {
-            name: _spliced(getattr(base.revision, name), getattr(revision, name))
-            for name in _LISTS
-            if getattr(revision, name) != getattr(base.revision, name)
-        }
-        spent = base.spent + len(msgspec.json.encode(differences))
-        if spent <= base.size and (spent - base.spent) * _DELTA_RATIO <= base.size:
-            scalars = {name: value for name, value in msgspec.structs.asdict(revision).items() if name not in _LISTS}
-            body = msgspec.json.encode({**differences, **scalars, "spent": spent})
-            return Record(version, CODE, base.version, body), base._replace(spent=spent)
-    body = msgspec.json.encode(revision)
+        delta = _Body(
+            kept=_gaps(_either(base.revision.kept, revision.kept)),
+            summaries=_splice(base.revision.summaries, revision.summaries),
+            register=revision.register,
+            tomb=_gaps(_either(base.revision.tomb, revision.tomb)),
+            left_behind=_gaps(_either(base.revision.left_behind, revision.left_behind)),
+            uncut=_gaps(_either(base.revision.uncut, revision.uncut)),
+            requested=revision.requested,
+            structural=revision.structural,
+            condensations=revision.condensations,
+        )
+        size = len(_encode(delta))
+        if base.spent + size <= base.size and size * _DELTA_RATIO <= base.size:
+            delta.spent = base.spent + size
+            return Record(version, CODE, base.version, _encode(delta)), base._replace(spent=delta.spent)
+    body = _encode(
+        _Body(
+            kept=_gaps(revision.kept),
+            summaries=_gaps(revision.summaries, 3),
+            register=revision.register,
+            tomb=_gaps(revision.tomb),
+            left_behind=_gaps(revision.left_behind),
+            uncut=_gaps(revision.uncut),
+            requested=revision.requested,
+            structural=revision.structural,
+            condensations=revision.condensations,
+        )
+    )
     return Record(version, CODE, None, body), Base(version, revision, len(body), 0)
 
 
@@ -96,61 +133,87 @@ def decoded(record: Record, base: Record | None) -> tuple[Revision, Base]:
     Raises ``Undecodable``. Cost: both records.
     """
     if record.base is None:
-        revision = _decoded(record, _full)
+        revision = _full(record)
         return revision, Base(record.version, revision, len(record.body), 0)
-    if base is None or base.base is not None or base.code != record.code:
+    if base is None or (base.version, base.base, base.code) != (record.base, None, record.code):
         raise Undecodable(f"the revision of version {record.version} builds on one of {record.base} that is not there")
-    whole = _decoded(base, _full)
-    delta = _decoded(record, _delta)
-    try:
-        changes = {
-            name: _unspliced(getattr(whole, name), splice)
-            for name in _LISTS
-            if (splice := getattr(delta, name)) is not None
-        }
-    except ValueError as error:
-        raise Undecodable(f"the revision of version {record.version} does not fit the one it builds on") from error
-    scalars = {name: getattr(delta, name) for name in ("requested", "structural", "condensations")}
-    revision = msgspec.structs.replace(whole, **changes, **scalars)
+    whole, delta = _full(base), _body(record)
+    revision = Revision(
+        kept=_either(whole.kept, _sums(delta.kept)),
+        summaries=_unspliced(record, whole.summaries, delta.summaries),
+        register=delta.register,
+        tomb=_either(whole.tomb, _sums(delta.tomb)),
+        left_behind=_either(whole.left_behind, _sums(delta.left_behind)),
+        uncut=_either(whole.uncut, _sums(delta.uncut)),
+        requested=delta.requested,
+        structural=delta.structural,
+        condensations=delta.condensations,
+    )
     return revision, Base(base.version, whole, len(base.body), delta.spent)
 
 
-class _Delta(msgspec.Struct, forbid_unknown_fields=True):
-    kept: tuple[int, ...] | None = None
-    summaries: tuple[int, ...] | None = None
-    register: tuple[int, ...] | None = None
-    tomb: tuple[int, ...] | None = None
-    left_behind: tuple[int, ...] | None = None
-    uncut: tuple[int, ...] | None = None
-    requested: bool = False
-    structural: int = 0
-    condensations: int = 0
-    spent: int = 0
+def _full(record: Record) -> Revision:
+    body = _body(record)
+    return Revision(
+        kept=_sums(body.kept),
+        summaries=_sums(body.summaries, 3),
+        register=body.register,
+        tomb=_sums(body.tomb),
+        left_behind=_sums(body.left_behind),
+        uncut=_sums(body.uncut),
+        requested=body.requested,
+        structural=body.structural,
+        condensations=body.condensations,
+    )
 
 
-_full = msgspec.json.Decoder(Revision)
-_delta = msgspec.json.Decoder(_Delta)
-
-
-def _decoded(record: Record, decoder: msgspec.json.Decoder[T]) -> T:
+def _body(record: Record) -> _Body:
     try:
-        return decoder.decode(record.body)
+        return _decoder.decode(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Undecodable(f"the revision of version {record.version} cannot be read: {error}") from error
 
 
-def _spliced(before: Sequence[int], after: Sequence[int]) -> list[int]:
+# --- lists of integers ---
+
+
+def _gaps(values: Ints, step: int = 1) -> Ints:
+    """Each value's difference to the one ``step`` before it."""
+    return (*values[:step], *(after - before for before, after in zip(values, values[step:], strict=False)))
+
+
+def _sums(gaps: Ints, step: int = 1) -> Ints:
+    """The values of which these are the differences."""
+    if step == 1:
+        return tuple(accumulate(gaps))
+    values = list(gaps)
+    for place in range(step, len(values)):
+        values[place] += values[place - step]
+    return tuple(values)
+
+
+def _either(some: Ints, others: Ints) -> Ints:
+    """What is in one of two ascending lists and not in the other, ascending. Its own inverse."""
+    return tuple(sorted(set(some) ^ set(others)))
+
+
+def _splice(before: Ints, after: Ints) -> Ints:
+    """How much both begin with, how much both end with, and what stands between; empty where they are equal."""
+    if before == after:
+        return ()
     prefix = _shared(before, after)
     rest = min(len(before), len(after)) - prefix
     suffix = _shared(before[::-1][:rest], after[::-1][:rest])
-    return [prefix, suffix, *after[prefix : len(after) - suffix]]
+    return (prefix, suffix, *_gaps(after[prefix : len(after) - suffix], 3))
 
 
-def _unspliced(before: tuple[int, ...], splice: tuple[int, ...]) -> tuple[int, ...]:
-    prefix, suffix, *middle = splice
-    if min(prefix, suffix) < 0 or prefix + suffix > len(before):
-        raise ValueError(f"{prefix} and {suffix} of {len(before)}")
-    return (*before[:prefix], *middle, *before[len(before) - suffix :])
+def _unspliced(record: Record, before: Ints, splice: Ints) -> Ints:
+    if not splice:
+        return before
+    if len(splice) < 2 or min(splice[:2]) < 0 or sum(splice[:2]) > len(before):
+        raise Undecodable(f"the revision of version {record.version} does not fit the one it builds on")
+    prefix, suffix = splice[:2]
+    return (*before[:prefix], *_sums(splice[2:], 3), *before[len(before) - suffix :])
 
 
 def _shared(some: Sequence[int], others: Sequence[int]) -> int:

@@ -1,0 +1,163 @@
+"""Views as chat messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+from projections import View
+
+
+def messages(*events: Event) -> list[dict[str, Any]]:
+    return View.from_events(events).to_messages()
+
+
+def call(call_id: str, **more: Any) -> Action:
+    return Action(tool="run", call_id=call_id, arguments={"command": "ls"}, **more)
+
+
+def answer(call_id: str, content: str = "done") -> Observation:
+    return Observation(content=content, call_id=call_id)
+
+
+def tool_call(call_id: str, arguments: str = '{"command": "ls"}') -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": "run", "arguments": arguments}}
+
+
+def test_each_kind_has_its_role():
+    assert messages(
+        SystemMessage(content="be brief"),
+        Message(source="user", content="hi"),
+        Message(source="agent", content="hello"),
+        Message(source="environment", content="it is noon"),
+        Annotation(name="noon", shown=True),
+    ) == [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "hello"},
+        {"role": "user", "content": "it is noon"},
+    ]
+
+
+def test_a_call_is_answered_right_behind_it():
+    assert messages(call("a", thought="let us see"), answer("a")) == [
+        {"role": "assistant", "content": "let us see", "tool_calls": [tool_call("a")]},
+        {"role": "tool", "tool_call_id": "a", "content": "done"},
+    ]
+
+
+def test_adjacent_calls_of_one_response_are_one_message_and_late_answers_come_up_to_it():
+    assert messages(
+        call("a", response_id="r"),
+        call("b", response_id="r"),
+        answer("b", "second"),
+        Message(source="user", content="hurry"),
+        answer("a", "first"),
+    ) == [
+        {"role": "assistant", "content": None, "tool_calls": [tool_call("a"), tool_call("b")]},
+        {"role": "tool", "tool_call_id": "a", "content": "first"},
+        {"role": "tool", "tool_call_id": "b", "content": "second"},
+        {"role": "user", "content": "hurry"},
+    ]
+
+
+def test_calls_of_two_responses_are_two_messages():
+    roles = [
+        message["role"]
+        for message in messages(call("a", response_id="r"), call("b", response_id="s"), answer("a"), answer("b"))
+    ]
+    assert roles == ["assistant", "tool", "assistant", "tool"]
+
+
+def test_thinking_goes_back_to_the_model_as_it_was():
+    block = {"type": "thinking", "thinking": "hm", "signature": "x"}
+    (message, _) = messages(call("a", thinking=(block,)), answer("a"))
+    assert message["thinking_blocks"] == [block]
+
+
+def test_a_call_without_an_id_gets_one_and_one_that_repeats_an_id_gets_another():
+    events = [
+        Action(tool="run"),
+        Observation(content="done", cause=0),
+        call("a"),
+        answer("a", "first"),
+        call("a"),
+        answer("a", "second"),
+    ]
+    ids = [made["id"] for message in messages(*events) for made in message.get("tool_calls", ())]
+    assert ids == ["call_0", "a", "call_4"]
+    assert [m["tool_call_id"] for m in messages(*events) if m["role"] == "tool"] == ids
+
+
+def test_an_id_that_is_made_is_not_one_that_is_there():
+    events = [call("call_2"), answer("call_2"), Action(tool="run"), Observation(content="done", cause=2)]
+    ids = [made["id"] for message in messages(*events) for made in message.get("tool_calls", ())]
+    assert ids == ["call_2", "call_2_"]
+
+
+@pytest.mark.parametrize(
+    "arguments, text",
+    [(None, "{}"), ({"a": "ä"}, '{"a": "ä"}'), ('{"a" :1}', '{"a" :1}'), ("broken {", "broken {")],
+)
+def test_arguments_are_json_text_or_what_the_model_wrote(arguments: Any, text: str):
+    (message, _) = messages(Action(tool="run", call_id="a", arguments=arguments), answer("a"))
+    assert message["tool_calls"] == [tool_call("a", text)]
+
+
+def test_a_summary_is_a_user_message_and_neighbouring_user_messages_are_one():
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    assert messages(
+        Message(source="user", content="hi"),
+        Message(source="user", content=({"type": "text", "text": "look"}, image)),
+        Message(source="agent", content="I see"),
+        CondensationAction(forgotten_event_ids=(2,), summary="a picture was seen", summary_offset=2),
+    ) == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "hi"},
+                {"type": "text", "text": "look"},
+                image,
+                {"type": "text", "text": "a picture was seen"},
+            ],
+        }
+    ]
+
+
+def test_parts_of_answers_pass_through():
+    parts = ({"type": "text", "text": "shot"}, {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}})
+    (_, message) = messages(call("a"), Observation(content=parts, call_id="a"))
+    assert message["content"] == list(parts)
+
+
+def test_who_changes_the_messages_does_not_change_the_view():
+    view = View.from_events([Message(source="user", content=({"type": "text", "text": "hi"},))])
+    view.to_messages()[0]["content"][0]["text"] = "changed"
+    assert view.to_messages() == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+
+
+def test_each_message_says_of_which_events_it_was_made():
+    view = View.from_events(
+        [
+            Message(source="user", content="hi"),
+            call("lost"),
+            call("a", response_id="r"),
+            call("b", response_id="r"),
+            answer("a"),
+            answer("b"),
+            Message(source="user", content="more"),
+            Message(source="user", content="and more"),
+        ]
+    )
+    assert [positions for _, positions in view.rendered()] == [(0,), (2, 3), (4,), (5,), (6, 7)]
+    assert [message for message, _ in view.rendered()] == view.to_messages()

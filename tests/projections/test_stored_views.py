@@ -1,0 +1,452 @@
+"""Views of a store: the same object while nothing happens, any version, and answers to why."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eventstore import ANY_VERSION, Store, open_store
+from eventstore.errors import ConversationNotFound, StoreUnavailable, UnknownEventType
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    UnknownEvent,
+    summary_id,
+)
+from projections import NoSuchEvent, NoSuchVersion, View, Views, audit
+from projections.revisions import CODE, PROJECTION
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/history.db"
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with open_store(url) as opened:
+        yield opened
+
+
+def said(*texts: str) -> list[Event]:
+    return [Message(source="user", content=text) for text in texts]
+
+
+def forget(*ids: int, summary: str | None = None, offset: int | None = None, reason: str = "") -> CondensationAction:
+    metadata = {"reason": reason} if reason else {}
+    return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=offset, metadata=metadata)
+
+
+def append(store: Store, *events: Event) -> None:
+    store.append("c", events, expected_version=ANY_VERSION)
+
+
+def ids(view: View) -> list[int]:
+    return [event.id for event in view]
+
+
+def records(store: Store) -> list[int]:
+    with store.snapshot("c") as snapshot:
+        return [record.version for record in snapshot.records(PROJECTION)]
+
+
+def test_the_view_is_the_same_object_until_something_is_appended(store: Store):
+    views = Views(store)
+    append(store, *said("a", "b"))
+    view = views.current("c")
+    assert views.current("c") is view
+    assert views.at("c", version=2) is view
+    append(store, *said("c"))
+    assert ids(views.current("c")) == [0, 1, 2]
+    assert ids(view) == [0, 1], "a View that was given out does not change"
+
+
+def test_a_revision_is_kept_with_each_structural_event(store: Store):
+    Views(store)
+    append(store, *said("a", "b"))
+    append(store, forget(0, summary="a", offset=0), *said("c"), CondensationRequest())
+    append(store, *said("d"))
+    assert records(store) == [3, 5]
+
+
+def test_any_version_is_there(store: Store):
+    views = Views(store)
+    append(store, *said("a", "b", "c"))
+    append(store, forget(0, 1, summary="ab", offset=0), *said("d"))
+    assert [ids(views.at("c", version)) for version in range(6)] == [
+        [],
+        [0],
+        [0, 1],
+        [0, 1, 2],
+        [summary_id(3), 2],
+        [summary_id(3), 2, 4],
+    ]
+
+
+@pytest.mark.parametrize("version", [-1, 3])
+def test_a_version_that_never_was_is_refused(store: Store, version: int):
+    views = Views(store)
+    append(store, *said("a", "b"))
+    with pytest.raises(NoSuchVersion, match=f"has no version {version}; it is at version 2"):
+        views.at("c", version)
+
+
+def test_a_conversation_that_is_not_there_has_no_view(store: Store):
+    with pytest.raises(ConversationNotFound):
+        Views(store).current("c")
+
+
+def test_condensations_are_read_when_asked_for(store: Store):
+    views = Views(store)
+    append(store, *said("a", "b", "c"), forget(0), CondensationRequest(), *said("d"), forget(1))
+    view = views.current("c")
+    assert len(view.condensations) == 2
+    assert [condensation.id for condensation in view.condensations] == [3, 6]
+    assert view.condensations[-1].forgotten_event_ids == (1,)
+    assert [condensation.id for condensation in view.condensations[:1]] == [3]
+    append(store, forget(2))
+    assert len(view.condensations) == 2, "those that made this View"
+    assert len(views.at("c", 4).condensations) == 1
+
+
+def test_a_writer_without_the_projection_is_caught_up_with_by_the_next_reader(store: Store):
+    append(store, *said("a", "b"), forget(0, summary="a", offset=0), *said("c"))
+    assert records(store) == []
+    views = Views(store)
+    assert ids(views.current("c")) == [summary_id(2), 1, 3]
+    assert records(store) == [3]
+
+
+def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: Store):
+    views = Views(store)
+    events: list[Event] = []
+    for _ in range(120):
+        start = len(events)
+        events += [*said(*"abcdefghijklmnopqrs"), forget(*range(start + 2, start + 19), summary="s", offset=2)]
+    store.ingest("c", iter(events))
+    assert len(records(store)) == 120
+    assert views.current("c") == View.from_events(store.events("c"))
+    assert Views(store).current("c") == View.from_events(store.events("c"))
+
+
+def test_what_was_rolled_back_is_not_remembered(store: Store):
+    """The projection ran for events that were then not appended; others got their ids."""
+    views = Views(store)
+    append(store, *said("a", "b"))
+
+    class Refusing:
+        def project(self, snapshot: object, events: object) -> None:
+            raise StoreUnavailable("the disk is full")
+
+    store.register(Refusing())
+    with pytest.raises(StoreUnavailable):
+        append(store, forget(0))
+    store._projections = store._projections[:-1]
+    append(store, forget(1))
+    assert ids(views.current("c")) == [0]
+
+
+def test_a_view_is_answered_from_memory_where_nothing_can_be_written(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, *said("a", "b"), forget(0), *said("c"))
+    with open_store(f"sqlite:///{path}?mode=ro") as store:
+        views = Views(store)
+        assert ids(views.current("c")) == [1, 3]
+        assert ids(views.at("c", 2)) == [0, 1]
+        with pytest.raises(StoreUnavailable):
+            views.rebuild("c")
+        assert records(store) == []
+
+
+def test_another_process_is_followed(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/history.db"
+    with open_store(url) as ours, open_store(url) as theirs:
+        views = Views(ours)
+        append(ours, *said("a"))
+        assert ids(views.current("c")) == [0]
+        append(theirs, *said("b"), forget(0))
+        assert ids(views.current("c")) == [1]
+        assert records(ours) == [3]
+
+
+def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store):
+    views = Views(store)
+    append(store, *said("a", "b"))
+    pin = UnknownEvent(stored_kind="pin", stored_schema=1, body=b'{"kind":"pin"}', is_structural=True)
+    append(store, pin)
+    append(store, forget(0))
+    with pytest.raises(UnknownEventType, match="event 2 is of kind 'pin'"):
+        views.current("c")
+    assert ids(views.at("c", 2)) == [0, 1]
+
+
+def test_rebuilding_tells_how_far_it_is_and_others_read_and_write_meanwhile(store: Store):
+    views = Views(store)
+    for _ in range(30):
+        start = store.version("c")
+        append(store, *said(*"abcdefghi"), forget(*range(start, start + 8)))
+    before = records(store)
+    told: list[tuple[int, int]] = []
+    late = threading.Event()
+
+    def progress(done: int, total: int) -> None:
+        told.append((done, total))
+        if not late.is_set():
+            late.set()
+            append(store, *said("late"), forget(start))
+            assert views.current("c").version == 302
+
+    assert views.rebuild("c", progress) == 31
+    assert told[-1] == (300, 300)
+    assert records(store) == [*before, 302]
+    assert Views(store).current("c") == View.from_events(store.events("c"))
+    assert audit(store, "c").findings == ()
+
+
+def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store):
+    views = Views(store)
+    append(store, *said("a", "b"), forget(0), *said("c"), forget(1))
+    with store.snapshot("c") as snapshot:
+        old = [record._replace(code=CODE - 1, body=b'{"kept":[99]}') for record in snapshot.records(PROJECTION)]
+    store.project("c", lambda writable: writable.put_records(PROJECTION, old))
+    assert ids(Views(store).current("c")) == [3]
+    with store.snapshot("c") as snapshot:
+        assert {record.code for record in snapshot.records(PROJECTION)} == {CODE}
+    assert ids(views.at("c", 3)) == [1]
+
+
+def test_opening_a_view_reads_no_forgotten_event(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        Views(store)
+        append(store, *said(*"abcdefghij"))
+        append(store, forget(*range(1, 8), summary="b to h", offset=1))
+        append(store, *said("k"))
+    database = sqlite3.connect(path)
+    with database:
+        database.execute("UPDATE events SET body = 'damaged' WHERE id BETWEEN 1 AND 7")
+    database.close()
+    with open_store(f"sqlite:///{path}") as store:
+        assert ids(Views(store).current("c")) == [0, summary_id(10), 8, 9, 11]
+
+
+# --- why ---
+
+
+@pytest.fixture
+def views(store: Store) -> Views:
+    views = Views(store)
+    append(
+        store,
+        *said("a"),
+        Action(tool="run", call_id="x"),
+        Observation(content="done", call_id="x"),
+        Annotation(name="state"),
+        *said("b"),
+    )
+    append(store, forget(1, 2, summary="it ran", offset=1, reason="events"))
+    append(store, *said("c"), forget(summary_id(5), 4, summary="it ran, then b", offset=1))
+    append(store, Action(tool="run", call_id="y"), *said("d"))
+    return views
+
+
+def test_why_an_event_is_shown(views: Views):
+    why = views.why("c", event_id=0)
+    assert (why.fate, why.position, why.sent, why.by, why.version) == ("shown", 0, True, None, 10)
+    assert why.reason == "the View shows it at index 0"
+
+
+def test_why_an_event_is_shown_and_not_sent(views: Views):
+    why = views.why("c", event_id=8)
+    assert (why.fate, why.sent) == ("shown", False)
+    assert why.reason.endswith("no model is sent it: its call, or another of the same response, has no answer")
+
+
+def test_why_an_event_was_forgotten_and_what_stands_for_it(views: Views):
+    why = views.why("c", event_id=2)
+    assert (why.fate, why.forgotten_at) == ("forgotten", 6)
+    assert why.by is not None
+    assert why.by.id == 5
+    assert why.reason == "condensation 5 forgot it at version 6 (events)"
+    assert why.summary is not None
+    assert why.summary.content == "it ran"
+    assert why.stands_in is not None
+    assert why.stands_in.content == "it ran, then b"
+
+
+def test_why_a_summary_was_forgotten(views: Views):
+    why = views.why("c", event_id=summary_id(5))
+    assert (why.fate, why.forgotten_at) == ("forgotten", 8)
+    assert views.why("c", summary_id(7)).fate == "shown"
+
+
+def test_why_an_event_was_never_shown(views: Views):
+    assert views.why("c", 3).fate == "never shown"
+    assert views.why("c", 3).reason == "bookkeeping is shown to no model"
+    assert views.why("c", 5).reason == "condensations and requests change a View and are never in it"
+
+
+@pytest.mark.parametrize("event_id", [10, -1, summary_id(0), summary_id(99)])
+def test_why_an_event_that_is_not_there(views: Views, event_id: int):
+    with pytest.raises(NoSuchEvent, match=f"has no event {event_id}"):
+        views.why("c", event_id)
+
+
+def test_why_an_imported_event_was_forgotten_before_it_came(store: Store):
+    def v0(source_id: int, event: Event) -> Event:
+        from msgspec.structs import replace
+
+        return replace(event, origin=Origin(format="openhands-v0", id=source_id))
+
+    first, second, third = said("a", "b", "c")
+    store.ingest(
+        "c",
+        [
+            v0(0, first),
+            v0(
+                1, CondensationAction(forgotten_event_ids=(2,), summary="S", summary_offset=0, origin=Origin(format=""))
+            ),
+            v0(2, second),
+            v0(3, CondensationAction(forgotten_event_ids=(), summary="T", summary_offset=0, origin=Origin(format=""))),
+            v0(4, third),
+        ],
+    )
+    views = Views(store)
+    assert ids(views.current("c")) == [summary_id(3), 0, 4]
+    why = views.why("c", 2)
+    assert why.fate == "never shown"
+    assert why.reason == "imported condensation 1 forgot its source id before it came"
+    assert views.why("c", summary_id(1)).reason == "condensation 3 forgot it at version 4"
+
+
+# --- difference ---
+
+
+def test_what_entered_left_and_was_summarized(views: Views):
+    difference = views.difference("c", 5, 10)
+    assert [event.id for event in difference.entered] == [summary_id(7), 6, 8, 9]
+    assert [event.id for event in difference.left] == [1, 2, 4]
+    assert [
+        (summarized.condensation.id, summarized.summary.content, [event.id for event in summarized.events])
+        for summarized in difference.summarized
+    ] == [(5, "it ran", [1, 2]), (7, "it ran, then b", [4])]
+    assert (difference.before, difference.after) == (5, 10)
+
+
+def test_a_difference_to_the_same_version_is_empty(views: Views):
+    difference = views.difference("c", 7, 7)
+    assert difference.entered == difference.left == difference.summarized == ()
+
+
+def test_a_difference_goes_back_too(views: Views):
+    there, back = views.difference("c", 2, 10), views.difference("c", 10, 2)
+    assert back.entered == there.left
+    assert back.left == there.entered
+
+
+# --- audit ---
+
+
+def test_an_audit_lists_what_was_forgotten(store: Store, views: Views):
+    answer = audit(store, "c")
+    assert answer.findings == ()
+    assert (answer.version, answer.revisions, answer.missing) == (10, 2, 0)
+    assert [(one.version, one.forgotten, one.said("reason")) for one in answer.forgettings] == [
+        (6, 2, "events"),
+        (8, 1, None),
+    ]
+
+
+def test_an_audit_tells_how_far_it_is(store: Store, views: Views):
+    told: list[tuple[int, int]] = []
+    audit(store, "c", lambda done, total: told.append((done, total)))
+    assert told == [(10, 10)]
+
+
+def test_revisions_that_nobody_made_yet_are_missing_and_no_finding(store: Store):
+    append(store, *said("a"), forget(0))
+    answer = audit(store, "c")
+    assert (answer.missing, answer.findings) == (1, ())
+
+
+def test_a_revision_that_says_something_else_is_found(store: Store, views: Views):
+    with store.snapshot("c") as snapshot:
+        (first, _) = snapshot.records(PROJECTION)
+    spoilt = first._replace(body=first.body.replace(b"[0,1", b"[0,2"))
+    assert spoilt != first
+    store.project("c", lambda writable: writable.put_records(PROJECTION, [spoilt]))
+    (finding,) = audit(store, "c").findings
+    assert (finding.version, finding.problem) == (6, "it is not what the log says")
+    views.rebuild("c")
+    assert audit(store, "c").findings == ()
+
+
+def test_a_revision_of_no_structural_event_and_one_of_another_code_and_a_hole_are_found(store: Store, views: Views):
+    append(store, forget(0))
+    with store.snapshot("c") as snapshot:
+        first, second, third = snapshot.records(PROJECTION)
+
+    def spoil(writable: object) -> None:
+        writable.delete_records(PROJECTION)  # type: ignore[attr-defined]
+        writable.put_records(PROJECTION, [second._replace(code=CODE + 1), third, third._replace(version=9)])  # type: ignore[attr-defined]
+
+    store.project("c", spoil)
+    assert [(finding.version, finding.problem) for finding in audit(store, "c").findings] == [
+        (6, "it is missing, and later ones are there"),
+        (8, f"it was made by version {CODE + 1} of the fold, this is {CODE}"),
+        (9, "there is no condensation or request that brought this version"),
+    ]
+    assert first.version == 6
+
+
+def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        Views(store)
+        append(store, *said("a", "b", "c"), forget(0), forget(1))
+    database = sqlite3.connect(path)
+    with database:
+        database.execute("UPDATE records SET body = CAST('{\"kept\":[0]}' AS BLOB) WHERE version = 5")
+    database.close()
+    with open_store(f"sqlite:///{path}") as store:
+        (finding,) = audit(store, "c").findings
+        assert (finding.version, finding.problem) == (5, "its bytes were changed since it was stored")
+        assert ids(Views(store).current("c")) == [2]
+        assert audit(store, "c").findings == (), "the reader made it again"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_many_threads_share_one_views(tmp_path: Path):
+    with open_store(f"sqlite:///{tmp_path}/history.db") as store:
+        views = Views(store)
+        append(store, *said("a"))
+        failures: list[object] = []
+
+        def work(thread: int) -> None:
+            for n in range(20):
+                recorded = store.append("c", said(f"{thread}.{n}"), expected_version=ANY_VERSION)
+                if n % 5 == 4:
+                    append(store, forget(recorded[0].id))
+                view = views.current("c")
+                if view != View.from_events(list(store.events("c", 0, view.version))):
+                    failures.append(view)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert audit(store, "c").findings == ()

@@ -1,0 +1,33 @@
+"""Looking at the borders of what is forgotten finds the same as looking at everything."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventstore.events import Event
+from projections import View
+from projections.intervals import contains, normalized
+from projections.parting import parted_by_ids, parted_by_piece
+from tests.properties.histories import histories
+
+
+@settings(max_examples=500, deadline=None)
+@given(histories, st.data())
+def test_the_borders_of_a_piece_tell_who_is_left_behind(events: list[Event], data: st.DataObject) -> None:
+    view = View.from_events(events)
+    start = data.draw(st.integers(0, len(view)))
+    stop = data.draw(st.integers(start, len(view)))
+    gone = {event.id for event in view[start:stop]}
+    expected = parted_by_ids(view.events, view.left_behind, gone)
+    assert parted_by_piece(view.events, view.left_behind, start, stop) == expected
+
+
+@given(st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), max_size=12))
+def test_intervals_hold_what_their_pairs_hold(pairs: list[tuple[int, int]]) -> None:
+    intervals = normalized(pairs)
+    members = {value for first, last in pairs for value in range(first, last + 1)}
+    assert [value for value in range(-25, 25) if contains(intervals, value)] == sorted(members)
+    assert all(after - last > 1 for (_, last), (after, _) in pairwise(intervals))
