@@ -202,16 +202,31 @@ def test_a_version_that_the_history_never_had(foldlog, five_messages, version):
     assert refused(foldlog("view", "five", "--at", version))
 
 
-def test_an_event_whose_stored_bytes_are_damaged_is_named_and_the_rest_shown(foldlog, five_messages, tmp_path):
+@pytest.fixture
+def damaged(foldlog, five_messages, tmp_path):
+    """A conversation whose event 2 cannot be read."""
     foldlog("import", five_messages)
     with sqlite3.connect(tmp_path / "foldlog.db") as connection:
         connection.execute('UPDATE events SET body = \'{"kind": "message", "content": 7\' WHERE id = 2')
     connection.close()
+
+
+@pytest.mark.usefixtures("damaged")
+def test_an_event_whose_stored_bytes_are_damaged_is_named_and_the_rest_shown(foldlog):
     ran = foldlog("log", "five", "--json")
     assert ran.status == 1
     assert [event["id"] for event in ran.document["events"]] == [0, 1, 3, 4, 5]
     assert "event 2 of conversation 'five'" in ran.document["findings"][0]
     assert "event 2 of conversation 'five'" in ran.err
+
+
+@pytest.mark.usefixtures("damaged")
+def test_a_damaged_history_is_not_exported_as_if_it_were_whole(foldlog, tmp_path):
+    before = set(tmp_path.iterdir())
+    ran = foldlog("export", "five", "--output", "five.out")
+    assert ran.status == 1
+    assert "event 2 of conversation 'five'" in ran.err
+    assert {path.name for path in set(tmp_path.iterdir()) - before} <= {"foldlog.db-wal", "foldlog.db-shm"}
 
 
 def test_an_export_that_cannot_be_written(foldlog, five_messages):
