@@ -39,6 +39,7 @@ from eventstore.rows import (
 )
 from eventstore.sealing import Compression, Sealing
 from eventstore.snapshot import InlineProjection, Snapshot, WritableSnapshot
+from eventstore.upkeep import BackedUp, Vacuumed, back_up, vacuum
 from eventstore.verification import Published, Verdict, verify
 
 __all__ = ["EVENT_BYTES_MAX", "ConversationRow", "Ingested", "Logged", "Recorded", "Store", "open_store"]
@@ -346,6 +347,23 @@ class Store:
         """Whether every event is what was written, all of them there, each in its place; see ``verification``."""
         with _translated():
             yield from verify(self._recorder, conversation, published)
+
+    def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
+        """Copy everything to a new SQLite file and verify the copy, while others read and write; see ``upkeep``.
+
+        Raises ``StoreUnavailable`` where there is a file of that name, it cannot be written, or this is no SQLite file.
+        """
+        with _translated():
+            return back_up(self._recorder, path, on_progress)
+
+    def vacuum(self) -> Vacuumed:
+        """Give the space of everything that was deleted back, and clear away what killed imports left; see ``upkeep``.
+
+        Positions stay. Readers go on; writers wait until it is done. Raises ``StoreUnavailable`` where it is no SQLite
+        file, or may only be read.
+        """
+        with _translated():
+            return vacuum(self._recorder, self._now())
 
     @property
     def uuid(self) -> str:

@@ -11,9 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
-__all__ = ["Conversation", "Erasure", "PlacedRow", "Reader", "Record", "Recorder", "Row", "Transaction"]
+__all__ = [
+    "Conversation",
+    "Erasure",
+    "PlacedRow",
+    "Reader",
+    "Record",
+    "Recorder",
+    "RecorderOfFile",
+    "Row",
+    "Transaction",
+]
 
 T = TypeVar("T")
 
@@ -233,3 +243,26 @@ class Recorder(Protocol):
         """
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class RecorderOfFile(Protocol):
+    """What a recorder can do besides whose database is a file of our own, and has no server to look after it."""
+
+    path: str
+
+    def beside(self, path: str) -> Recorder:
+        """Another one of this kind, on another file, for reading."""
+
+    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> None:
+        """Write the newest state to a new file, while readers and writers go on. ``on_progress(done, of)`` counts
+        pages.
+        """
+
+    def left_in_staging(self, before: int) -> Sequence[int]:
+        """Keys of staged conversations that nothing was added to since this moment, in microseconds since 1970."""
+
+    def compact(self) -> None:
+        """Give back the space that deleted rows took. Positions stay. Readers go on, writers wait; it needs as much
+        free space again as the file takes.
+        """

@@ -14,7 +14,7 @@ from eventsourcing.persistence import OperationalError
 
 from eventstore.recorders.sqlite import forks
 
-__all__ = ["ReaderPool", "create_private", "open_reader", "open_writer"]
+__all__ = ["ReaderPool", "create_private", "has_wal", "open_reader", "open_writer"]
 
 _BUSY_TIMEOUT_S: Final = 10.0
 """Only writers that are not foldlog can keep us waiting in SQLite itself; ours wait in the queue."""
@@ -65,6 +65,11 @@ def open_writer(path: str, *, durable: bool) -> sqlite3.Connection:
     connection.execute("PRAGMA checkpoint_fullfsync = ON")
     connection.execute("PRAGMA secure_delete = ON")
     return connection
+
+
+def has_wal(connection: sqlite3.Connection) -> bool:
+    """Whether readers and writers do without one another; a file that was copied gets its log when it is opened."""
+    return bool(connection.execute("PRAGMA journal_mode").fetchone()[0] == b"wal")
 
 
 class ReaderPool:

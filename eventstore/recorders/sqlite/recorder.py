@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from eventsourcing.persistence import DatabaseError, InterfaceError, Operational
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.commit_queue import CommitQueue, Job
 from eventstore.recorders.sqlite import forks, schema, upkeep
-from eventstore.recorders.sqlite.connections import ReaderPool, create_private, open_reader, open_writer
+from eventstore.recorders.sqlite.connections import ReaderPool, create_private, has_wal, open_reader, open_writer
 from eventstore.recorders.sqlite.errors import leaves_doubt, translate, translated
 from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -69,18 +69,11 @@ class SQLiteRecorder:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Reader]:
-        self._check_open()
-        with translated(f"read {self.path}"), self._readers.connection() as connection:
-            try:
-                connection.execute("BEGIN")
-                schema.check_unchanged(connection, self.path)
-                yield SQLiteReader(connection)
-            finally:
-                connection.rollback()
+        with self._snapshot("read") as connection:
+            yield SQLiteReader(connection)
 
     def store_value(self, name: str) -> str:
-        self._check_open()
-        with translated(f"read {self.path}"), self._readers.connection() as connection:
+        with self._snapshot("read") as connection:
             return SQLiteReader(connection).store_value(name)
 
     def data_version(self) -> int:
@@ -92,14 +85,30 @@ class SQLiteRecorder:
             # Each connection counts for itself: a new one must not come to a number that an earlier one has told.
             return (self._pollers << 32) + int(self._poller.execute("PRAGMA data_version").fetchone()[0])
 
+    # -- the file as a whole ------------------------------------------------------------------------------------------
+
     def purge(self) -> None:
         with translated(f"purge {self.path}"), self._alone() as connection:
             upkeep.empty_wal(connection)
 
     def check(self) -> Iterator[str]:
-        self._check_open()
-        with translated(f"check {self.path}"), self._readers.connection() as connection:
+        with self._snapshot("check") as connection:
             yield from upkeep.findings(connection)
+
+    def beside(self, path: str) -> SQLiteRecorder:
+        return SQLiteRecorder(path, writable=False)
+
+    def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> None:
+        with self._snapshot(f"copy to {path} from") as connection:
+            upkeep.copy(connection, path, on_progress)
+
+    def left_in_staging(self, before: int) -> Sequence[int]:
+        with self._snapshot("read") as connection:
+            return upkeep.left_in_staging(connection, before)
+
+    def compact(self) -> None:
+        with translated(f"compact {self.path}"), self._alone() as connection:
+            upkeep.compact(connection)
 
     def close(self) -> None:
         """Close every connection. A transaction that runs is waited for; what comes later is refused."""
@@ -215,12 +224,25 @@ class SQLiteRecorder:
                 create_private(self.path)
             self._turns = Turns(self.path)
         with self._readers.connection() as connection:
-            if schema.is_current(connection, self.path):
-                return
-        if self._turns is None:
+            ready = schema.is_current(connection, self.path) and (not self.writable or has_wal(connection))
+        if ready:
+            return
+        if not self.writable:
             raise DatabaseError(f"{self.path} is empty or of an older schema; open it once without ?mode=ro")
         with self._alone() as connection:
             schema.migrate(connection, self.path)
+
+    @contextlib.contextmanager
+    def _snapshot(self, doing: str) -> Iterator[sqlite3.Connection]:
+        """A reader's connection, in a transaction: all that it reads is of one moment."""
+        self._check_open()
+        with translated(f"{doing} {self.path}"), self._readers.connection() as connection:
+            try:
+                connection.execute("BEGIN")
+                schema.check_unchanged(connection, self.path)
+                yield connection
+            finally:
+                connection.rollback()
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:

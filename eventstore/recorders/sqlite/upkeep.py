@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from typing import Final
 
 from eventsourcing.persistence import OperationalError
 
 from eventstore.recorders.sqlite.reader import SQL
 
-__all__ = ["empty_wal", "findings"]
+__all__ = ["compact", "copy", "empty_wal", "findings", "left_in_staging"]
 
 _PURGE_TIMEOUT_MS: Final = 20
+_PAGES: Final = 1_024
+"""Pages copied in one step, between two of which Ctrl-C is heard."""
+
+
+def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int], object]) -> None:
+    """Copy what ``reader`` sees, within its transaction, to a new file, complete in itself: it needs no log beside it.
+
+    The transaction keeps what is copied as it was when it began, so writers need not wait, and the copy never starts
+    anew.
+    """
+    with closing(sqlite3.connect(path, isolation_level=None)) as target:
+        reader.backup(target, pages=_PAGES, progress=lambda _, left, of: on_progress(of - left, of))
+        target.execute("PRAGMA journal_mode = DELETE")
+
+
+def compact(writer: sqlite3.Connection) -> None:
+    writer.execute("VACUUM")
+    with suppress(OperationalError):  # being read: then the file shrinks as soon as it is not
+        empty_wal(writer)
+
+
+def left_in_staging(reader: sqlite3.Connection, before: int) -> list[int]:
+    return [key for (key,) in reader.execute(SQL["left_in_staging"], (before,))]
 
 
 def empty_wal(writer: sqlite3.Connection) -> None:

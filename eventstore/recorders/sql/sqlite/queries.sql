@@ -96,6 +96,11 @@ UPDATE conversations SET visible = 1, first_position = ?, published = ? WHERE ke
 -- name: in_staging
 SELECT key FROM conversations WHERE id = CAST(? AS TEXT) AND NOT visible
 
+-- name: left_in_staging
+SELECT c.key FROM conversations c
+LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+WHERE NOT c.visible AND coalesce(e.recorded_at, c.created_at) < ?
+
 -- name: is_staged
 SELECT 1 FROM conversations WHERE key = ? AND NOT visible
 

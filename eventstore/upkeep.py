@@ -1,0 +1,119 @@
+"""Looking after a store whose database is a file: backups while it is in use, and giving space back.
+
+A PostgreSQL server has tools of its own for both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from eventstore.errors import StoreUnavailable
+from eventstore.guard import Guard
+from eventstore.recorders.base import RecorderOfFile, Transaction
+from eventstore.verification import Verdict, verify
+
+__all__ = ["BackedUp", "Vacuumed", "back_up", "vacuum"]
+
+_CHUNK = 1_000
+_REST_S = 0.005
+_STALE_US = 3_600 * 1_000_000
+"""An import that wrote nothing for so long is taken for dead. Should it live, it is told, and has to be run again."""
+
+
+class BackedUp(NamedTuple):
+    """A backup that was made. ``findings`` are the verdicts that found something wrong in it; then its source has it
+    too.
+    """
+
+    path: str
+    size_bytes: int
+    conversations: int
+    events: int
+    findings: tuple[Verdict, ...]
+
+
+class Vacuumed(NamedTuple):
+    """What became of the space. ``discarded`` counts imports that were killed, and of which rows were left."""
+
+    discarded: int
+    bytes_before: int
+    bytes_after: int
+
+
+def back_up(guard: Guard, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
+    """Copy the newest state of a store to a new file, and verify the copy. Readers and writers go on.
+
+    The file appears under its name when it is whole and on disk, with mode 0600. ``on_progress(done, of)`` counts
+    pages. Raises ``StoreUnavailable`` where there is a file of that name, or it cannot be written. Cost: the
+    whole store, read twice.
+    """
+    recorder = _of_file(guard, "backed up", "pg_dump does it")
+    target = Path(path)
+    if target.exists():
+        raise StoreUnavailable(f"{path} exists already; give the backup a name of its own")
+    part = target.with_name(f"{target.name}.part-{os.getpid()}")
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        recorder.copy_to(str(part), on_progress)
+        with contextlib.closing(Guard(recorder.beside(str(part)), guard.vault.sealing)) as copy:
+            verdicts = list(verify(copy))
+        _sync(part)
+        part.rename(target)
+        _sync(target.parent)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot write the backup {path}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    named = [verdict for verdict in verdicts if verdict.conversation is not None]
+    return BackedUp(
+        path,
+        target.stat().st_size,
+        len(named),
+        sum(verdict.version for verdict in named if verdict.erasure is None),
+        tuple(verdict for verdict in verdicts if verdict.findings),
+    )
+
+
+def vacuum(guard: Guard, now: int) -> Vacuumed:
+    """Clear away what killed imports left, and give the space of everything deleted back to the file system. ``now`` is
+    in microseconds since 1970.
+
+    Positions stay. Readers go on; writers wait until it is done. Cost: the whole store, written anew.
+    """
+    recorder = _of_file(guard, "vacuumed", "VACUUM does it")
+    before = _size(recorder.path)
+    stale = recorder.left_in_staging(now - _STALE_US)
+    for key in stale:
+        while not guard.transact(partial(_discard, key=key)):
+            time.sleep(_REST_S)
+    recorder.compact()
+    return Vacuumed(len(stale), before, _size(recorder.path))
+
+
+def _discard(transaction: Transaction, key: int) -> bool:
+    return transaction.discard(key, _CHUNK)
+
+
+def _of_file(guard: Guard, done: str, instead: str) -> RecorderOfFile:
+    if not isinstance(guard.unguarded, RecorderOfFile):
+        raise StoreUnavailable(f"only a store in a SQLite file can be {done}; on a PostgreSQL server {instead}")
+    return guard.unguarded
+
+
+def _size(path: str) -> int:
+    """Bytes of the database, its log among them."""
+    return sum(Path(file).stat().st_size for file in (path, f"{path}-wal") if Path(file).exists())
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

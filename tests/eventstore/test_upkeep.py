@@ -1,0 +1,224 @@
+"""Backups while others write, and space given back with every position where it was."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+import eventstore.ingestion
+from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
+from eventstore.recorders.sqlite import SQLiteRecorder
+
+HI = Message(source="user", content="hi " * 100)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store with a live conversation, a published import, and rows that a killed import left."""
+    monkeypatch.setattr(eventstore.ingestion, "CHUNK", 10)
+    store = open_store(f"sqlite:///{tmp_path}/store.db")
+    store.append("live", [HI] * 5, expected_version=0, idempotency_key="first")
+    store.ingest("imported", [HI] * 35)
+    store.append("live", HI, expected_version=5)
+    leave_behind(tmp_path / "store.db", "killed")
+    yield store
+    store.close()
+
+
+def leave_behind(path: Path, conversation: str) -> None:
+    """What an import leaves that is killed before it is published."""
+    with closing(sqlite3.connect(path)) as killed:
+        killed.execute(
+            "INSERT INTO conversations (id, visible, created_at, salt) VALUES (?, 0, 1, x'00')", (conversation,)
+        )
+        (key,) = killed.execute("SELECT max(key) FROM conversations").fetchone()
+        killed.execute(
+            "INSERT INTO events SELECT ? - 1000000 + id, ?, id, kind, schema, shown, structural, 1, encoding,"
+            " shown_before, structural_before, checksum, head, body FROM events WHERE conversation = 2",
+            (-key << 32, key),
+        )
+        killed.commit()
+
+
+def places(store: Store) -> list[tuple[int, str, int]]:
+    return [(recorded.position, recorded.conversation, recorded.id) for recorded in store.follow()]
+
+
+# -- backups ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store: Store, tmp_path: Path):
+    done = store.back_up(str(tmp_path / "copy.db"))
+    assert (done.conversations, done.events, done.findings) == (2, 41, ())
+    assert done.size_bytes == (tmp_path / "copy.db").stat().st_size
+    with open_store(f"sqlite:///{tmp_path}/copy.db") as copy:
+        assert places(copy) == places(store)
+        assert copy.uuid == store.uuid
+        assert [verdict.findings for verdict in copy.verify()] == [(), (), ()]
+        assert copy.append("live", [HI] * 5, expected_version=0, idempotency_key="first")[0].id == 0
+        copy.append("live", HI, expected_version=6)
+    assert store.version("live") == 6
+
+
+def test_a_backup_is_one_file_that_only_its_owner_reads(store: Store, tmp_path: Path):
+    before = {path.name for path in tmp_path.iterdir()}
+    store.back_up(str(tmp_path / "copy.db"))
+    assert {path.name for path in tmp_path.iterdir()} - before == {"copy.db"}
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
+    with open_store(f"sqlite:///{tmp_path}/copy.db?mode=ro") as copy:
+        assert copy.version("live") == 6
+
+
+def test_a_backup_does_not_replace_a_file(store: Store, tmp_path: Path):
+    (tmp_path / "precious").write_text("mine")
+    with pytest.raises(StoreUnavailable, match="precious exists already; give the backup a name of its own"):
+        store.back_up(str(tmp_path / "precious"))
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store: Store, tmp_path: Path):
+    with pytest.raises(StoreUnavailable, match=r"cannot write the backup .*: No such file or directory"):
+        store.back_up(str(tmp_path / "nowhere" / "copy.db"))
+
+    def full(done: int, of: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(StoreUnavailable, match="No space left on device"):
+        store.back_up(str(tmp_path / "copy.db"), full)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_backup_tells_what_is_damaged_in_it(store: Store, tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "store.db")) as decaying:
+        decaying.execute("UPDATE events SET body = replace(body, 'hi', 'ho') WHERE position = 3")
+        decaying.commit()
+    done = store.back_up(str(tmp_path / "copy.db"))
+    assert [(verdict.conversation, verdict.findings[0].first) for verdict in done.findings] == [("live", 2)]
+    assert (tmp_path / "copy.db").exists()
+
+
+def test_a_backup_of_a_sealed_store_is_sealed_and_verified(tmp_path: Path):
+    keys = KeyRing([SecretStr(base64.b64encode(os.urandom(32)).decode())])
+    with open_store(f"sqlite:///{tmp_path}/store.db", keys=keys) as store:
+        store.append("c1", HI, expected_version=0)
+        assert store.back_up(str(tmp_path / "copy.db")).findings == ()
+    assert b"hi hi" not in (tmp_path / "copy.db").read_bytes()
+
+
+def test_a_backup_is_of_one_moment_while_others_write(store: Store, tmp_path: Path):
+    """Each batch of five is in it whole, and what was recorded before it began is in it."""
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            store.append("busy", [HI] * 5, expected_version=ANY_VERSION)
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    try:
+        for n in range(5):
+            before = store.version("busy")
+            done = store.back_up(str(tmp_path / f"copy-{n}.db"))
+            assert done.findings == ()
+            with open_store(f"sqlite:///{tmp_path}/copy-{n}.db?mode=ro") as copy:
+                assert copy.version("busy") >= before
+                assert copy.version("busy") % 5 == 0
+                assert [p for p, _, _ in places(copy)] == sorted({p for p, _, _ in places(copy)})
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+    assert store.version("busy") > 100
+
+
+def test_a_store_in_memory_cannot_be_backed_up_or_vacuumed(tmp_path: Path):
+    with open_store("memory:") as store:
+        with pytest.raises(StoreUnavailable, match="only a store in a SQLite file can be backed up"):
+            store.back_up(str(tmp_path / "copy.db"))
+        with pytest.raises(StoreUnavailable, match="only a store in a SQLite file can be vacuumed"):
+            store.vacuum()
+
+
+# -- vacuum -----------------------------------------------------------------------------------------------------------
+
+
+def test_vacuum_keeps_positions_and_gives_space_back(store: Store, tmp_path: Path):
+    store.append("to erase", [HI] * 400, expected_version=0)
+    store.append("live", HI, expected_version=6)
+    store.erase("to erase", reason="asked for")
+    before = places(store)
+    done = store.vacuum()
+    assert done.bytes_after < done.bytes_before * 0.6
+    assert done.bytes_after == (tmp_path / "store.db").stat().st_size
+    assert places(store) == before
+    assert [verdict.findings for verdict in store.verify()] == [(), (), (), ()]
+
+
+def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(store: Store, tmp_path: Path):
+    newest = store.append("to erase", [HI] * 10, expected_version=0)[-1].position
+    store.erase("to erase", reason="asked for")
+    store.vacuum()
+    store.close()
+    with open_store(f"sqlite:///{tmp_path}/store.db") as again:
+        assert again.append("live", HI, expected_version=6)[0].position > newest
+    with open_store(f"sqlite:///{tmp_path}/store.db") as again:
+        last = again.follow(newest)
+        assert next(last).conversation == "live"
+
+
+def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(store: Store, tmp_path: Path):
+    """An import that goes on for hours has added something within the last one."""
+    recorder = SQLiteRecorder(str(tmp_path / "store.db"))
+    now = datetime.now(UTC)
+    living = recorder.transact(
+        lambda transaction: transaction.begin("living", int(now.timestamp() * 1e6), b"salt", staged=True)
+    )
+    assert store.vacuum().discarded == 1
+    with recorder.read() as reader:
+        assert reader.staged("killed") == []
+        assert reader.staged("living") == [living.key]
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM events").fetchone() == (41,)
+    later = open_store(f"sqlite:///{tmp_path}/store.db", clock=lambda: now + timedelta(hours=2))
+    assert later.vacuum().discarded == 1
+    later.close()
+    with recorder.read() as reader:
+        assert reader.staged("living") == []
+    recorder.close()
+
+
+def test_an_import_that_was_taken_for_dead_is_told_and_can_be_run_again(tmp_path: Path):
+    path = tmp_path / "store.db"
+    hours = itertools.count()
+    clock = iter(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=2 * n) for n in hours)
+    with open_store(f"sqlite:///{path}", clock=lambda: next(clock)) as slow:
+
+        def history() -> Iterator[Message]:
+            yield from [HI] * 2_500
+            with open_store(f"sqlite:///{path}", clock=lambda: next(clock)) as other:
+                assert other.vacuum().discarded == 1
+            yield from [HI] * 2_500
+
+        with pytest.raises(StoreUnavailable, match="is not staged any more: its import was discarded"):
+            slow.ingest("c1", history())
+        assert slow.version("c1") == 0
+        assert slow.ingest("c1", [HI] * 5_000).version == 5_000
+
+
+def test_readers_go_on_while_a_store_is_vacuumed(store: Store):
+    with store.snapshot("live") as snapshot:
+        before = list(snapshot.events())
+        store.vacuum()
+        assert list(snapshot.events()) == before
