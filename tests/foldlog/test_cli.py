@@ -173,11 +173,12 @@ def test_without_arguments_it_says_what_there_is(foldlog):
 def test_a_reader_that_goes_away_ends_it_quietly(foldlog, tmp_path, arguments):
     foldlog("import", SAMPLE)
     command = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb") as nobody_reads:
         done = subprocess.run(
-            [command, *arguments], cwd=tmp_path, stdout=nobody_reads, stderr=subprocess.PIPE, check=False
+            [command, *arguments], cwd=tmp_path, env=buffered, stdout=nobody_reads, stderr=subprocess.PIPE, check=False
         )
     assert done.returncode != 0
     assert done.stderr == b""
