@@ -1,0 +1,61 @@
+"""``foldlog backup``: a copy of a store that is in use."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db
+from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["run"]
+
+
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The copy, a file that is not there yet.")],
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Copy a store to a new file while others read and write, and verify the copy: every event, in every history.
+
+    The copy is a store like any other: to restore it, put it where the store was. Exit status 1 if something in it is
+    damaged; then it is in the store too.
+    """
+    from foldlog.cli.gist import count
+
+    with open_existing(db) as store, terminal.progress() as bars:
+        bar = bars.add_task("copying", unit="pages", total=None)
+        done = store.back_up(str(file), partial(_advance, bars, bar))
+    findings = [(verdict.conversation, str(finding)) for verdict in done.findings for finding in verdict.findings]
+    if as_json:
+        terminal.emit(
+            {
+                "file": done.path,
+                "bytes": done.size_bytes,
+                "conversations": done.conversations,
+                "events": done.events,
+                "findings": [{"conversation": name, "problem": problem} for name, problem in findings],
+            }
+        )
+    else:
+        terminal.console().print(
+            f"{terminal.printable(done.path)}: {count(done.events, 'event')} of "
+            f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
+            + ("" if findings else ", every event verified")
+        )
+    for name, problem in findings:
+        terminal.warn(problem if name is None else f"conversation {name!r}, {problem}")
+    return FINDINGS if findings else DONE
+
+
+def _advance(bars: Progress, bar: TaskID, done: int, of: int) -> None:
+    # When every page is copied, verifying them takes about as long again.
+    bars.update(bar, description="verifying" if done == of else "copying", completed=done, total=of)
