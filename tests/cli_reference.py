@@ -1,23 +1,44 @@
-"""The page ``docs/CLI.md``, made of the help of every command."""
+"""What the documentation says of the command, made of the command: ``docs/CLI.md`` and a table in ``README.md``."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import keyword
 import os
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
 
 from foldlog.cli.application import COMMANDS
 
-PAGE = Path(__file__).parent.parent / "docs" / "CLI.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "CLI.md"
+README = ROOT / "README.md"
 
+_NAMES = [name for names in COMMANDS.values() for name in names]
+_TABLE = re.compile(r"(<!-- commands: scripts/cli-reference -->\n).*?(<!-- end -->)", re.DOTALL)
 _HEAD = """\
 # The command foldlog
 
 Made by `scripts/cli-reference` of what `foldlog COMMAND --help` prints. Exit status: 0 done; 1 there are findings, and
-the rest was done; 2 bad input or usage, and nothing was done. Errors are one line on stderr. With `--json`, stdout holds
+the rest was done; 2 bad input or usage, and nothing was done. Errors are one line on stderr. With `--json`, stdout is
 one JSON document and nothing else.
 """
+
+
+def page() -> str:
+    """The text that ``docs/CLI.md`` should have."""
+    sections = [("foldlog", ())] + [(f"foldlog {name}", (name,)) for name in _NAMES]
+    return _HEAD + "".join(f"\n## {title}\n\n```text\n{_help_of(*arguments)}\n```\n" for title, arguments in sections)
+
+
+def readme() -> str:
+    """The text that ``README.md`` should have: as it is, with the table of commands made anew."""
+    rows = "".join(f"| `foldlog {name}` | {_first_sentence(name)} |\n" for name in _NAMES)
+    table = f"\n| command | what it does |\n|---|---|\n{rows}\n"
+    return _TABLE.sub(lambda found: f"{found[1]}{table}{found[2]}", README.read_text())
 
 
 def _help_of(*arguments: str) -> str:
@@ -27,11 +48,12 @@ def _help_of(*arguments: str) -> str:
     return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
 
 
-def page() -> str:
-    """The text that the page should have."""
-    sections = [("foldlog", ())] + [(f"foldlog {name}", (name,)) for names in COMMANDS.values() for name in names]
-    return _HEAD + "".join(f"\n## {title}\n\n```text\n{_help_of(*arguments)}\n```\n" for title, arguments in sections)
+def _first_sentence(name: str) -> str:
+    module = importlib.import_module(f"foldlog.cli.{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{name}")
+    words = " ".join((inspect.getdoc(module.run) or "").split())
+    return re.split(r"(?<=\.)\s", words)[0].removesuffix(".")
 
 
 if __name__ == "__main__":
     PAGE.write_text(page())
+    README.write_text(readme())

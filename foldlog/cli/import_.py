@@ -65,7 +65,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Bring histories in, without loss. Again adds nothing; a source that has grown adds its tail."""
+    """Bring histories in, whole folders at once; again adds nothing, a source that has grown adds its tail."""
     sources = _sources(paths, format)
     if conversation is not None and len(list(islice(sources, 2))) > 1:
         raise Refused("--conversation names one history, and there are several; import them one at a time")
