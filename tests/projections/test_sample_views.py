@@ -1,0 +1,59 @@
+"""Real histories: every version of every View, through the store, is the fold of the log up to there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eventstore import open_store
+from eventstore.events import CondensationAction, Event
+from foldlog.formats import open_sources
+from projections import View, Views, audit
+
+SHIPPED = Path(__file__).parents[2] / "foldlog" / "sample"
+SAMPLES = Path(__file__).parents[3] / "shared" / "data"
+FORMATS = ("openhands_v0", "openhands_v1", "openai_chat")
+
+
+def histories(*paths: Path) -> Iterator[list[Event]]:
+    sources = open_sources(paths)
+    for source in sources:
+        yield list(source.events())
+
+
+def check(events: list[Event]) -> None:
+    with open_store("memory:") as store:
+        writer = Views(store)
+        store.ingest("c", iter(events))
+        reader = Views(store)
+        slowly = View.from_events(())
+        for version in range(len(events) + 1):
+            assert reader.at("c", version) == slowly
+            slowly = slowly.then(events[version : version + 1])
+        assert writer.current("c") == View.from_events(events)
+        writer.rebuild("c")
+        assert reader.current("c") == View.from_events(events)
+        assert audit(store, "c").findings == ()
+
+
+def test_the_shipped_history():
+    (events,) = histories(*SHIPPED.glob("*.jsonl"))
+    assert any(isinstance(event, CondensationAction) for event in events)
+    check(events)
+
+
+@pytest.mark.skipif(
+    not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
+)
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_samples_beside_the_project(format: str, record_property):
+    checked = condensations = 0
+    for events in histories(SAMPLES / format):
+        if len(events) <= 1_000:
+            check(events)
+            checked += 1
+            condensations += sum(isinstance(event, CondensationAction) for event in events)
+    assert checked
+    record_property("compared", f"{checked} histories with {condensations} condensations, every version")
