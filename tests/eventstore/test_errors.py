@@ -1,0 +1,39 @@
+"""Errors say what to do, and so does their page."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from eventstore import errors
+
+PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+CLASSES = [
+    found
+    for _, found in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(found, errors.EventStoreError) and found.__module__ == errors.__name__
+]
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
+def test_the_page_of_errors_has_an_entry_that_says_what_to_do(error: type[errors.EventStoreError]):
+    entries = dict(re.findall(r"^## (\w+)\n\n(.+?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+    assert len(entries.get(error.__name__, "")) > 100
+
+
+def test_the_page_names_no_error_that_there_is_not():
+    named = set(re.findall(r"^\| \[(\w+)\]", PAGE, re.MULTILINE))
+    assert named == {error.__name__ for error in CLASSES} - {"EventStoreError"}
+
+
+def test_the_tree_that_is_drawn_is_the_tree():
+    drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__ or ""))
+    assert drawn == {error.__name__ for error in CLASSES} - {"EventStoreError"}
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
+def test_a_class_says_what_the_caller_does_next(error: type[errors.EventStoreError]):
+    assert len(error.__doc__ or "") > 40
