@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -52,11 +53,16 @@ def main(
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console) as progress:
-        for question in asked:
+    with (
+        Progress(*columns, console=console) as progress,
+        tempfile.TemporaryDirectory(prefix="foldlog-bench-") as shared,
+    ):
+        for number, question in enumerate(asked):
             task = progress.add_task(question.name, total=chosen.rounds)
-            with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as folder:
-                answers.append(ask(question, chosen, Path(folder), lambda task=task: progress.advance(task)))
+            folder = Path(shared) / str(number)
+            folder.mkdir()
+            answers.append(ask(question, chosen, folder, lambda task=task: progress.advance(task)))
+            shutil.rmtree(folder)
             progress.update(task, completed=chosen.rounds)
     Console().print(table(answers))
     results.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,9 @@ class Answer:
 
 
 def ask(question: Question, scale: Scale, folder: Path, on_round: Callable[[], None] = lambda: None) -> Answer:
-    """Measure a question in an empty folder of its own, and take the round with the median ratio."""
+    """Measure a question in an empty folder of its own, and take the round with the median ratio. What questions
+    share is in the folder above.
+    """
     rounds = []
     for measured in question.measure(scale, folder):
         rounds.append(measured)

@@ -1,0 +1,102 @@
+"""What a step costs does not grow with the history. SQLite's own instructions are counted, so no clock is needed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store
+from projections import Views
+
+SHORT, LONG = 200, 12_000
+TOLERANCE = 1.25
+
+
+class Counting(sqlite3.Connection):
+    """Counts the instructions of SQLite's virtual machine."""
+
+    steps = 0
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.set_progress_handler(self._count, 1)
+
+    def _count(self) -> int:
+        Counting.steps += 1
+        return 0
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Store]]:
+    """A store with a short history, and one with a long one."""
+    connect = sqlite3.connect
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, **{**kwargs, "factory": Counting}))
+        with (
+            made(tmp_path_factory.mktemp("short"), SHORT) as short,
+            made(tmp_path_factory.mktemp("long"), LONG) as long,
+        ):
+            yield [short, long]
+
+
+def made(tmp_path: Path, length: int) -> Store:
+    """A conversation of calls and answers with a condensation every 60 events, and others around it."""
+    store = open_store(f"sqlite:///{tmp_path}/s.db", durability="relaxed")
+    Views(store)
+    store.append("a", Message(source="user", content="before"), expected_version=0)
+    events: list[Any] = []
+    for n in range(length):
+        if n % 60 == 59:
+            events.append(CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=n - 4))
+        else:
+            events.append(Message(source="user", content=str(n)))
+    for start in range(0, length, 500):
+        store.append("c1", events[start : start + 500], expected_version=start)
+    store.append("z", Message(source="user", content="behind"), expected_version=0)
+    return store
+
+
+def append(store: Store) -> object:
+    return store.append("c1", Observation(content="x"), expected_version=ANY_VERSION)
+
+
+def append_with_key(store: Store) -> object:
+    return store.append(
+        "c1", Observation(content="x"), expected_version=ANY_VERSION, idempotency_key=str(Counting.steps)
+    )
+
+
+def condense(store: Store) -> object:
+    Views(store)
+    version = store.version("c1")
+    condensation = CondensationAction(forgotten_event_ids=[version - 1])
+    return store.append("c1", condensation, expected_version=version)
+
+
+def open_view(store: Store) -> object:
+    return len(Views(store).current("c1"))
+
+
+def past_view(store: Store) -> object:
+    return len(Views(store).at("c1", store.version("c1") - 60))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [append, append_with_key, condense, open_view, past_view, lambda store: store.version("c1"),
+     lambda store: list(store.events("c1", store.version("c1") - 5)), lambda store: store.conversations(limit=3)],
+    ids=["append", "append with a key", "condense", "open a View", "a past View", "version", "newest events", "list"],
+)  # fmt: skip
+def test_a_step_costs_the_same_however_long_the_history(stores: list[Store], step: Callable[[Store], object]):
+    costs = []
+    for store in stores:
+        step(store)  # statements are prepared, pages are read
+        before = Counting.steps
+        step(store)
+        costs.append(Counting.steps - before)
+    assert costs[0] > 0
+    assert costs[1] <= TOLERANCE * costs[0], f"{costs[0]} instructions at {SHORT} events, {costs[1]} at {LONG}"
