@@ -1,15 +1,15 @@
 """A store in one schema of a PostgreSQL database, for any number of machines: ``docs/POSTGRESQL.md``.
 
-    recorder    the seam: patience with a server that is away, and commits whose outcome was not heard of
-    writing     what may be written in one transaction, in two round trips
-    reading     the questions that one transaction answers
-    positions   where an event stands in the whole store, without anything that all writers meet at
-    wire        a connection on which statements are queued and sent together
-    binary      PostgreSQL's binary form of what a store keeps
-    pool        a bounded number of connections
-    setup       schema, migrations, epochs, and what a server must be set to
-    status      what an operator asks
-    faults      the driver's errors in the words of the seam
+recorder    the seam: patience with a server that is away, and commits whose outcome was not heard of
+writing     what may be written in one transaction, in two round trips
+reading     the questions that one transaction answers
+positions   where an event stands in the whole store, without anything that all writers meet at
+wire        a connection on which statements are queued and sent together
+binary      PostgreSQL's binary form of what a store keeps
+pool        a bounded number of connections
+setup       schema, migrations, epochs, and what a server must be set to
+status      what an operator asks
+faults      the driver's errors in the words of the seam
 """
 
 from eventstore.recorders.postgres.recorder import PostgresRecorder

@@ -29,7 +29,9 @@ __all__ = ["PostgresRecorder"]
 
 T = TypeVar("T")
 
-_REPLY_TIMEOUT_S: Final = 30.0
+_REPLY_SHARE: Final = 1 / 2
+_LOCK_SHARE: Final = 1 / 3
+"""How much of its patience a call spends on one answer that does not come, and on one lock that is not free."""
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
 _CONNECTION_DEFAULTS: Final = {
@@ -41,11 +43,8 @@ _CONNECTION_DEFAULTS: Final = {
     "keepalives_interval": "2",
     "keepalives_count": "3",
 }
-_SESSION_SETTINGS: Final = {
-    # A client that vanishes says nothing either, and may hold the lock of a conversation.
-    "idle_in_transaction_session_timeout": "10s",
-    "lock_timeout": "10s",
-}
+_IDLE_IN_TRANSACTION: Final = "5s"
+"""A client that vanishes says nothing, and may hold the lock of a conversation. One that lives is idle for no time."""
 
 
 class PostgresRecorder:
@@ -79,7 +78,11 @@ class PostgresRecorder:
         self._connections_max = connections_max
         self._patience_s = patience_s
         self._closed = False
-        self._parameters = _parameters(dsn, writable=writable, session_settings=self._prepared)
+        self._parameters = _parameters(dsn, writable=writable)
+        if pooler == "none":
+            settings = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION}"
+            settings += f" -c lock_timeout={int(patience_s * _LOCK_SHARE * 1_000)}"
+            self._parameters["options"] = f"{settings} {self._parameters.get('options', '')}".strip()
         self._server = _name(self._parameters, schema)
         quoted = sql.Identifier(schema).as_string(None)
         self._statements = {
@@ -202,7 +205,7 @@ class PostgresRecorder:
                     self._statements,
                     server=self._server,
                     prepared=self._prepared,
-                    reply_timeout_s=_REPLY_TIMEOUT_S,
+                    reply_timeout_s=self._patience_s * _REPLY_SHARE,
                 )
             except BaseException:
                 connection.close()
@@ -364,17 +367,13 @@ def _begin_anew_after_fork() -> None:
 os.register_at_fork(after_in_child=_begin_anew_after_fork)
 
 
-def _parameters(dsn: str, *, writable: bool, session_settings: bool) -> dict[str, Any]:
+def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
     """What to connect with: what the URL says, and our defaults for what it leaves open."""
     try:
         given = conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
         raise OperationalError(f"the URL cannot be read: {' '.join(str(error).split())}") from error
-    parameters = _CONNECTION_DEFAULTS | {"target_session_attrs": "read-write" if writable else "any"} | given
-    if session_settings:
-        ours = [f"-c {name}={value}" for name, value in _SESSION_SETTINGS.items()]
-        parameters["options"] = " ".join([*ours, str(given.get("options", ""))]).strip()
-    return parameters
+    return _CONNECTION_DEFAULTS | {"target_session_attrs": "read-write" if writable else "any"} | given
 
 
 def _name(parameters: dict[str, Any], schema: str) -> str:

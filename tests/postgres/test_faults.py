@@ -1,0 +1,272 @@
+"""Connections that break, servers that go away, and commits whose answer is lost: each write is there once, or not at
+all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from eventsourcing.persistence import OperationalError
+
+from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, VersionConflict, open_store
+from eventstore.recorders.base import Erasure, Transaction
+from eventstore.recorders.postgres import PostgresRecorder
+
+from .cutting import Cut, CuttingProxy
+from .servers import Server
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+@pytest.fixture
+def proxy(postgres_server: Server) -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy(postgres_server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def url(proxy: CuttingProxy, postgres_server: Server, postgres_url: Callable[[], str]) -> str:
+    """A new store, by way of the proxy."""
+    return postgres_url().replace(f":{postgres_server.port}/", f":{proxy.port}/")
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with open_store(url) as store:
+        store.append("warm", said("up"), expected_version=0)
+        yield store
+
+
+CUTS: tuple[Cut, ...] = ("request", "answer")
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_an_append_whose_commit_is_cut_off_is_stored_once(store: Store, proxy: CuttingProxy, cut: Cut):
+    proxy.order(cut)
+    [recorded] = store.append("c1", said("hello"), expected_version=0)
+    assert proxy.cuts == 1
+    assert [event.content for event in store.events("c1")] == ["hello"]
+    assert [r for r in store.follow() if r.conversation == "c1"] == [recorded]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_second_append_whose_commit_is_cut_off_is_no_conflict_with_itself(
+    store: Store, proxy: CuttingProxy, cut: Cut
+):
+    store.append("c1", said("0"), expected_version=0)
+    proxy.order(cut)
+    proxy.order(cut)
+    store.append("c1", [said("1"), said("2")], expected_version=1, idempotency_key="turn-1")
+    assert proxy.cuts == 2
+    assert [event.content for event in store.events("c1")] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_an_append_of_any_version_whose_commit_is_cut_off_is_not_doubled(
+    store: Store, proxy: CuttingProxy, cut: Cut
+):
+    for n in range(3):
+        proxy.order(cut)
+        store.append("c1", said(str(n)), expected_version=ANY_VERSION)
+    assert [event.content for event in store.events("c1")] == ["0", "1", "2"]
+
+
+def test_a_commit_that_is_lost_gives_way_to_another_writer(store: Store, proxy: CuttingProxy, url: str):
+    """The first one's commit never arrives; before it tries again, another takes its place: that is a conflict."""
+    store.append("c1", said("0"), expected_version=0)
+    with open_store(url) as other:
+        other.append("warm", said("up"), expected_version=ANY_VERSION)
+        proxy.order("request")
+        overtaken = threading.Thread(target=_append_as_soon_as_cut, args=(proxy, other))
+        overtaken.start()
+        with pytest.raises(VersionConflict):
+            _append_slowly(store)
+        overtaken.join()
+    assert [event.content for event in store.events("c1")] == ["0", "theirs"]
+
+
+def _append_as_soon_as_cut(proxy: CuttingProxy, other: Store) -> None:
+    while not proxy.cuts:
+        time.sleep(0.001)
+    other.append("c1", said("theirs"), expected_version=ANY_VERSION)
+
+
+def _append_slowly(store: Store) -> None:
+    recorder = store._recorder.unguarded
+    assert isinstance(recorder, PostgresRecorder)
+    recover = recorder._recover
+
+    def later(error: OperationalError, patience: object, outcome: str) -> None:
+        time.sleep(0.3)
+        recover(error, patience, outcome)  # type: ignore[arg-type]
+
+    recorder._recover = later  # type: ignore[assignment, method-assign]
+    store.append("c1", said("ours"), expected_version=1)
+
+
+def test_a_client_that_vanished_holds_its_conversation_only_until_the_server_has_ended_it(
+    store: Store, proxy: CuttingProxy
+):
+    """The commit arrived, its answer did not, and the server does not know that the client has gone."""
+    proxy.order("answer", linger=True)
+    store.append("c1", said("0"), expected_version=0)
+    store.append("c1", said("1"), expected_version=1)
+    assert [event.content for event in store.events("c1")] == ["0", "1"]
+
+
+def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy: CuttingProxy):
+    """What would be refused the second time is not run a second time."""
+    recorder = PostgresRecorder(url.partition("?")[0], schema="every_kind", patience_s=10)
+    runs = []
+
+    def lose(work: Callable[[Transaction], object]) -> None:
+        proxy.order("answer")
+        runs.clear()
+        recorder.transact(lambda transaction: (runs.append(1), work(transaction)))
+        assert len(runs) == 1
+
+    staged = recorder.transact(lambda transaction: transaction.begin("c1", 1, b"salt", staged=True)).key
+    lose(lambda transaction: transaction.begin("c2", 1, b"other salt", staged=True))
+    lose(lambda transaction: transaction.publish(staged, 0 + 1))
+    lose(lambda transaction: transaction.insert_tracking("app", 7))
+    lose(lambda transaction: transaction.set_key(staged, b"new salt", "k", b"sealed"))
+    lose(lambda transaction: transaction.erase(staged, Erasure(5, "asked to", 0, b"head")))
+    assert proxy.cuts == 5
+    recorder.close()
+
+
+def test_a_read_goes_on_when_the_server_ended_its_connections(store: Store, postgres_server: Server):
+    store.append("c1", said("0"), expected_version=0)
+    assert store.version("c1") == 1
+    end_connections(postgres_server)
+    assert store.version("c1") == 1
+    end_connections(postgres_server)
+    assert [event.content for event in store.events("c1")] == ["0"]
+    end_connections(postgres_server)
+    store.append("c1", said("1"), expected_version=1)
+
+
+def end_connections(server: Server) -> None:
+    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'foldlog'")
+
+
+def test_writers_go_on_while_their_connections_are_ended_again_and_again(
+    postgres_url: Callable[[], str], postgres_server: Server
+):
+    with open_store(postgres_url()) as store:
+        stop = threading.Event()
+        acknowledged: dict[str, int] = {}
+
+        def write(name: str) -> None:
+            while not stop.is_set():
+                version = acknowledged.get(name, 0)
+                store.append(name, said(str(version)), expected_version=version)
+                acknowledged[name] = version + 1
+
+        writers = [threading.Thread(target=write, args=(f"c{n}",)) for n in range(8)]
+        for writer in writers:
+            writer.start()
+        for _ in range(10):
+            time.sleep(0.15)
+            end_connections(postgres_server)
+        stop.set()
+        for writer in writers:
+            writer.join()
+        assert sum(acknowledged.values()) > 100
+        for name, version in acknowledged.items():
+            assert [event.content for event in store.events(name)] == [str(n) for n in range(version)]
+        assert len(list(store.follow())) == sum(acknowledged.values())
+
+
+def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(store: Store, proxy: CuttingProxy, url: str):
+    impatient = open_store(url.replace("patience_s=10", "patience_s=1"))
+    impatient.append("c1", said("0"), expected_version=0)
+    proxy.close()
+    with pytest.raises(StoreUnavailable, match="tried for 1 s, nothing was read"):
+        end_and(proxy, lambda: impatient.version("c1"))
+    with pytest.raises(StoreUnavailable, match="tried for 1 s, nothing was written"):
+        impatient.append("c1", said("1"), expected_version=1)
+    impatient.close()
+
+
+def end_and(proxy: CuttingProxy, act: Callable[[], object]) -> None:
+    proxy.order("request", mark=b"BEGIN")
+    proxy.order("request", mark=b"\0begin_reading\0")
+    act()
+
+
+@contextlib.contextmanager
+def waiting_for_nobody(server: Server) -> Iterator[None]:
+    """Commits wait for a standby that there is not, and are told again and again not to wait."""
+    done = threading.Event()
+
+    def cancel() -> None:
+        while not done.wait(0.1):
+            server.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+
+    cancelling = threading.Thread(target=cancel)
+    server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    server.reload()
+    cancelling.start()
+    try:
+        time.sleep(0.1)
+        yield
+    finally:
+        server.sql("ALTER SYSTEM RESET synchronous_standby_names")
+        server.reload()
+        done.set()
+        cancelling.join()
+
+
+def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url: Callable[[], str], postgres_server: Server):
+    """A server that is told to wait no longer for its standby commits, and calls that a success with a warning."""
+    with open_store(postgres_url().replace("patience_s=10", "patience_s=2")) as store:
+        store.append("c1", said("0"), expected_version=0)
+        with waiting_for_nobody(postgres_server):
+            for _ in range(2):  # the second time it is there already, and no more confirmed than before
+                with pytest.raises(StoreUnavailable, match="no standby has confirmed it"):
+                    store.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
+        [recorded] = store.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
+        assert (recorded.id, store.version("c1")) == (1, 2)
+
+
+def test_a_child_process_has_connections_of_its_own(postgres_url: Callable[[], str], postgres_server: Server):
+    with open_store(postgres_url() + "&application_name=forked") as store:
+        store.append("c1", said("0"), expected_version=0)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                store.append("c1", said("child"), expected_version=1)
+                status = 0 if connections(postgres_server, "forked") == 2 else 2
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        store.append("c1", said("parent"), expected_version=2)
+        assert [event.content for event in store.events("c1")] == ["0", "child", "parent"]
+
+
+def connections(server: Server, application: str) -> int:
+    return int(server.sql(f"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{application}'"))
+
+
+def test_one_broken_connection_is_enough_to_give_up_those_that_rest(
+    postgres_url: Callable[[], str], postgres_server: Server
+):
+    with open_store(postgres_url()) as store:
+        store.append("c1", said("0"), expected_version=0)
+        with contextlib.ExitStack() as opened:
+            for _ in range(8):
+                opened.enter_context(store.snapshot("c1"))
+        end_connections(postgres_server)
+        before = time.monotonic()
+        assert store.version("c1") == 1
+        assert time.monotonic() - before < 0.5
