@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from foldlog.formats.jsontext import RECORD_SIZE_MAX, TOO_LONG, Unreadable, parse
-from foldlog.formats.scanner import Broken, Scanner
+from foldlog.formats.scanner import CUT, Broken, Scanner
 
 __all__ = ["Array", "Files", "Held", "Lines", "Located", "Reader", "elements"]
 
@@ -149,6 +149,10 @@ class Held:
         return f"{self._path}:{self._line}, record {located.line}"
 
 
+_BETWEEN = (",", "]")
+_NUMBERS = (int, float)
+
+
 def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, None, bool]:
     """The elements of the array at the position, which is gone over, on request with their offsets.
 
@@ -164,6 +168,8 @@ def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, N
                 raise
             except Unreadable as error:
                 element = Located(line, offset, None, str(error))
+            if scanner.peek() not in _BETWEEN and type(element.value) in _NUMBERS:
+                raise Broken(CUT)  # the 1 of 10 or of 1.5
             yield element
             if scanner.peek() != "]":
                 scanner.take(",")

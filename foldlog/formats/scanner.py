@@ -13,7 +13,9 @@ from typing import Any, BinaryIO
 
 from foldlog.formats.jsontext import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_LONG, Unreadable, check_depth
 
-__all__ = ["Broken", "Scanner"]
+__all__ = ["CUT", "Broken", "Scanner"]
+
+CUT = "not JSON: the file ends in the middle of a value"
 
 _WINDOW = 64 * 2**10
 _NEAR_END = 16
@@ -136,7 +138,7 @@ class Scanner:
         if self._ended:
             cut = unterminated or place >= len(self._text.rstrip())
             self._at = min(place, len(self._text))
-            raise Broken("not JSON: the file ends in the middle of a value" if cut else f"not JSON: {problem}")
+            raise Broken(CUT if cut else f"not JSON: {problem}")
         if not unterminated and place < len(self._text) - _NEAR_END:
             self._at = place
             raise Broken(f"not JSON: {problem}")
@@ -166,7 +168,7 @@ class Scanner:
                 return match.group()
             self._at = len(self._text)
             if not self._fill():
-                raise Broken("not JSON: the file ends in the middle of a value")
+                raise Broken(CUT)
 
     def _step(self) -> None:
         if self._at == len(self._text):

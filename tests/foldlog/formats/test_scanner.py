@@ -53,6 +53,8 @@ def test_to_skip_is_to_read_and_forget(window, document):
     assert scan.peek() == ""
 
 
+@example(document="[12]", window=64, cut=0.5)
+@example(document="[1.5]", window=64, cut=0.6)
 @given(document=documents, window=windows, cut=st.floats(0, 1, exclude_max=True))
 def test_a_document_that_is_cut_gives_a_prefix_and_says_so(window, document, cut):
     array = list(elements(read(document.encode()[: int(len(document.encode()) * cut)], window)))
