@@ -178,7 +178,7 @@ class LLM:
             count = litellm.token_counter(
                 model=name,
                 messages=list(messages),
-                tools=list(tools) or None,
+                tools=[_countable(tool) for tool in tools] or None,
                 use_default_image_token_count=_shows_remote_images(messages),
             )
         except STUMBLES as error:
@@ -281,6 +281,14 @@ def _bare_name(litellm: Any, model: str) -> str:
     except litellm.exceptions.BadRequestError:
         return model
     return name
+
+
+def _countable(schema: Any) -> Any:
+    """A tool with every array in its schema saying what it holds. litellm stumbles over one that does not."""
+    if isinstance(schema, Mapping):
+        whole = {key: _countable(value) for key, value in schema.items()}
+        return {"items": {}, **whole} if whole.get("type") == "array" else whole
+    return [_countable(value) for value in schema] if isinstance(schema, list | tuple) else schema
 
 
 def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:

@@ -132,6 +132,18 @@ def test_a_tail_never_has_more_tokens_than_the_sums_say():
             assert tail[-1] - tail[0] <= sums[-1] - sums[cut], (view, cut)
 
 
+def test_a_tool_whose_array_does_not_say_what_it_holds_is_counted_as_one_that_holds_anything():
+    def tool(tasks):
+        parameters = {"type": "object", "properties": {"tasks": tasks}}
+        return {"type": "function", "function": {"name": "plan", "parameters": parameters}}
+
+    silent, anything = (
+        model("gpt-4o").count_tokens([{"role": "user", "content": "hi"}], [tool(tasks)])
+        for tasks in ({"type": "array"}, {"type": "array", "items": {}})
+    )
+    assert silent == anything
+
+
 def test_tools_in_the_shape_of_other_logs_are_counted_too():
     tool = {"title": "think", "description": "Think it over. " * 50, "kind": "ThinkTool"}
     with_tool, without = (
