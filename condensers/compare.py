@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from condensers.base import AgentModel, Batch, Condensation, Condenser
 from condensers.budget import tokens_of
-from condensers.errors import CondenserError, NoCondensationAvailable
+from condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
 from condensers.metadata import batches_of
 from eventstore.events import Action, CondensationAction, Event, Message, summary_id
 from projections import View
@@ -22,6 +22,9 @@ from projections import View
 __all__ = ["Made", "Replay", "Turn", "replay"]
 
 _CONDENSATIONS_MAX_A_TURN = 10
+
+_OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
+"""Failures that say nothing of the strategy. A reply of no use does: it is counted, and the replay goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,11 @@ class Replay:
         return sum(metrics.get("usage", {}).get("total_tokens", 0) for metrics in self._metrics())
 
     @property
+    def condenser_failures(self) -> int:
+        """How often the condenser's own model gave a reply that could not be used."""
+        return sum("failure" in batch for batch in self.batches)
+
+    @property
     def condenser_cost(self) -> float:
         """What the condenser's own model cost, in US dollars, as far as prices are known."""
         return sum((metrics.get("cost") or 0.0 for metrics in self._metrics()), 0.0)
@@ -97,8 +105,9 @@ def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel 
     """How ``condenser`` would have done over ``events``, a history from its first event on.
 
     ``agent_llm`` counts tokens and sets the limits that a budget keeps to. A condenser with a model calls it. Raises
-    what the condenser raises but for ``NoCondensationAvailable``, and ``CondenserError`` where it condenses without
-    end. Cost: the events, and at each call of the agent's model the View.
+    what the condenser raises but for ``NoCondensationAvailable``; ``ModelCallFailed`` where its model cannot be
+    reached, for the figures would not be this strategy's; and ``CondenserError`` where it condenses without end. Cost:
+    the events, and at each call of the agent's model the View.
     """
     replaying = _Replaying(condenser, agent_llm)
     response_id: str | None = None
@@ -151,7 +160,7 @@ class _Replaying:
             except NoCondensationAvailable as error:
                 self._decline(error)
                 result, batches = self._view, error.batches
-            self._batches += batches
+            self._report(batches)
             if isinstance(result, View):
                 hidden = len(self._view) - len(result)
                 self._turns.append(Turn(event_id, len(result), hidden, tokens_of(result, self._agent_llm)))
@@ -161,6 +170,12 @@ class _Replaying:
             f"the condenser {self._condenser.type!r} condensed {_CONDENSATIONS_MAX_A_TURN} times before event "
             f"{event_id} and wanted to go on: it makes no progress"
         )
+
+    def _report(self, batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            if batch.get("failure") in _OUT_OF_REACH:
+                raise ModelCallFailed(batch["model"], batch["failure"], batch["problem"], batch)
+            self._batches.append(batch)
 
     def _decline(self, error: NoCondensationAvailable) -> None:
         self._declined += 1
@@ -181,7 +196,7 @@ class _Replaying:
             self._lost |= gone
         else:
             self._stood_for[summary_id(action.id)] = frozenset(gone)
-        self._batches += batches_of(action)
+        self._report(batches_of(action))
         self._made.append(Made(event_id, len(before), len(self._view), action.summary is not None))
 
     def result(self) -> Replay:

@@ -205,11 +205,12 @@ for _config_type, _condenser_type in (
 
 
 class Parameter(NamedTuple):
-    """One parameter of a strategy, for people: its type as text, and its default as text, None where it is required."""
+    """One parameter of a strategy, for people: its type is text. One that is required has no default."""
 
     name: str
     type: str
-    default: str | None
+    required: bool
+    default: Any
     description: str
 
 
@@ -237,8 +238,8 @@ def strategies() -> list[Strategy]:
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:
     kind = {"llm_config": "table or name", "condensers": "list of tables"}.get(name) or _type_name(field.annotation)
-    default = None if field.is_required() else repr(field.default)
-    return Parameter(name, kind, default, field.description or "")
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    return Parameter(name, kind, field.is_required(), default, field.description or "")
 
 
 def _type_name(annotation: Any) -> str:

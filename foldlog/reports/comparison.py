@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,11 @@ from typing import Any
 from condensers.compare import Replay
 from eventstore import Event, Message
 
-__all__ = ["MissingMatplotlib", "comparison", "plot_comparison"]
+__all__ = ["PlotRefused", "check_plot", "comparison", "plot_comparison"]
 
 
-class MissingMatplotlib(ImportError):
-    """A plot was asked for and matplotlib is not installed. Install it with: pip install matplotlib"""
+class PlotRefused(ValueError):
+    """A plot cannot be drawn: matplotlib is not installed, or it knows no such kind of file. The message says which."""
 
 
 def comparison(replays: Mapping[str, Replay], events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -34,6 +36,7 @@ def comparison(replays: Mapping[str, Replay], events: Iterable[Event]) -> list[d
             "tokens_peak": replay.tokens_peak,
             "condenser_tokens": replay.condenser_tokens,
             "condenser_cost": replay.condenser_cost,
+            "condenser_failures": replay.condenser_failures,
             "events_hidden_last": replay.turns[-1].hidden if replay.turns else 0,
             "events_summarized": len(replay.summarized),
             "events_lost": len(replay.lost),
@@ -43,15 +46,30 @@ def comparison(replays: Mapping[str, Replay], events: Iterable[Event]) -> list[d
     ]
 
 
-def plot_comparison(replays: Mapping[str, Replay], path: Path) -> None:
-    """Draw the size of the View at each call of the agent's model, in events and in tokens, into an image file.
+def check_plot(path: Path) -> None:
+    """Whether a plot can be drawn into this file: asked first, since a replay may be long, or cost something.
 
-    The file's suffix says what kind. Raises ``MissingMatplotlib``, and ``OSError`` where the file cannot be written.
+    Raises ``PlotRefused``, and ``OSError`` where there is no such folder.
     """
     try:
-        from matplotlib.figure import Figure
+        from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
-        raise MissingMatplotlib("a plot needs matplotlib; install it with: pip install matplotlib") from error
+        raise PlotRefused("a plot needs matplotlib; install it with: pip install 'foldlog[plot]'") from error
+    known = sorted(FigureCanvasBase.filetypes)
+    if path.suffix.removeprefix(".").lower() not in known:
+        raise PlotRefused(f"a plot cannot be drawn into {path}: its name must end in one of .{', .'.join(known)}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
+def plot_comparison(replays: Mapping[str, Replay], path: Path, *, title: str = "") -> None:
+    """Draw the size of the View at each call of the agent's model, in events and in tokens, into an image file.
+
+    Raises as ``check_plot`` does, and ``OSError`` where the file cannot be written.
+    """
+    check_plot(path)
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     in_events, in_tokens = figure.subplots(2, 1, sharex=True)
     for name, replay in replays.items():

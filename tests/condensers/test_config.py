@@ -176,7 +176,7 @@ def test_every_name_of_a_type_is_understood_and_the_canonical_one_is_written(ali
 
 def _needed(canonical: str, values: dict[str, Any]) -> dict[str, Any]:
     (strategy,) = (strategy for strategy in strategies() if strategy.type == canonical)
-    return {each.name: values[each.name] for each in strategy.parameters if each.default is None}
+    return {each.name: values[each.name] for each in strategy.parameters if each.required}
 
 
 def test_v1s_key_kind_is_understood_for_type():
@@ -507,10 +507,11 @@ def test_strategies_are_listed_with_every_parameter_its_type_default_and_meaning
     recent = listed["recent"]
     assert recent.aliases == ("recent_events",)
     assert [(each.name, each.type, each.default) for each in recent.parameters] == [
-        ("keep_first", "int", "1"),
-        ("max_events", "int", "100"),
+        ("keep_first", "int", 1),
+        ("max_events", "int", 100),
     ]
-    assert ("llm_config", "table or name", None) in [tuple(each[:3]) for each in listed["llm"].parameters]
+    assert ("llm_config", "table or name", True) in [tuple(each[:3]) for each in listed["llm"].parameters]
+    assert {each.name for each in listed["digest"].parameters if each.required} == set()
     wordless = [
         (strategy.type, each.name)
         for strategy in listed.values()

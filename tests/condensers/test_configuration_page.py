@@ -63,16 +63,16 @@ def strategy_tables() -> str:
         lines = [f"**`{strategy.type}`**{also}. {strategy.description}", ""]
         if strategy.parameters:
             lines += ["| parameter | | default | |", "|---|---|---|---|"]
-            lines += [
-                f"| `{name}` | {kind} | {default or ''} | {doc} |" for name, kind, default, doc in escaped(strategy)
-            ]
+            lines += [row(parameter) for parameter in strategy.parameters]
             lines += [""]
         shown.append("\n".join(lines))
     return "\n" + "\n".join(shown) + "\n"
 
 
-def escaped(strategy) -> list[list[str]]:
-    return [[(part or "").replace("|", "\\|") for part in parameter] for parameter in strategy.parameters]
+def row(parameter) -> str:
+    kind = parameter.type.replace("|", "\\|")
+    default = "" if parameter.required else repr(parameter.default)
+    return f"| `{parameter.name}` | {kind} | {default} | {parameter.description} |"
 
 
 def model_table() -> str:
