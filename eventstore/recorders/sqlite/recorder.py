@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
@@ -204,7 +205,8 @@ class SQLiteRecorder:
             self._closed_because = f"a write failed ({error})"
         for job in jobs:
             if not job.done:
-                job.fail(translate(error, f"write to {self.path}"))
+                # Each caller gets an error of its own: raising one writes a traceback into it.
+                job.fail(translate(copy(error), f"write to {self.path}"))
 
     # -- opening and closing ------------------------------------------------------------------------------------------
 

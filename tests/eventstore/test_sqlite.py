@@ -1,0 +1,363 @@
+"""What is SQLite's own: files, schema, connections, groups that share a transaction. The rest is tested with all."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from eventsourcing.persistence import DatabaseError, IntegrityError, InterfaceError, OperationalError
+
+from eventstore import Message, StoreUnavailable, open_store
+from eventstore.recorders.base import Row, Transaction
+from eventstore.recorders.commit_queue import Job
+from eventstore.recorders.sqlite import SQLiteRecorder, connections, schema
+from eventstore.recorders.statements import migrations
+
+HI = Message(source="user", content="hi")
+
+
+def row(event_id: int) -> Row:
+    return Row(event_id, "message", 1, True, False, 5, 0, b"{}", b"h" * 32)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "store.db")
+
+
+@pytest.fixture
+def recorder(path: str) -> Iterator[SQLiteRecorder]:
+    recorder = SQLiteRecorder(path)
+    yield recorder
+    recorder.close()
+
+
+def begin(recorder: SQLiteRecorder, name: str = "c1", rows: int = 1) -> int:
+    def work(transaction: Transaction) -> int:
+        key = transaction.begin(name, 5, b"s" * 16).key
+        transaction.insert(key, [row(n) for n in range(rows)])
+        return key
+
+    return recorder.transact(work)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_files_are_their_owners_alone(recorder: SQLiteRecorder, tmp_path: Path):
+    begin(recorder)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("store.db", "store.db-wal", "store.db-shm", "store.db-queue"), 0o600)
+
+
+def test_a_closed_store_is_one_file_and_its_queue(recorder: SQLiteRecorder, tmp_path: Path):
+    begin(recorder)
+    recorder.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"store.db", "store.db-queue"}
+
+
+def test_commits_are_synced(recorder: SQLiteRecorder, path: str):
+    assert recorder.transact(lambda _: recorder._writer).execute("PRAGMA synchronous").fetchone() == (2,)  # type: ignore[union-attr]  # FULL
+    assert recorder._writer.execute("PRAGMA journal_mode").fetchone() == (b"wal",)  # type: ignore[union-attr]
+    relaxed = SQLiteRecorder(path, durable=False)
+    assert relaxed.transact(lambda _: relaxed._writer).execute("PRAGMA synchronous").fetchone() == (1,)  # type: ignore[union-attr]  # NORMAL
+    relaxed.close()
+
+
+@pytest.mark.parametrize("name", ["a?b#c%20d.db", "ä 漢.db", "-wal"])
+def test_any_name_of_a_file_is_that_file(tmp_path: Path, name: str):
+    recorder = SQLiteRecorder(str(tmp_path / name))
+    begin(recorder)
+    recorder.close()
+    assert {path.name for path in tmp_path.iterdir()} == {name, f"{name}-queue"}
+
+
+def test_opening_asks_for_an_existing_file_where_it_should(tmp_path: Path):
+    with pytest.raises(OperationalError, match="unable to open database file; check that it is there"):
+        SQLiteRecorder(str(tmp_path / "missing.db"), create=False)
+    with pytest.raises(OperationalError, match="unable to open database file; check that it is there"):
+        SQLiteRecorder(str(tmp_path / "missing.db"), writable=False)
+    with pytest.raises(OperationalError, match="No such file or directory; make its folder first"):
+        SQLiteRecorder(str(tmp_path / "nowhere" / "store.db"))
+    assert not (tmp_path / "missing.db").exists()
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database at all, but long enough to be taken for one" * 20, b"SQLite format 3"]
+)
+def test_a_file_that_is_no_database_is_said_and_left_as_it_is(tmp_path: Path, content: bytes):
+    path = tmp_path / "letter.txt"
+    path.write_bytes(content)
+    with pytest.raises(DatabaseError, match="file is not a database; choose another file"):
+        SQLiteRecorder(str(path))
+    assert path.read_bytes() == content
+
+
+def test_a_folder_is_no_store(tmp_path: Path):
+    with pytest.raises(OperationalError, match="unable to open database file"):
+        SQLiteRecorder(str(tmp_path))
+
+
+def test_a_database_of_another_program_is_said_and_left_as_it_is(path: str):
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE notes (text)")
+        other.commit()
+    before = Path(path).read_bytes()
+    with pytest.raises(DatabaseError, match="is a SQLite database, but not a foldlog store; choose another file"):
+        SQLiteRecorder(path)
+    assert Path(path).read_bytes() == before
+
+
+def test_an_empty_file_becomes_a_store(path: str):
+    Path(path).touch()
+    with pytest.raises(DatabaseError, match="is empty or of an older schema; open it once without"):
+        SQLiteRecorder(path, writable=False)
+    begin(recorder := SQLiteRecorder(path))
+    recorder.close()
+
+
+# -- the schema -------------------------------------------------------------------------------------------------------
+
+
+def of_schema(path: str, newest: int) -> None:
+    """A file as a version of foldlog left it that knew only the first migrations."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        for number, script in migrations("sqlite").items():
+            if number <= newest:
+                connection.executescript(script)
+                connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute(f"PRAGMA application_id = {schema._APPLICATION_ID}")
+        connection.execute("INSERT INTO store VALUES ('uuid', 'of old')")
+
+
+@pytest.mark.parametrize("newest", range(1, max(migrations("sqlite"))))
+def test_an_older_file_is_brought_up_to_date_with_all_that_is_in_it(path: str, newest: int):
+    of_schema(path, newest)
+    with pytest.raises(DatabaseError, match="of an older schema; open it once without"):
+        SQLiteRecorder(path, writable=False)
+    recorder = SQLiteRecorder(path)
+    assert recorder.store_value("uuid") == "of old"
+    begin(recorder)
+    recorder.transact(lambda transaction: transaction.insert_tracking("application", 1))
+    recorder.close()
+    new = SQLiteRecorder(path + "-new")
+    assert sorted(statements(path)) == sorted(statements(new.path))
+    new.close()
+
+
+def statements(path: str) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema WHERE sql NOT NULL")]
+
+
+def test_a_migration_that_fails_leaves_the_older_schema_whole(path: str, monkeypatch: pytest.MonkeyPatch):
+    of_schema(path, 1)
+    before = statements(path)
+    broken = {**schema._MIGRATIONS, 2: "CREATE TABLE half (x);\nCREATE TABLE half (x);\n"}
+    monkeypatch.setattr(schema, "_MIGRATIONS", broken)
+    with pytest.raises(OperationalError, match="table half already exists"):
+        SQLiteRecorder(path)
+    assert statements(path) == before
+    monkeypatch.undo()
+    SQLiteRecorder(path).close()
+
+
+def test_a_newer_file_is_refused_and_left_as_it_is(path: str):
+    SQLiteRecorder(path).close()
+    with closing(sqlite3.connect(path)) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    before = Path(path).read_bytes()
+    for writable in (True, False):
+        with pytest.raises(
+            DatabaseError, match=r"has schema 99, this version .* up to \d+; upgrade foldlog to open it"
+        ):
+            SQLiteRecorder(path, writable=writable)
+    assert Path(path).read_bytes() == before
+
+
+# -- connections ------------------------------------------------------------------------------------------------------
+
+
+def test_readers_take_connections_in_turn_and_one_at_a_time(recorder: SQLiteRecorder):
+    with recorder.read(), recorder.read():
+        pass
+    assert len(recorder._readers._idle) == 2
+    for _ in range(5):
+        with recorder.read():
+            pass
+    assert len(recorder._readers._idle) == 2
+
+
+def test_an_error_of_a_caller_leaves_no_transaction_open(recorder: SQLiteRecorder):
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError), recorder.read() as reader:
+            _ = reader.last_position() / 0
+    begin(recorder)
+    with recorder.read() as reader:
+        assert reader.conversation("c1") is not None
+    assert len(recorder._readers._idle) == 1
+
+
+def test_a_reader_sees_one_moment(recorder: SQLiteRecorder):
+    with recorder.read() as reader:
+        assert reader.conversation("c1") is None
+        begin(recorder)
+        assert reader.conversation("c1") is None
+
+
+def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(recorder: SQLiteRecorder, tmp_path: Path):
+    begin(recorder, rows=3)
+    with recorder.read() as reader:
+        key = reader.conversation("c1").key  # type: ignore[union-attr]
+        recorder.close()
+        assert len(reader.rows(key, 0, 9, 9)) == 3
+        with pytest.raises(InterfaceError, match="is closed: it was closed; open the store again"), recorder.read():
+            pass
+    assert {path.name for path in tmp_path.iterdir()} == {"store.db", "store.db-queue"}
+
+
+def test_closing_waits_for_the_transaction_that_runs(recorder: SQLiteRecorder):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work(transaction: Transaction) -> None:
+        transaction.begin("c1", 5, b"s" * 16)
+        begun.set()
+        go_on.wait(20)
+
+    writer = threading.Thread(target=recorder.transact, args=(work,))
+    writer.start()
+    begun.wait(20)
+    closer = threading.Thread(target=recorder.close)
+    closer.start()
+    closer.join(0.1)
+    assert closer.is_alive()
+    go_on.set()
+    closer.join(20)
+    writer.join(20)
+    with closing(sqlite3.connect(recorder.path)) as connection:
+        assert connection.execute("SELECT count(*) FROM conversations").fetchone() == (1,)
+
+
+def test_a_recorder_that_is_forgotten_leaves_no_file_open(path: str):
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    if before is None:
+        pytest.skip("open files are counted in /proc, which is not here")
+    begin(SQLiteRecorder(path))
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_data_version_never_comes_back_to_a_number_that_it_told(recorder: SQLiteRecorder):
+    told = {recorder.data_version()}
+    for n in range(3):
+        recorder._close_poller()  # as before a fork
+        begin(recorder, f"c{n}")
+        version = recorder.data_version()
+        assert version not in told
+        assert recorder.data_version() == version
+        told.add(version)
+
+
+def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections, "_BUSY_TIMEOUT_S", 0.05)
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c1", HI, expected_version=0)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(
+                StoreUnavailable, match="database is locked; a program other than foldlog holds the file"
+            ):
+                store.append("c1", HI, expected_version=1)
+            assert store.version("c1") == 1
+            other.execute("ROLLBACK")
+        store.append("c1", HI, expected_version=1)  # what is there was known all the time, so it stayed open
+
+
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+
+def together(recorder: SQLiteRecorder, works: list[object]) -> list[object]:
+    """Run several pieces of work in one group; returns what each returned or raised."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_: Transaction) -> None:
+        begun.set()
+        go_on.wait(20)
+
+    holder = threading.Thread(target=recorder.transact, args=(hold,))
+    holder.start()
+    begun.wait(20)
+    outcomes: list[object] = [None] * len(works)
+
+    def run(n: int) -> None:
+        try:
+            outcomes[n] = recorder.transact(works[n])  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001 - it is the outcome
+            outcomes[n] = error
+
+    threads = []
+    for n in range(len(works)):
+        threads.append(threading.Thread(target=run, args=(n,)))
+        threads[-1].start()
+        while len(recorder._queue._waiting) <= n:
+            time.sleep(0.001)
+    go_on.set()
+    for thread in (holder, *threads):
+        thread.join(20)
+    return outcomes
+
+
+def test_a_group_shares_one_commit(recorder: SQLiteRecorder, path: str):
+    key = begin(recorder)
+    with closing(sqlite3.connect(path)) as watching:
+        before = watching.execute("PRAGMA data_version").fetchone()[0]
+        positions = together(recorder, [lambda t, n=n: t.insert(key, [row(n)]) for n in range(1, 9)])
+        assert positions == list(range(2, 10))
+        assert watching.execute("PRAGMA data_version").fetchone()[0] - before <= 2  # the holder wrote nothing
+
+
+def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(recorder: SQLiteRecorder):
+    key = begin(recorder)
+
+    def writes_and_fails(transaction: Transaction) -> None:
+        transaction.begin("never", 5, b"s" * 16)
+        raise ZeroDivisionError
+
+    outcomes = together(
+        recorder,
+        [
+            lambda t: t.insert(key, [row(1)]),
+            writes_and_fails,
+            lambda t: t.insert(key, [row(1)]),  # taken already
+            lambda t: t.insert(key, [row(2)]),
+        ],
+    )
+    assert outcomes[0] == 2
+    assert isinstance(outcomes[1], ZeroDivisionError)
+    assert isinstance(outcomes[2], IntegrityError)
+    assert outcomes[3] == 3
+    with recorder.read() as reader:
+        assert reader.conversation("never") is None
+        assert [r.id for r in reader.rows(key, 0, 9, 9)] == [0, 1, 2]
+
+
+def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
+    """Each caller gets an error of its own, since raising one writes its traceback into it."""
+    with closing(sqlite3.connect(path)) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    jobs = [Job(lambda transaction: transaction.last_position()) for _ in range(3)]
+    recorder._run_group(list(jobs))
+    errors = []
+    for job in jobs:
+        with pytest.raises(DatabaseError, match="has schema 99") as raised:
+            job.outcome()
+        errors.append(raised.value)
+    assert len(set(map(id, errors))) == 3
