@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from eventstore.events import CondensationAction, Event, is_structural
@@ -83,6 +84,17 @@ def _named(snapshot: Snapshot, revision: Revision) -> Iterator[Event]:
 
 
 def _in_order(shown: Sequence[Event], structural: Sequence[Event]) -> Sequence[Event]:
-    if not structural:
-        return shown
-    return sorted([*(event for event in shown if not is_structural(event)), *structural], key=lambda event: event.id)
+    """Both together, by id. One that is shown and structural is in both, and comes once."""
+    events: list[Event] = []
+    start = 0
+    for event in structural:
+        place = bisect_left(shown, event.id, start, key=_id)
+        events += shown[start:place]
+        events.append(event)
+        start = place + (place < len(shown) and shown[place].id == event.id)
+    events += shown[start:]
+    return events
+
+
+def _id(event: Event) -> int:
+    return event.id

@@ -13,6 +13,7 @@ from eventstore.events import (
     NOT_RECORDED,
     CondensationAction,
     Event,
+    UnknownEvent,
     is_structural,
     summary_id,
     summary_of,
@@ -60,34 +61,42 @@ def revise(start: Revised, events: Sequence[Event], version: int) -> tuple[Revis
     """
     revised, records = start, []
     done = 0
-    for place, event in enumerate(events):
-        if is_structural(event):
-            revised = _advanced(revised, events[done : place + 1], event.id + 1)
-            record, base = record_of(revised.version, structure(revised), revised.base)
-            revised = replace(revised, base=base)
-            records.append(record)
-            done = place + 1
+    for place in structural_places(events):
+        revised = _advanced(revised, events[done : place + 1], events[place].id + 1)
+        record, base = record_of(revised.version, structure(revised), revised.base)
+        revised = replace(revised, base=base)
+        records.append(record)
+        done = place + 1
     if revised.version < version:
         revised = _advanced(revised, events[done:], version)
     return revised, records
 
 
+def structural_places(events: Sequence[Event]) -> list[int]:
+    """Where the structural events are."""
+    return [
+        place
+        for place, event in enumerate(events)
+        if event.structural or (type(event) is UnknownEvent and event.is_structural)
+    ]
+
+
 def _advanced(start: Revised, events: Sequence[Event], version: int) -> Revised:
     """Some shown events, and a structural one at the end or none."""
     state, condensations = resume(start.state, events, version)
-    ordinals, next_ordinal = dict(start.ordinals), start.next_ordinal
-    for event in events:
-        if event.shown and not is_structural(event):
-            ordinals[event.id] = next_ordinal
-            next_ordinal += 1
     nth, structural = start.nth, start.structural
-    if events and is_structural(events[-1]):
-        shown_ids = {event.id for event in state.events}
-        ordinals = {event_id: ordinal for event_id, ordinal in ordinals.items() if event_id in shown_ids}
+    brings_one = bool(events) and is_structural(events[-1])
+    shown = [event.id for event in (events[:-1] if brings_one else events) if event.shown]
+    next_ordinal = start.next_ordinal + len(shown)
+    ordinals = {**start.ordinals, **dict(zip(shown, range(start.next_ordinal, next_ordinal), strict=True))}
+    if brings_one:
+        items = {event.id for event in state.events}
+        ordinals = {event_id: ordinals[event_id] for event_id in items if event_id >= 0}
         nth = {**nth, events[-1].id: structural} if condensations else nth
-        nth = {c: place for c, place in nth.items() if summary_id(c) in shown_ids}
+        nth = {c: place for c, place in nth.items() if summary_id(c) in items}
         structural += 1
-    return Revised(state, ordinals, next_ordinal, nth, structural, start.condensations + len(condensations), start.base)
+    counted = start.condensations + len(condensations)
+    return Revised(state, ordinals, next_ordinal, nth, structural, counted, start.base)
 
 
 def structure(revised: Revised) -> Revision:
