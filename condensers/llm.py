@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from condensers.base import Reply, ToolCall
@@ -33,10 +34,14 @@ _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
 class LLM:
     """A model that condensers ask (``Summarizer``) and whose room budgets reckon with (``AgentModel``). Thread-safe.
 
-    Raises ``InvalidCondenser`` where ``api_key_env`` names a variable that is not set.
+    Raises ``InvalidCondenser`` where litellm is not installed, or ``api_key_env`` names a variable that is not set.
     """
 
     def __init__(self, config: LLMConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        if find_spec("litellm") is None:  # said before anything is begun that needs it
+            raise InvalidCondenser(
+                f"model: {config.model!r} needs litellm; install it with: pip install 'foldlog[llm]'"
+            )
         self.config = config
         self._key = config.key()
         self._sleep = sleep

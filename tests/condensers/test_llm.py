@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 
 import pytest
 
 from condensers.base import AgentModel, Reply, Summarizer, ToolCall
+from condensers.config import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed
 from condensers.llm import LLM, LLMConfig
 from tests.condensers import openai_server as server_says
@@ -244,6 +246,14 @@ def test_a_named_environment_variable_that_is_not_set_is_an_error_when_the_model
     monkeypatch.delenv("THE_KEY", raising=False)
     with pytest.raises(InvalidCondenser, match="environment variable THE_KEY"):
         model_at(server, api_key=None, api_key_env="THE_KEY")
+
+
+def test_without_litellm_a_model_says_what_to_install_before_anything_is_begun(monkeypatch):
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    with pytest.raises(InvalidCondenser, match=r"'gpt-4o' needs litellm; .* pip install 'foldlog\[llm\]'"):
+        LLM(LLMConfig(model="gpt-4o"))
+    with pytest.raises(InvalidCondenser, match=r"^condenser\.llm_config\.model: 'gpt-4o' needs litellm"):
+        condenser_from_config({"type": "llm", "llm_config": {"model": "gpt-4o"}})
 
 
 def test_capabilities_and_limits_come_from_the_configuration_and_else_from_litellm(server):
