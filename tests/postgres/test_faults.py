@@ -70,9 +70,7 @@ def test_a_second_append_whose_commit_is_cut_off_is_no_conflict_with_itself(
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_an_append_of_any_version_whose_commit_is_cut_off_is_not_doubled(
-    store: Store, proxy: CuttingProxy, cut: Cut
-):
+def test_an_append_of_any_version_whose_commit_is_cut_off_is_not_doubled(store: Store, proxy: CuttingProxy, cut: Cut):
     for n in range(3):
         proxy.order(cut)
         store.append("c1", said(str(n)), expected_version=ANY_VERSION)

@@ -1,0 +1,333 @@
+"""Positions: nothing ever appears behind a follower, whoever writes, however long, wherever the store moves."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psycopg
+import pytest
+from eventsourcing.persistence import DataError
+
+from eventstore import (
+    ANY_VERSION,
+    CondensationRequest,
+    Event,
+    Message,
+    Record,
+    Recorded,
+    Store,
+    StoreUnavailable,
+    WritableSnapshot,
+    open_store,
+)
+from eventstore.recorders.base import Recorder, Row, Transaction
+from eventstore.recorders.postgres import PostgresRecorder, positions
+from eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
+
+from .servers import Server, new_primary
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def row(event_id: int) -> Row:
+    return Row(event_id, "message", 1, True, False, 1_000 + event_id, 0, b"{}", bytes(32))
+
+
+# -- the object that knows how positions come about ------------------------------------------------------------------
+
+
+def test_positions_of_a_transaction_are_consecutive_and_its_own():
+    given = Positions(7)
+    assert (given.take(2), given.take(3)) == (7 << 20, (7 << 20) + 2)
+    assert given.take(POSITIONS_MAX - 5) == (7 << 20) + 5
+    with pytest.raises(DataError, match=r"can place 1,048,576 events"):
+        given.take(1)
+    assert Positions(8).take(1) == 8 << 20
+
+
+def test_keys_are_numbered_apart_from_positions():
+    given = Positions(7)
+    given.take(10)
+    assert [given.key(), given.key()] == [7 << 20, (7 << 20) + 1]
+
+
+@pytest.mark.parametrize("taken", [0, 5, POSITIONS_MAX])
+@pytest.mark.parametrize("count", [1, POSITIONS_MAX, POSITIONS_MAX + 1, 3 * POSITIONS_MAX])
+def test_ranges_are_ascending_and_make_up_the_whole(taken: int, count: int):
+    given = Positions(7)
+    given.take(taken)
+    others = iter([9, 12, 13, 20])
+    ranges = list(given.take_ranges(count, lambda: next(others)))
+    assert sum(size for _, size in ranges) == count
+    ends = [0, *(first + size for first, size in ranges)]
+    assert all(first >= end for (first, _), end in zip(ranges, ends, strict=False))
+    assert len({first >> 20 for first, _ in ranges}) == len(ranges)
+
+
+# -- followers ---------------------------------------------------------------------------------------------------------
+
+
+class Follower:
+    """Follows a store in a thread of its own, a few events at a time, and keeps what it saw."""
+
+    def __init__(self, store: Store) -> None:
+        self.seen: list[Recorded] = []
+        self._store = store
+        self._finish = threading.Event()
+        self._thread = threading.Thread(target=self._follow)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        while True:
+            finishing = self._finish.is_set()
+            page = list(self._store.follow(self.seen[-1].position if self.seen else 0, limit=random.randint(1, 40)))
+            self.seen += page
+            if finishing and not page:
+                return
+
+    def finish(self) -> list[Recorded]:
+        self._finish.set()
+        self._thread.join()
+        return self.seen
+
+
+def same(seen: list[Recorded], written: list[Recorded]) -> None:
+    """Everything, once, in the order of positions."""
+    assert [r.position for r in seen] == sorted({r.position for r in seen})
+    assert sorted((r.position, r.conversation, r.id) for r in written) == [
+        (r.position, r.conversation, r.id) for r in seen
+    ]
+
+
+def write_with(store: Store, writers: int, appends: int) -> list[Recorded]:
+    """Many writers, batches of different sizes, some that are rolled back, all at once."""
+    written: list[Recorded] = []
+
+    def write(name: str) -> None:
+        for n in range(appends):
+            size = random.choice([1, 1, 1, 2, 7])
+            written.extend(store.append(name, [said(str(n))] * size, expected_version=ANY_VERSION))
+            if n % 10 == 9:
+                with contextlib.suppress(ZeroDivisionError):
+                    recorder_of(store).transact(roll_back)
+
+    threads = [threading.Thread(target=write, args=(f"c{n}",)) for n in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return written
+
+
+def roll_back(transaction: Transaction) -> None:
+    key = transaction.begin(f"never {random.random()}", 1, b"salt").key
+    transaction.insert(key, [row(0)])
+    raise ZeroDivisionError
+
+
+def recorder_of(store: Store) -> PostgresRecorder:
+    recorder: Recorder = store._recorder.unguarded
+    assert isinstance(recorder, PostgresRecorder)
+    return recorder
+
+
+@pytest.fixture
+def url(postgres_url: Callable[[], str]) -> str:
+    return postgres_url() + "&connections_max=20"
+
+
+def test_a_follower_of_16_writers_misses_nothing(url: str):
+    with open_store(url) as store:
+        follower = Follower(store)
+        written = write_with(store, writers=16, appends=40)
+        same(follower.finish(), written)
+        assert len(written) > 1_000
+
+
+class Holder:
+    """An inline projection that keeps its transaction open, behind the insert."""
+
+    def __init__(self) -> None:
+        self.held, self.release = threading.Event(), threading.Event()
+
+    def project(self, snapshot: WritableSnapshot, events: Sequence[Event]) -> None:
+        snapshot.put_records("holder", [Record(snapshot.version, 1, None, b"")])
+        assert snapshot.record_at("holder") is not None  # a question: what was written before is sent
+        self.held.set()
+        self.release.wait()
+
+
+def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when_it_ends(
+    url: str, postgres_server: Server
+):
+    with open_store(url) as store:
+        before = list(store.append("before", said("0"), expected_version=0))
+        holder = Holder()
+        late: list[Recorded] = []
+
+        def hold() -> None:
+            with open_store(url) as other:
+                other.register(holder)
+                late.extend(other.append("late", [said("0"), CondensationRequest()], expected_version=0))
+
+        holding = threading.Thread(target=hold)
+        holding.start()
+        holder.held.wait()
+        follower = Follower(store)
+        written = write_with(store, writers=4, appends=20)
+        store.ingest("import", [said(str(n)) for n in range(1_100)])
+        time.sleep(0.1)
+        assert [r.conversation for r in store.follow()] == ["before"]
+        status = recorder_of(store).status()
+        assert (status.held_back, status.horizon_age > 80) == (len(written), True)
+        assert status.held_by is not None
+        assert status.held_by.application == "foldlog"
+        holder.release.set()
+        holding.join()
+        seen = follower.finish()
+        same([r for r in seen if r.conversation != "import"], before + late + written)
+        assert len(seen) == len(before) + len(late) + len(written) + 1_100
+        assert recorder_of(store).status().held_back == 0
+
+
+def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_order(
+    url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """With 2^20 made small: a history of 25 thousand events then has the positions of four transactions."""
+    monkeypatch.setattr(positions, "POSITIONS_MAX", 7_000)
+    monkeypatch.setattr(Positions, "__init__", _of_seven_thousand)
+    with open_store(url) as store:
+        follower = Follower(store)
+        done = threading.Event()
+        written: list[Recorded] = []
+
+        def write() -> None:
+            while not done.is_set():
+                written.extend(store.append("live", said("x"), expected_version=ANY_VERSION))
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        history = [said(str(n)) for n in range(25_000)]
+        store.ingest("import", history)
+        time.sleep(0.1)
+        done.set()
+        writing.join()
+        seen = follower.finish()
+        imported = [r for r in seen if r.conversation == "import"]
+        assert [r.event.content for r in imported] == [str(n) for n in range(25_000)]
+        assert len({r.position >> 20 for r in imported}) == 4
+        same([r for r in seen if r.conversation == "live"], written)
+        assert [r.position for r in seen] == sorted({r.position for r in seen})
+        with recorder_of(store).read() as reader:
+            found = reader.conversation("import")
+            assert found is not None
+            assert [reader.position(found.key, r.id) for r in imported[::1_000]] == [
+                r.position for r in imported[::1_000]
+            ]
+        for start in (imported[0], imported[6_999], imported[7_000], imported[-1]):
+            place = seen.index(start)
+            assert list(store.follow(start.position, limit=5)) == seen[place + 1 : place + 6]
+
+
+def _of_seven_thousand(self: Positions, number: int) -> None:
+    self._next = self._next_key = number << 20
+    self._end = self._next + 7_000
+
+
+# -- other servers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other_server(tmp_path_factory: pytest.TempPathFactory, postgres_server: Server) -> Iterator[Server]:
+    folder = postgres_server.folder.parent / f"other-{random.randrange(10**9)}"
+    server = new_primary(folder)
+    yield server
+    server.stop("immediate")
+
+
+def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_have_seen(
+    url: str, postgres_server: Server, other_server: Server
+):
+    schema = url.partition("schema=")[2].partition("&")[0]
+    for _ in range(200):
+        postgres_server.sql("SELECT pg_current_xact_id()")  # the new server is far behind this one's count
+    with open_store(url) as store:
+        written = write_with(store, writers=2, appends=5)
+        store.ingest("import", [said(str(n)) for n in range(1_200)])
+        seen = list(store.follow())
+    dump = Path(postgres_server.folder / "dump.sql")
+    postgres_server.run("pg_dump", "-d", "postgres", "-n", schema, "-f", dump)
+    other_server.run("psql", "-q", "-X", "-d", "postgres", "-f", dump)
+    restored = other_server.url(schema=schema)
+    with pytest.raises(StoreUnavailable, match="restored on another server"):
+        open_store(restored + "&mode=ro")
+    with open_store(restored) as store:
+        assert list(store.follow()) == seen
+        new = write_with(store, writers=4, appends=5)
+        assert min(r.position for r in new) > max(r.position for r in seen)
+        assert list(store.follow(seen[-1].position)) == sorted(new, key=lambda r: r.position)
+        assert len(seen) == len(written) + 1_200
+    with open_store(restored) as store:
+        assert store.append("c0", said("x"), expected_version=ANY_VERSION)[0].position > new[-1].position
+
+
+def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
+    standby = Server(postgres_server.folder.parent / "standby")
+    standby.follow(postgres_server, "standby")
+    standby.start()
+    try:
+        with open_store(url) as store:
+            store.append("c0", said("first"), expected_version=0)
+            there = url.replace(f":{postgres_server.port}/", f":{standby.port}/")
+            with pytest.raises(StoreUnavailable):
+                open_store(there)
+            wait_for_standby(postgres_server)
+            with open_store(there + "&mode=ro") as followed:
+                follower = Follower(followed)
+                written = list(store.follow()) + write_with(store, writers=8, appends=20)
+                wait_for_standby(postgres_server)
+                same(follower.finish(), written)
+                with pytest.raises(StoreUnavailable, match="reading only"):
+                    followed.append("c0", said("no"), expected_version=ANY_VERSION)
+    finally:
+        standby.stop("immediate")
+
+
+def wait_for_standby(primary: Server) -> None:
+    replayed = "SELECT bool_and(replay_lsn >= pg_current_wal_lsn()) FROM pg_stat_replication"
+    for _ in range(100):
+        if primary.sql(replayed) == "t":
+            return
+        time.sleep(0.05)
+    raise AssertionError("the standby does not catch up")
+
+
+def test_a_number_is_never_given_twice(url: str):
+    """Should two transactions ever have the same number, the second is refused, and nothing is misplaced."""
+    with open_store(url) as store:
+        store.append("c0", [said("0"), said("1")], expected_version=0)
+        with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
+            schema = url.partition("schema=")[2].partition("&")[0]
+            with pytest.raises(psycopg.errors.UniqueViolation):
+                connection.execute(
+                    f"INSERT INTO {schema}.events SELECT conversation, id + 9, position, recorded_at, schema, "
+                    f"shown_before, structural_before, checksum, encoding, shown, structural, kind, head, body "
+                    f"FROM {schema}.events LIMIT 1"
+                )
+
+
+def test_more_than_one_transaction_can_number_is_refused_before_anything_is_written(
+    url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Positions, "__init__", _of_seven_thousand)
+    with open_store(url) as store:
+        with pytest.raises(StoreUnavailable, match="append them in several batches"):
+            store.append("c0", [said("x")] * 7_001, expected_version=0)
+        assert store.version("c0") == 0
