@@ -19,6 +19,8 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
     "Histories": ("import", "list", "log", "view", "export"),
     "Views": ("why", "diff", "audit", "rebuild", "bench"),
+    "Forgetting": ("condense", "condensers", "compare"),
+    "The store": ("backup", "vacuum"),
 }
 """Commands by the heading that the help puts them under, in its order."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -70,17 +71,44 @@ def plot_comparison(replays: Mapping[str, Replay], path: Path, *, title: str = "
     check_plot(path)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 6.5), layout="constrained")
+    figure = Figure(figsize=(10, 7), layout="constrained")
     in_events, in_tokens = figure.subplots(2, 1, sharex=True)
-    for name, replay in replays.items():
-        in_events.plot([turn.events for turn in replay.turns], label=name)
-        counts = [turn.tokens for turn in replay.turns]
-        in_tokens.plot([float("nan") if count is None else count for count in counts], label=name)
+    lines = []
+    for place, (name, replay) in enumerate(replays.items()):
+        # What is drawn first is the widest, so that it is seen beneath what goes the same way.
+        style = {"color": _COLOURS[place % len(_COLOURS)], "linewidth": 1.2 + 0.9 * (len(replays) - 1 - place)}
+        (line,) = in_events.plot([turn.events for turn in replay.turns], **style)
+        lines.append((line, _caption(name, replay)))
+        in_tokens.plot([math.nan if turn.tokens is None else turn.tokens for turn in replay.turns], **style)
         calls = {turn.event_id: call for call, turn in enumerate(replay.turns)}
         marks = sorted({calls[made.event_id] for made in replay.condensations})
-        in_events.plot(marks, [replay.turns[call].events for call in marks], "k.", markersize=4)
+        in_events.plot(marks, [replay.turns[call].events for call in marks], "k.", zorder=3)
+    for axes in (in_events, in_tokens):
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.yaxis.set_major_formatter("{x:,.0f}")
     in_events.set_ylabel("events shown")
-    in_events.legend(title="a dot: a condensation", fontsize="small")
     in_tokens.set_ylabel("tokens in the prompt")
     in_tokens.set_xlabel("calls of the agent's model")
+    figure.suptitle(title, parse_math=False)
+    legend = figure.legend(
+        *zip(*lines, strict=True),
+        loc="outside lower left",
+        frameon=False,
+        title="a dot: a condensation",
+        alignment="left",
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # a name may have dollar signs
     figure.savefig(path, dpi=120)
+
+
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Told apart by eyes that see fewer colours, too (Okabe and Ito)."""
+
+
+def _caption(name: str, replay: Replay) -> str:
+    sent = "" if replay.tokens_sent is None else f"{replay.tokens_sent:,} tokens sent in all, "
+    lost = f"{len(replay.summarized):,} events in a summary, {len(replay.lost):,} lost"
+    return f"{name}: {sent}{len(replay.condensations)} condensations, {lost}"

@@ -1,0 +1,43 @@
+"""The agent's model, whose tokens some commands count."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldlog.cli.outcome import Refused
+
+if TYPE_CHECKING:
+    from condensers import AgentModel
+
+__all__ = ["AgentModelName", "agent_model"]
+
+_TOKENIZER = "gpt-4o"
+_NO_LIMIT = 2**60
+
+AgentModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--agent-model",
+        metavar="NAME",
+        help="The agent's model, as litellm knows it: its tokens are counted, and its limits kept to.",
+        show_default=f"none: tokens as {_TOKENIZER} counts them, and no limit",
+    ),
+]
+
+
+def agent_model(name: str | None) -> AgentModel | None:
+    """The model of that name; without a name one that counts tokens and has no limit, or None where litellm, which
+    counts, is not installed. Raises ``InvalidCondenser`` where a name is given all the same.
+    """
+    if name is None and importlib.util.find_spec("litellm") is None:
+        return None
+    from condensers import LLM, LLMConfig
+
+    if name is None:
+        return LLM(LLMConfig(model=_TOKENIZER, max_input_tokens=_NO_LIMIT))
+    if not name:
+        raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
+    return LLM(LLMConfig(model=name))

@@ -1,0 +1,193 @@
+"""``foldlog compare``: what a history would have been under other condensers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.agent_model import AgentModelName, agent_model
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from condensers import AgentModel, Condenser, Replay
+    from eventstore import Event, Store
+
+__all__ = ["run"]
+
+
+def run(
+    conversation: ConversationId,
+    configs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A TOML file with [condenser]; once for each condenser.",
+            show_default="the default condenser, and one that forgets nothing",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the Views' sizes over time: a PNG, SVG or PDF.")
+    ] = None,
+    agent: AgentModelName = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Replay a history under several condensers, and show what each would have sent, forgotten and cost.
+
+    The store is not touched, and the history's own condensations are left out. A condenser with a model asks it.
+    """
+    from foldlog.reports.comparison import PlotRefused, check_plot, comparison, plot_comparison
+
+    condensers = _condensers(configs or [])
+    try:
+        if plot is not None:
+            check_plot(plot)
+    except PlotRefused as error:
+        raise Refused(str(error)) from error
+    model = agent_model(agent)
+    with open_existing(db) as store:
+        version = store.conversation(conversation).version
+        replays = _replays(store, conversation, version, condensers, model)
+        rows = comparison(replays, store.events(conversation, 0, version))
+    if plot is not None:
+        plot_comparison(replays, plot, title=conversation)
+    if as_json:
+        terminal.emit(_document(conversation, version, model, replays, rows, plot))
+    else:
+        _show(terminal.console(), conversation, version, model, rows, plot)
+    return DONE
+
+
+def _condensers(configs: list[Path]) -> dict[str, Condenser]:
+    """By the name under which each is shown: the file's, or its path where several files have that name."""
+    from condensers import NoOpCondenser, load_condenser
+    from condensers.default import default_condenser
+
+    if not configs:
+        return {"default": default_condenser(), "noop": NoOpCondenser()}
+    paths = list(dict.fromkeys(configs))
+    stems = [path.stem for path in paths]
+    names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in paths]
+    return {name: load_condenser(path) for name, path in zip(names, paths, strict=True)}
+
+
+def _replays(
+    store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
+) -> dict[str, Replay]:
+    from condensers import ModelCallFailed, replay
+
+    replays = {}
+    with terminal.progress() as bars:
+        for name, condenser in condensers.items():
+            bar = bars.add_task(terminal.printable(name, one_line=True), unit="events", total=version)
+            events = _watched(store.events(conversation, 0, version), partial(bars.advance, bar))
+            try:
+                replays[name] = replay(events, condenser, model)
+            except ModelCallFailed as error:
+                raise Refused(f"{name} cannot be compared: {error}") from error
+    return replays
+
+
+def _watched(events: Iterable[Event], advance: Callable[[], None]) -> Iterator[Event]:
+    for event in events:
+        yield event
+        advance()
+
+
+def _document(
+    conversation: str,
+    version: int,
+    model: AgentModel | None,
+    replays: Mapping[str, Replay],
+    rows: list[dict[str, Any]],
+    plot: Path | None,
+) -> dict[str, Any]:
+    return {
+        "conversation": conversation,
+        "version": version,
+        "counted_as": None if model is None else model.model,
+        "plot": None if plot is None else str(plot),
+        "strategies": [{**row, **_over_time(replays[row["strategy"]])} for row in rows],
+    }
+
+
+def _over_time(replay: Replay) -> dict[str, Any]:
+    return {
+        "lost": list(replay.lost),
+        "condensed_before": [made.event_id for made in replay.condensations],
+        "calls": [
+            {"before": turn.event_id, "events": turn.events, "hidden": turn.hidden, "tokens": turn.tokens}
+            for turn in replay.turns
+        ],
+    }
+
+
+_FIGURES = (
+    ("condensations", "condensations", "{:,}"),
+    ("of them asked for and impossible", "declined", "{:,}"),
+    ("largest View, events", "view_events_peak", "{:,}"),
+    ("last View, events", "view_events_last", "{:,}"),
+    ("  hidden by a mask in that one", "events_hidden_last", "{:,}"),
+    ("largest prompt, tokens", "tokens_peak", "{:,}"),
+    ("sent in total, tokens", "tokens_sent", "{:,}"),
+    ("for the condenser's own model, tokens", "condenser_tokens", "{:,}"),
+    ("what that cost", "condenser_cost", "${:.4f}"),
+    ("replies of no use", "condenser_failures", "{:,}"),
+    ("events in a summary", "events_summarized", "{:,}"),
+    ("events lost", "events_lost", "{:,}"),
+)
+"""Rows of the table: heading, key of ``comparison``, form."""
+
+_ALWAYS = {"condensations", "view_events_peak", "view_events_last", "tokens_sent", "events_summarized", "events_lost"}
+"""Rows that are shown even where every strategy has nothing to say there."""
+
+
+def _show(
+    console: Console,
+    conversation: str,
+    version: int,
+    model: AgentModel | None,
+    rows: list[dict[str, Any]],
+    plot: Path | None,
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from foldlog.cli.gist import count
+
+    name = terminal.printable(conversation, one_line=True)
+    calls = count(rows[0]["turns"], "call")
+    console.print(Text(f"{name}: {count(version, 'event')}, {calls} of the agent's model", style="bold"))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for row in rows:
+        table.add_column(Text(terminal.printable(row["strategy"], one_line=True)), justify="right", overflow="fold")
+    for heading, key, form in _FIGURES:
+        if key in _ALWAYS or any(row[key] for row in rows):
+            table.add_row(heading, *("–" if row[key] is None else form.format(row[key]) for row in rows))
+    if any(row["user_messages_lost"] for row in rows):
+        table.add_row("  of them said by the user", *(_ids(row["user_messages_lost"]) for row in rows))
+    console.print(table)
+    if model is None:
+        console.print("Tokens were not counted; for that: pip install 'foldlog[llm]'")
+    else:
+        console.print(f"Tokens as {terminal.printable(model.model)} counts them. Nothing was changed in the store.")
+    if plot is not None:
+        console.print(f"The Views over time: {terminal.printable(str(plot))}", soft_wrap=True)
+
+
+def _ids(ids: list[int]) -> str:
+    from foldlog.cli.gist import interval_words
+    from projections.intervals import normalized
+
+    return interval_words(normalized((event_id, event_id) for event_id in ids)) or "none"

@@ -1,0 +1,231 @@
+"""``foldlog condense``: have a condenser forget now, and say what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.agent_model import AgentModelName, agent_model
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from condensers import AgentModel
+    from condensers.metadata import Batch
+    from eventstore import Store
+    from eventstore.events import CondensationAction, CondensationSummary
+    from foldlog.histories import Histories
+    from projections import View
+
+__all__ = ["run"]
+
+
+def run(
+    conversation: ConversationId,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A TOML file with [condenser].",
+            show_default="one that needs no model",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Append nothing. A condenser with a model asks it all the same.")
+    ] = False,
+    agent: AgentModelName = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Ask for a condensation of a conversation, have a condenser make it, and say what was forgotten and why.
+
+    Exit status 1 if nothing could be forgotten: a model that gave no summary, or nothing there to spare.
+    """
+    from condensers import Condensation, NoCondensationAvailable
+    from foldlog.histories import Histories
+
+    model = agent_model(agent)
+    with open_existing(db) as store, _copy(store, conversation) if dry_run else nullcontext(store) as stage:
+        histories = Histories(stage, condenser=config, agent_llm=model)
+        try:
+            result = histories[conversation].condense("foldlog condense")
+        except NoCondensationAvailable as error:
+            return _declined(conversation, dry_run, str(error), error.batches, as_json)
+        if not isinstance(result, Condensation):
+            problem = f"the condenser {histories.condenser.type!r} left the request unanswered"
+            return _declined(conversation, dry_run, problem, (), as_json)
+        account = _account(histories, conversation, result.action, model)
+    if as_json:
+        terminal.emit(_document(conversation, dry_run, account))
+    else:
+        _show(terminal.console(), conversation, dry_run, account)
+    return DONE
+
+
+@contextmanager
+def _copy(store: Store, conversation: str) -> Iterator[Store]:
+    """A store in memory that has the conversation: what is tried there is done as it would be in earnest."""
+    from eventstore import open_store
+
+    with open_store("memory:") as copy:
+        copy.ingest(conversation, store.events(conversation))
+        yield copy
+
+
+def _declined(conversation: str, dry_run: bool, problem: str, batches: Sequence[Batch], as_json: bool) -> int:
+    if as_json:
+        outcome = {"outcome": "declined", "problem": problem, "model": _Spending.of(batches)._asdict()}
+        terminal.emit({"conversation": conversation, "dry_run": dry_run, **outcome})
+    terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")
+    return FINDINGS
+
+
+class _Spending(NamedTuple):
+    """What the condenser's model was asked, and what that took. ``cost`` is in US dollars, None where unknown."""
+
+    models: tuple[str, ...]
+    calls: int
+    failed: int
+    tokens: int
+    cost: float | None
+    latency_s: float
+
+    @classmethod
+    def of(cls, batches: Sequence[Batch]) -> _Spending:
+        asked = [batch for batch in batches if "metrics" in batch or "attempts" in batch]
+        metrics = [batch.get("metrics", batch) for batch in asked]
+        costs = [one["cost"] for one in metrics if one.get("cost") is not None]
+        return cls(
+            models=tuple(dict.fromkeys(batch.get("response", batch).get("model", "") for batch in asked)),
+            calls=sum(one.get("attempts", 1) for one in metrics),
+            failed=sum("failure" in batch for batch in asked),
+            tokens=sum(one.get("usage", {}).get("total_tokens", 0) for one in metrics),
+            cost=sum(costs) if costs or not asked else None,
+            latency_s=sum(one.get("latency_s") or 0.0 for one in metrics),
+        )
+
+
+class _Account(NamedTuple):
+    """One condensation, the Views around it, and their tokens, where somebody could count them."""
+
+    action: CondensationAction
+    before: View
+    after: View
+    tokens: tuple[int, int] | None
+    tokenizer: str
+    spending: _Spending
+
+    @property
+    def summary(self) -> tuple[int, CondensationSummary] | None:
+        """The summary in the View after it, and its index there."""
+        from eventstore import summary_id
+        from eventstore.events import CondensationSummary
+
+        for index, event in enumerate(self.after):
+            if isinstance(event, CondensationSummary) and event.id == summary_id(self.action.id):
+                return index, event
+        return None
+
+
+def _account(histories: Histories, conversation: str, action: CondensationAction, model: AgentModel | None) -> _Account:
+    from condensers.budget import tokens_of
+    from condensers.metadata import batches_of
+
+    before = histories.views.at(conversation, action.id)
+    after = histories.views.at(conversation, action.id + 1)
+    counts = tokens_of(before, model), tokens_of(after, model)
+    return _Account(
+        action,
+        before,
+        after,
+        None if counts[0] is None or counts[1] is None else (counts[0], counts[1]),
+        "" if model is None else model.model,
+        _Spending.of(batches_of(action)),
+    )
+
+
+def _document(conversation: str, dry_run: bool, account: _Account) -> dict[str, Any]:
+    action, before, after, tokens, tokenizer, spending = account
+    return {
+        "conversation": conversation,
+        "dry_run": dry_run,
+        "outcome": action.metadata.get("outcome", "condensed"),
+        "id": action.id,
+        "condenser": action.metadata.get("condenser"),
+        "reason": action.metadata.get("reason"),
+        "forgotten": [list(interval) for interval in action.forgotten.intervals],
+        "forgotten_summaries": list(action.forgotten.summaries),
+        "summary": None if (found := account.summary) is None else _summary(*found),
+        "events": {"before": len(before), "after": len(after)},
+        "tokens": None if tokens is None else {"before": tokens[0], "after": tokens[1], "counted_as": tokenizer},
+        "model": spending._asdict(),
+        "metadata": action.metadata,
+    }
+
+
+def _summary(position: int, summary: CondensationSummary) -> dict[str, Any]:
+    return {"id": summary.id, "position": position, "text": summary.content}
+
+
+def _show(console: Console, conversation: str, dry_run: bool, account: _Account) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from foldlog.cli.gist import count, interval_words, summary_text
+
+    action, before, after, tokens, tokenizer, spending = account
+    said = {key: terminal.printable(str(value), one_line=True) for key, value in action.metadata.items()}
+    name = terminal.printable(conversation, one_line=True)
+    intervals, summaries = action.forgotten
+    forgotten = sum(last - first + 1 for first, last in intervals)
+    also = f" and {count(len(summaries), 'earlier summary', 'earlier summaries')}" if summaries else ""
+    rows = [
+        ("why", _why(said)),
+        ("forgot", f"{count(forgotten, 'event')}{also} ({interval_words(intervals)})"),
+        ("View", f"{count(len(before), 'event')} → {len(after):,}"),
+        (
+            "tokens",
+            f"{tokens[0]:,} → {tokens[1]:,}, as {tokenizer} counts them" if tokens else "nobody could count them",
+        ),
+        ("cost", _cost(spending)),
+    ]
+    found = account.summary
+    rows.append(("instead", "nothing" if found is None else f"summary {found[1].id}, at index {found[0]} of the View:"))
+    head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
+    console.print(Text(f"{head}, by {said.get('condenser', 'a condenser that gives no name')}", style="bold"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for heading, text in rows:
+        table.add_row(Text(f"  {heading}", style="dim"), text)
+    console.print(table)
+    if found is not None:
+        console.print(Padding(Text(summary_text(found[1].content), style="magenta"), (0, 0, 0, 11)))
+
+
+_REASONS = {"request": "it was asked for", "tokens": "the prompt had too many tokens", "events": "too many events"}
+
+
+def _why(said: dict[str, str]) -> str:
+    reasons = said.get("reason", "").split(", ")
+    words = ", ".join(_REASONS.get(reason, reason) for reason in reasons if reason) or _REASONS["request"]
+    return f"{words}; no less would do: the context was reset" if said.get("outcome") == "reset" else words
+
+
+def _cost(spending: _Spending) -> str:
+    from foldlog.cli.gist import count
+
+    if not spending.calls:
+        return "nothing: no model was asked"
+    price = "price unknown" if spending.cost is None else f"${spending.cost:.4f}"
+    asked = f"{count(spending.calls, 'call')} of {terminal.printable(', '.join(spending.models), one_line=True)}"
+    failed = f", {spending.failed} of no use" if spending.failed else ""
+    return f"{price}: {asked}{failed}, {count(spending.tokens, 'token')}, {spending.latency_s:.1f} s"

@@ -1,0 +1,71 @@
+"""``foldlog condensers``: which strategies there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from foldlog.cli import terminal
+from foldlog.cli.options import AsJson
+from foldlog.cli.outcome import DONE
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from condensers.config import Strategy
+
+__all__ = ["run"]
+
+
+def run(as_json: AsJson = False) -> int:
+    """List the strategies that a condenser's configuration can name, with their parameters; those of packages too."""
+    from condensers import strategies
+
+    if as_json:
+        terminal.emit({"condensers": [_document(strategy) for strategy in strategies()]})
+    else:
+        _show(terminal.console(), strategies())
+    return DONE
+
+
+def _document(strategy: Strategy) -> dict[str, Any]:
+    from pydantic_core import to_jsonable_python
+
+    return {
+        "type": strategy.type,
+        "aliases": list(strategy.aliases),
+        "description": strategy.description,
+        "parameters": [
+            {
+                "name": parameter.name,
+                "type": parameter.type,
+                "required": parameter.required,
+                "default": to_jsonable_python(parameter.default, fallback=repr),
+                "description": parameter.description,
+            }
+            for parameter in strategy.parameters
+        ],
+    }
+
+
+def _show(console: Console, strategies: list[Strategy]) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    for strategy in strategies:
+        also = f"  also {', '.join(strategy.aliases)}" if strategy.aliases else ""
+        console.print(Text.assemble((strategy.type, "bold cyan"), (also, "dim")))
+        console.print(Padding(Text(strategy.description), (0, 0, 0, 2)))
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(overflow="fold")
+        for parameter in strategy.parameters:
+            name, kind = (f"    {parameter.name}", "cyan"), parameter.type
+            if parameter.required:
+                given, kind = Text.assemble(name), f"{kind}, required"
+            else:
+                given = Text.assemble(name, f" = {parameter.default!r}")
+            table.add_row(given, Text.assemble(parameter.description, (f" ({kind})", "dim")))
+        if strategy.parameters:
+            console.print(table)
+        console.print()
+    console.print("To see what one would do to a history: foldlog compare ID --config FILE")

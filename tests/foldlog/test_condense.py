@@ -1,0 +1,333 @@
+"""``foldlog condense`` and ``foldlog condensers``."""
+
+import json
+import sys
+
+import pytest
+
+from condensers import strategies
+from eventstore import Action, Message, Observation, SystemMessage, UnknownEvent, open_store
+from projections import Views
+from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
+from tests.condensers.openai_server import Failure, OpenAIServer, Text
+
+pytestmark = [pytest.mark.filterwarnings(warning) for warning in LITELLMS_OWN_WARNINGS]
+
+KEY = "sk-a-secret-that-no-one-may-see"
+DB = "sqlite:///foldlog.db"
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """A store with one history, ``c1``, in which an agent makes twenty calls."""
+    monkeypatch.chdir(tmp_path)
+    events = [SystemMessage(content="be an agent"), Message(source="user", content="mend the parser")]
+    for n in range(2, 42, 2):
+        events.append(Action(tool="run", arguments={"command": f"step {n}"}, call_id=f"c{n}", response_id=f"r{n}"))
+        events.append(Observation(tool="run", call_id=f"c{n}", cause=n, content=f"done with {n} " * 20))
+    with open_store(DB) as store:
+        store.append("c1", events, expected_version=0)
+
+
+@pytest.fixture
+def config(tmp_path):
+    """``config(text)``: a TOML file of that text."""
+
+    def written(text, name="config.toml"):
+        (tmp_path / name).write_text(text)
+        return name
+
+    return written
+
+
+def asking(server, *lines):
+    """A configuration with a model at ``server``."""
+    own = "\n".join(lines)
+    url = server if isinstance(server, str) else server.url
+    return (
+        f'[condenser]\ntype = "llm"\n{own}\n'
+        f'[llm]\nmodel = "openai/gpt-4o-mini"\nbase_url = "{url}"\napi_key = "{KEY}"\nretries = 0\n'
+    )
+
+
+def events_of(conversation="c1"):
+    with open_store(DB) as store:
+        return list(store.events(conversation))
+
+
+def stored_bytes(tmp_path):
+    return b"".join(path.read_bytes() for path in sorted(tmp_path.glob("foldlog.db*")))
+
+
+def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_they_did(foldlog, work, config):
+    ran = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "digest"\n'), "--json")
+    assert ran.status == 0
+    assert ran.err == ""
+    *_, request, condensation = events_of()
+    assert request.reason == "foldlog condense"
+    document = ran.document
+    with open_store(DB) as store:
+        before, after = (Views(store).at("c1", version) for version in (43, 44))
+    assert document["id"] == condensation.id == 43
+    assert document["forgotten"] == [list(interval) for interval in condensation.forgotten.intervals]
+    assert document["events"] == {"before": len(before), "after": len(after)}
+    assert document["summary"] == {"id": -45, "position": 1, "text": condensation.summary}
+    assert (document["condenser"], document["reason"], document["outcome"]) == ("digest", "request", "condensed")
+    assert document["tokens"]["before"] > document["tokens"]["after"] > 0
+    assert document["tokens"]["counted_as"] == "gpt-4o"
+    assert document["model"] == {"models": [], "calls": 0, "failed": 0, "tokens": 0, "cost": 0, "latency_s": 0}
+    assert document["metadata"] == condensation.metadata
+    assert {name: document["tokens"][name] for name in ("before", "after")} == {
+        "before": condensation.metadata["tokens_before"],
+        "after": condensation.metadata["tokens_after"],
+    }
+
+
+def test_people_read_why_what_how_much_and_what_stands_instead(foldlog, work, config):
+    ran = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "digest"\n'))
+    assert ran.status == 0
+    for words in (
+        "c1: condensation 43, by digest",
+        "why      it was asked for",
+        "23 events (1-23)",
+        "42 events → 20",
+        "as gpt-4o counts them",
+        "nothing: no model was asked",
+        "summary -45, at index 1 of the View:",
+        "- mend the parser",
+    ):
+        assert words in ran.out, ran.out
+
+
+def test_without_a_file_the_default_condenser_is_asked(foldlog, work):
+    document = foldlog("condense", "c1", "--json").document
+    assert (document["condenser"], document["summary"]) == ("conversation_window", None)
+    assert document["events"]["after"] < document["events"]["before"] == 42
+    assert "nothing" in foldlog("condense", "c1").out.splitlines()[-1]
+
+
+def test_a_dry_run_says_what_would_be_done_and_appends_nothing(foldlog, work, config, tmp_path):
+    digest = config('[condenser]\ntype = "digest"\n')
+    before = stored_bytes(tmp_path)
+    tried = foldlog("condense", "c1", "--config", digest, "--dry-run", "--json").document
+    assert "a condensation that was not appended" in foldlog("condense", "c1", "--config", digest, "--dry-run").out
+    assert stored_bytes(tmp_path) == before
+    assert len(events_of()) == 42
+    done = foldlog("condense", "c1", "--config", digest, "--json").document
+    assert tried == {**done, "dry_run": True}
+
+
+def test_a_dry_run_needs_no_leave_to_write(foldlog, work):
+    read_only = f"{DB}?mode=ro"
+    assert foldlog("condense", "c1", "--dry-run", "--db", read_only).status == 0
+    ran = foldlog("condense", "c1", "--db", read_only)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
+def test_a_dry_run_takes_a_history_with_events_that_nobody_knows(foldlog, work):
+    unknown = UnknownEvent(stored_kind="later", stored_schema=9, body=b'{"kind":"later"}')
+    with open_store(DB) as store:
+        store.ingest("c2", [*store.events("c1"), unknown])
+    tried = foldlog("condense", "c2", "--dry-run", "--json").document
+    assert tried == {**foldlog("condense", "c2", "--json").document, "dry_run": True}
+
+
+def test_a_model_is_asked_over_http_and_paid_for_in_the_open(foldlog, work, config, tmp_path):
+    with OpenAIServer(Text("The parser is mended.")) as server:
+        file = config(asking(server, "max_size = 20"))
+        document = foldlog("condense", "c1", "--config", file, "--json").document
+        shown = foldlog("condense", "c1", "--config", file, "--dry-run")
+        assert len(server.requests) == 2
+    assert document["summary"]["text"] == "The parser is mended."
+    assert (document["condenser"], document["reason"]) == ("llm", "events, request")
+    spent = document["model"]
+    assert (spent["models"], spent["calls"], spent["failed"]) == (["gpt-4o-mini"], 1, 0)
+    assert spent["cost"] == document["metadata"]["cost"] > 0
+    assert spent["tokens"] > server.requests[0].tokens
+    assert "1 call of gpt-4o-mini" in shown.out
+    assert f"${spent['cost']:.4f}" != "$0.0000"
+    assert KEY not in shown.out + json.dumps(document)
+    assert KEY.encode() not in stored_bytes(tmp_path)
+
+
+OUT_OF_REACH = {
+    "a server that is not there": None,
+    "a key that is refused": Failure(401, f"Incorrect API key provided: {KEY}"),
+    "a server that is broken": Failure(500, "out of order"),
+    "a reply without text": Text(""),
+    "a reply that was cut off": Text("The parser", finish_reason="length"),
+}
+
+
+@pytest.mark.parametrize("answer", OUT_OF_REACH.values(), ids=OUT_OF_REACH)
+def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(foldlog, work, config, tmp_path, answer):
+    with OpenAIServer(answer or Text("")) as server:
+        closed = server.url
+        if answer is not None:
+            ran = foldlog("condense", "c1", "--config", config(asking(server)), "--json")
+    if answer is None:
+        ran = foldlog("condense", "c1", "--config", config(asking(closed)), "--json")
+    assert ran.status == 1
+    assert ran.err.count("\n") == 1
+    assert "conversation 'c1' stays as it is" in ran.err
+    assert (ran.document["outcome"], ran.document["model"]["failed"] > 0) == ("declined", True)
+    assert KEY not in ran.out + ran.err
+    assert KEY.encode() not in stored_bytes(tmp_path)
+    *others, _, declined = events_of()
+    assert len(others) == 42
+    assert (declined.metadata["outcome"], declined.forgotten.intervals) == ("declined", ())
+    assert "failure" in declined.metadata["condenser_meta"][0]
+    assert foldlog("view", "c1", "--json").document["ids"] == list(range(42))
+    assert foldlog("condense", "c1").status == 0, "the request was answered, and the history can be condensed again"
+
+
+def test_a_dry_run_with_a_model_that_gives_no_summary_appends_nothing(foldlog, work, config):
+    with OpenAIServer(Failure(401, "no")) as server:
+        ran = foldlog("condense", "c1", "--config", config(asking(server)), "--dry-run")
+    assert (ran.status, ran.out) == (1, "")
+    assert len(events_of()) == 42
+
+
+def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append("short", SystemMessage(content="be an agent"), expected_version=0)
+    ran = foldlog("condense", "short")
+    assert (ran.status, ran.out) == (1, "")
+    assert "conversation 'short' stays as it is: no user message" in ran.err
+
+
+def test_the_limit_of_the_agents_model_is_kept_to(foldlog, config, tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        long = [Message(source="user", content=f"message {n} " + "word " * 300) for n in range(40)]
+        store.append("long", long, expected_version=0)
+    digest = config('[condenser]\ntype = "digest"\n')
+    document = foldlog("condense", "long", "--config", digest, "--agent-model", "gpt-4", "--json").document
+    assert document["reason"] == "request, tokens"
+    assert document["tokens"]["counted_as"] == "gpt-4"
+    assert document["tokens"]["after"] < 8_192 / 2 < 8_192 < document["tokens"]["before"]
+
+
+def test_a_reset_is_called_one(foldlog, tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append(
+            "c1", [Message(source="user", content="hi"), Message(source="agent", content="ho")], expected_version=0
+        )
+    assert "the context was reset" in foldlog("condense", "c1").out
+
+
+def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(foldlog, work, monkeypatch, config):
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    ran = foldlog("condense", "c1", "--dry-run")
+    assert ran.status == 0
+    assert "nobody could count them" in ran.out
+    assert foldlog("condense", "c1", "--dry-run", "--json").document["tokens"] is None
+    for refused in (["--agent-model", "gpt-4o"], ["--config", config(asking("http://localhost:1"))]):
+        ran = foldlog("condense", "c1", *refused)
+        assert (ran.status, ran.out) == (2, "")
+        assert "pip install 'foldlog[llm]'" in ran.err
+    assert len(events_of()) == 42
+
+
+BAD = {
+    "a file that is not there": (None, ["nowhere.toml", "cannot be read"]),
+    "a file that is not TOML": ("[condenser\n", ["config.toml", "is not TOML", "line 1"]),
+    "a type that nobody knows": ('[condenser]\ntype = "digset"\n', ["condenser.type", "'digset'", "'digest'"]),
+    "a key that nobody knows": ('[condenser]\ntype = "digest"\nmaxsize = 3\n', ["condenser.maxsize", "'max_size'"]),
+    "a value of the wrong kind": ('[condenser]\ntype = "digest"\nmax_size = "x"\n', ["condenser.max_size", "integer"]),
+    "a mistake deep inside": (
+        '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype = "recent"\nmax_events = 0\n',
+        ["condenser.condensers[0].max_events", "greater than or equal to 1"],
+    ),
+    "sizes that contradict each other": (
+        '[condenser]\ntype = "digest"\nmax_size = 4\nkeep_first = 9\n',
+        ["config.toml: condenser: keep_first (9)"],
+    ),
+    "a model that is missing": ('[condenser]\ntype = "llm"\n', ["condenser.llm_config", "needs a model"]),
+}
+
+
+@pytest.mark.parametrize("command", ["condense", "compare"])
+@pytest.mark.parametrize("text, words", BAD.values(), ids=BAD)
+def test_a_bad_configuration_is_one_line_that_says_where(foldlog, work, config, command, text, words):
+    file = "nowhere.toml" if text is None else config(text)
+    for options in ([], ["--json"]):
+        ran = foldlog(command, "c1", "--config", file, *options)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+        for word in words:
+            assert word in ran.err
+    assert len(events_of()) == 42
+
+
+@pytest.mark.parametrize("text", ['[condenser]\ntype = "noop"\n', "", '[condenser]\ntype = "recent"\n'])
+def test_a_condenser_that_answers_no_request_is_not_asked(foldlog, work, config, text):
+    for options in ([], ["--dry-run"]):
+        ran = foldlog("condense", "c1", "--config", config(text), *options)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+        assert "Cannot condense conversation: the condenser" in ran.err
+    assert len(events_of()) == 42
+
+
+@pytest.mark.parametrize("command", ["condense", "compare"])
+def test_a_conversation_or_a_store_that_is_not_there(foldlog, work, tmp_path, command):
+    for arguments in (["nobody"], ["nobody", "--dry-run"] if command == "condense" else ["nobody", "--json"]):
+        ran = foldlog(command, *arguments)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert "'nobody'" in ran.err
+    assert [row["id"] for row in foldlog("list", "--json").document["conversations"]] == ["c1"]
+    ran = foldlog(command, "c1", "--db", "sqlite:///no.db")
+    assert (ran.status, "no.db" in ran.err, (tmp_path / "no.db").exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["condense"], ["compare"], ["condense", "c1", "--agent-model", ""]], ids=" ".join
+)
+def test_wrong_usage_is_one_line(foldlog, work, arguments):
+    ran = foldlog(*arguments)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
+def test_no_history_and_no_model_steers_the_terminal(foldlog, config, tmp_path):
+    hostile = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eback\r\n\u2066"
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        events = [Message(source="user", content=f"{hostile} {n}") for n in range(12)]
+        store.append(hostile, events, expected_version=0)
+    with OpenAIServer(Text(hostile)) as server:
+        file = config(asking(server, "max_size = 8"))
+        for arguments in (["condense", "--dry-run"], ["condense", "--dry-run", "--json"], ["compare"], ["condense"]):
+            ran = foldlog(arguments[0], hostile, "--config", file, *arguments[1:])
+            assert ran.status == 0, ran.err
+            assert not set(ran.out + ran.err) & set("\x1b\x07\x9b\r\u202e\u2066"), arguments
+
+
+@pytest.mark.parametrize("columns", [40, 79, 200])
+def test_what_people_read_of_it_fits_the_terminal(foldlog, work, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for arguments in (["condense", "c1", "--dry-run"], ["compare", "c1"], ["condensers"]):
+        assert max(map(len, foldlog(*arguments).out.splitlines())) <= columns, arguments
+
+
+# --- foldlog condensers ---
+
+
+def test_every_strategy_is_listed_with_its_parameters(foldlog):
+    listed = {one["type"]: one for one in foldlog("condensers", "--json").document["condensers"]}
+    assert list(listed) == [strategy.type for strategy in strategies()]
+    recent = listed["recent"]
+    assert (recent["aliases"], recent["description"][:5]) == (["recent_events"], "Shows")
+    assert [(one["name"], one["type"], one["required"], one["default"]) for one in recent["parameters"]] == [
+        ("keep_first", "int", False, 1),
+        ("max_events", "int", False, 100),
+    ]
+    (model,) = (one for one in listed["llm"]["parameters"] if one["name"] == "llm_config")
+    assert (model["required"], model["default"], model["description"] != "") == (True, None, True)
+
+
+def test_people_read_every_strategy_parameter_and_default(foldlog, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    out = foldlog("condensers").out
+    for strategy in strategies():
+        assert strategy.type in out.splitlines()[0] or f"\n{strategy.type}" in out
+        for parameter in strategy.parameters:
+            assert parameter.name in out
+    for words in ("max_events = 100", "also recent_events", "(table or name, required)", "selection = 'openhands-v1'"):
+        assert words in out
