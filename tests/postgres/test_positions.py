@@ -74,6 +74,18 @@ def test_ranges_are_ascending_and_make_up_the_whole(taken: int, count: int):
 # -- followers ---------------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def running(work: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
+    """Runs ``work`` in a thread meanwhile, until ``end`` makes it return; also where the test fails."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        end()
+        thread.join()
+
+
 class Follower:
     """Follows a store in a thread of its own, a few events at a time, and keeps what it saw."""
 
@@ -81,7 +93,7 @@ class Follower:
         self.seen: list[Recorded] = []
         self._store = store
         self._finish = threading.Event()
-        self._thread = threading.Thread(target=self._follow)
+        self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
     def _follow(self) -> None:
@@ -177,20 +189,17 @@ def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when
                 other.register(holder)
                 late.extend(other.append("late", [said("0"), CondensationRequest()], expected_version=0))
 
-        holding = threading.Thread(target=hold)
-        holding.start()
-        holder.held.wait()
-        follower = Follower(store)
-        written = write_with(store, writers=4, appends=20)
-        store.ingest("import", [said(str(n)) for n in range(1_100)])
-        time.sleep(0.1)
-        assert [r.conversation for r in store.follow()] == ["before"]
-        status = recorder_of(store).status()
-        assert (status.held_back, status.horizon_age > 80) == (len(written), True)
-        assert status.held_by is not None
-        assert status.held_by.application == "foldlog"
-        holder.release.set()
-        holding.join()
+        with running(hold, holder.release.set):
+            holder.held.wait()
+            follower = Follower(store)
+            written = write_with(store, writers=4, appends=20)
+            store.ingest("import", [said(str(n)) for n in range(1_100)])
+            time.sleep(0.1)
+            assert [r.conversation for r in store.follow()] == ["before"]
+            status = recorder_of(store).status()
+            assert (status.held_back, status.horizon_age > 80) == (len(written), True)
+            assert status.held_by is not None
+            assert status.held_by.application == "foldlog"
         seen = follower.finish()
         same([r for r in seen if r.conversation != "import"], before + late + written)
         assert len(seen) == len(before) + len(late) + len(written) + 1_100
@@ -212,13 +221,9 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
             while not done.is_set():
                 written.extend(store.append("live", said("x"), expected_version=ANY_VERSION))
 
-        writing = threading.Thread(target=write)
-        writing.start()
-        history = [said(str(n)) for n in range(25_000)]
-        store.ingest("import", history)
-        time.sleep(0.1)
-        done.set()
-        writing.join()
+        with running(write, done.set):
+            store.ingest("import", [said(str(n)) for n in range(25_000)])
+            time.sleep(0.1)
         seen = follower.finish()
         imported = [r for r in seen if r.conversation == "import"]
         assert [r.event.content for r in imported] == [str(n) for n in range(25_000)]

@@ -1,0 +1,297 @@
+"""How a store is made, migrated and guarded: by whom, while whom, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from eventstore.recorders import statements as sql_files
+from eventstore.recorders.postgres import setup
+
+from .servers import Server
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+@pytest.fixture
+def url(postgres_url: Callable[[], str]) -> str:
+    return postgres_url()
+
+
+def schema_of(url: str) -> str:
+    return url.partition("schema=")[2].partition("&")[0]
+
+
+@pytest.mark.parametrize("setting", ["synchronous_commit"])
+def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(url: str, postgres_server: Server, setting: str):
+    open_store(url).close()
+    postgres_server.sql(f"CREATE ROLE hasty SUPERUSER LOGIN; ALTER ROLE hasty SET {setting} = off")
+    hasty = url.replace("postgres@", "hasty@")
+    try:
+        with pytest.raises(StoreUnavailable, match=f"{setting} is off on this server.*durability=relaxed"):
+            open_store(hasty)
+        with open_store(hasty + "&durability=relaxed") as store:
+            store.append("c1", said("0"), expected_version=0)
+            assert store.version("c1") == 1
+        with open_store(hasty + "&mode=ro") as store:
+            assert store.version("c1") == 1
+    finally:
+        postgres_server.sql("DROP ROLE hasty")
+
+
+def test_relaxed_durability_does_not_wait_and_full_durability_does(
+    url: str, postgres_server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    """Seen by the server itself: what is synchronous_commit while the transaction runs?"""
+    for durability, expected in (("full", "on"), ("relaxed", "off")):
+        with open_store(f"{url}&durability={durability}") as store:
+            told: list[str] = []
+
+            def work(transaction: object, told: list[str] = told) -> None:
+                [result] = _ask(transaction, "SELECT current_setting('synchronous_commit')::bytea")
+                told.append(result)
+
+            store._recorder.unguarded.transact(work)
+            assert told == [expected]
+
+
+def _ask(transaction: object, query: str) -> list[str]:
+    transaction._wire._statements["probe"] = query.encode()  # type: ignore[attr-defined]
+    return [transaction.ask("probe").get_value(0, 0).decode()]  # type: ignore[attr-defined]
+
+
+def test_processes_that_open_a_new_store_at_once_make_it_once(url: str):
+    uuids, failures = [], []
+    barrier = threading.Barrier(8)
+
+    def open_one() -> None:
+        barrier.wait()
+        try:
+            with open_store(url) as store:
+                uuids.append(store.uuid)
+        except StoreUnavailable as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(set(uuids)) == 1
+
+
+@pytest.fixture
+def newer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes this program a newer version of itself, with one migration more."""
+    newest = max(sql_files.migrations("postgresql"))
+
+    def become(script: str) -> None:
+        scripts = {**sql_files.migrations("postgresql"), newest + 1: script}
+        monkeypatch.setattr(setup, "migrations", lambda _dialect: scripts)
+
+    return become
+
+
+def test_a_store_is_migrated_while_old_clients_write(url: str, newer: Callable[[str], None]):
+    with open_store(url) as old:
+        stop = threading.Event()
+        written = [0]
+
+        def write() -> None:
+            while not stop.is_set():
+                old.append("c1", said("x"), expected_version=written[0])
+                written[0] += 1
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        newer("ALTER TABLE {schema}.events ADD COLUMN colour text; CREATE INDEX by_colour ON {schema}.events (colour);")
+        with open_store(url) as new:
+            new.append("c2", said("x"), expected_version=0)
+        seen = written[0]
+        new_ones = 20
+        while written[0] < seen + new_ones:
+            assert writing.is_alive()
+        stop.set()
+        writing.join()
+        assert old.version("c1") == written[0]
+    with open_store(url) as again:
+        assert again.version("c2") == 1
+
+
+def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
+    url: str, newer: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+):
+    open_store(url).close()
+    monkeypatch.setattr(setup, "_LOCK_WAIT", "100ms")
+    newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
+    with psycopg.connect(url.partition("?")[0]) as reading:
+        reading.execute(f"SELECT * FROM {schema_of(url)}.events")
+        opened = threading.Event()
+        opening = threading.Thread(target=lambda: (open_store(url).close(), opened.set()))
+        opening.start()
+        assert not opened.wait(0.5)
+        reading.rollback()
+        opening.join()
+    assert opened.is_set()
+
+
+def test_a_failed_migration_leaves_the_store_as_it_was(url: str, newer: Callable[[str], None], postgres_server: Server):
+    open_store(url).close()
+    newer("ALTER TABLE {schema}.events ADD COLUMN colour text; SELECT 1 / 0;")
+    with pytest.raises(StoreUnavailable, match="division by zero"):
+        open_store(url)
+    facts = postgres_server.sql(f"SELECT value FROM {schema_of(url)}.store WHERE name = 'schema'")
+    assert facts == str(max(sql_files.migrations("postgresql")))
+    assert "colour" not in postgres_server.sql(
+        f"SELECT string_agg(attname, ',') FROM pg_attribute WHERE attrelid = '{schema_of(url)}.events'::regclass"
+    )
+
+
+def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_it(url: str, postgres_server: Server):
+    open_store(url).close()
+    newest = max(sql_files.migrations("postgresql"))
+    postgres_server.sql(f"UPDATE {schema_of(url)}.store SET value = '{newest + 3}' WHERE name = 'schema'")
+    open_store(url).close()
+    postgres_server.sql(f"UPDATE {schema_of(url)}.store SET value = '{newest + 1}' WHERE name = 'readable_by'")
+    with pytest.raises(StoreUnavailable, match=f"has schema version {newest + 3}.*upgrade foldlog"):
+        open_store(url)
+
+
+def test_a_schema_of_something_else_is_left_alone(url: str, postgres_server: Server):
+    postgres_server.sql(f"CREATE SCHEMA {schema_of(url)}; CREATE TABLE {schema_of(url)}.accounts (id int)")
+    with pytest.raises(StoreUnavailable, match="is no foldlog store; choose another one"):
+        open_store(url)
+
+
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+def test_only_mode_rwc_makes_a_store(url: str, mode: str):
+    with pytest.raises(StoreUnavailable, match="there is no store in schema"):
+        open_store(f"{url}&mode={mode}")
+    open_store(url).close()
+    open_store(f"{url}&mode={mode}").close()
+
+
+def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url: Callable[[], str]):
+    one, two = postgres_url(), postgres_url()
+    with open_store(one) as first, open_store(two) as second:
+        first.append("c1", said("one"), expected_version=0)
+        second.append("c1", said("two"), expected_version=0)
+        assert [e.content for e in first.events("c1")] == ["one"]
+        assert [r.event.content for r in second.follow()] == ["two"]
+        assert first.uuid != second.uuid
+
+
+@pytest.fixture
+def role(url: str, postgres_server: Server) -> Iterator[str]:
+    """A role with the rights that docs/POSTGRESQL.md says, made by the statements that stand there."""
+    schema = schema_of(url)
+    open_store(url).close()
+    postgres_server.sql(
+        f"CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA {schema} TO worker;"
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO worker;"
+        f"REVOKE UPDATE, DELETE ON {schema}.store, {schema}.epoch FROM worker"
+    )
+    yield "worker"
+    postgres_server.sql("DROP OWNED BY worker; DROP ROLE worker")
+
+
+def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(url: str, role: str, postgres_server: Server):
+    with open_store(url.replace("postgres@", f"{role}@")) as store:
+        store.append("c1", said("0"), expected_version=0, idempotency_key="k")
+        store.ingest("c2", [said(str(n)) for n in range(1_100)])
+        assert len(list(store.follow())) == 1_101
+        with psycopg.connect(url.partition("?")[0].replace("postgres@", f"{role}@")) as connection:
+            for statement in ("DROP TABLE {}.events", "TRUNCATE {}.events", "CREATE TABLE {}.mine (id int)"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(statement.format(schema_of(url)))
+                connection.rollback()
+
+
+def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: Server):
+    postgres_server.sql("CREATE ROLE nobody_much LOGIN")
+    try:
+        with pytest.raises(StoreUnavailable, match="permission denied for database"):
+            open_store(url.replace("postgres@", "nobody_much@"))
+    finally:
+        postgres_server.sql("DROP ROLE nobody_much")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (("?", "?colour=red&"), 'invalid URI query parameter: "colour"'),
+        (("?", "?mode=append&"), "sets mode to 'append'; it can be rwc, rw, ro"),
+        (("?", "?pooler=session&"), "sets pooler to 'session'; it can be none, transaction"),
+        (("?", "?connections_max=0&"), "sets connections_max to '0'; it is a number, from 1"),
+        (("?", "?patience_s=soon&"), "sets patience_s to 'soon'; it is a number, from 1"),
+        (("127.0.0.1:", "127.0.0.1:1"), "invalid port number|onnection"),
+        (("/postgres?", "/nothing?"), 'database "nothing" does not exist'),
+    ],
+)
+def test_a_wrong_url_is_refused_in_one_line_without_its_password(url: str, change: tuple[str, str], message: str):
+    wrong = url.replace("postgres@", "postgres:secret@").replace(*change, 1)
+    with pytest.raises(StoreUnavailable, match=message) as refused:
+        open_store(wrong)
+    assert "secret" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Server):
+    with open_store(url + "&connections_max=3&application_name=bounded") as store:
+        threads = [
+            threading.Thread(
+                target=store.append, args=(f"c{n % 7}", said("x")), kwargs={"expected_version": ANY_VERSION}
+            )
+            for n in range(60)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(list(store.follow())) == 60
+        open_now = postgres_server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bounded'")
+        assert 1 <= int(open_now) <= 3
+
+
+def test_who_waits_too_long_for_a_connection_is_told_what_to_change(url: str):
+    with open_store(url.replace("patience_s=10", "patience_s=1") + "&connections_max=1") as store:
+        store.append("c1", said("x"), expected_version=0)
+        with store.snapshot("c1"), pytest.raises(StoreUnavailable, match="all 1 connections were in use for 1 s"):
+            store.version("c1")
+        assert store.version("c1") == 1
+
+
+def test_without_prepared_statements_everything_works_too(url: str):
+    """For poolers that give every transaction another server connection."""
+    with open_store(url + "&pooler=transaction") as store:
+        store.append("c1", [said("0"), said("1")], expected_version=0, idempotency_key="k")
+        assert store.append("c1", [said("0"), said("1")], expected_version=0, idempotency_key="k")[0].id == 0
+        assert [e.content for e in store.events("c1")] == ["0", "1"]
+        assert prepared_statements(store) == "0"
+    with open_store(url) as store:
+        assert int(prepared_statements(store)) > 0
+
+
+def prepared_statements(store: Store) -> str:
+    """How many there are, as a connection of the store sees it."""
+    query = "SELECT count(*)::text::bytea FROM pg_prepared_statements"
+    return store._recorder.unguarded.transact(lambda transaction: _ask(transaction, query)[0])
+
+
+def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url: str):
+    """8,191 bytes and more, equal but for their ends, in the order of their bytes."""
+    names = [f"{'x' * 9_000}{n}" for n in range(5)]
+    with open_store(url) as store:
+        for name in reversed(names):
+            store.append(name, said(name[-1]), expected_version=0, idempotency_key=name)
+        assert [c.id for c in store.conversations(limit=3)] == names[:3]
+        assert [c.id for c in store.conversations(after=names[2])] == names[3:]
+        assert store.append(names[0], said("0"), expected_version=0, idempotency_key=names[0])[0].id == 0
+        assert store.version(names[4]) == 1
