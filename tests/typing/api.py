@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, assert_type
 
 import foldlog
-from condensers import LLM, Condenser, LLMConfig, load_condenser
+from condensers import LLM, CondenseHandler, Condenser, LLMConfig, condenser_from_config, load_condenser
 from condensers.config import DigestCondenserConfig
 from eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
 from foldlog import (
@@ -99,6 +99,19 @@ def the_views(store: Store) -> tuple[Event, ...]:
     assert_type(view.unhandled_condensation_request, bool)
     assert_type(view[0], Event)
     return view[1:3]
+
+
+def the_handler(store: Store, condenser: Condenser) -> View:
+    match CondenseHandler(store, Views(store), condenser).handle("c1"):
+        case Condensation(action=action):
+            return Views(store).at("c1", version=action.id + 1)
+        case View() as view:
+            return view
+
+
+def a_condenser() -> Condenser:
+    assert_type(load_condenser("config.toml"), Condenser)
+    return condenser_from_config({"type": "digest", "max_size": 80})
 
 
 def the_formats(store: Store, records: list[Any]) -> list[Any]:
