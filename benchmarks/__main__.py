@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from benchmarks.frame import SCALES, Answer, Question, as_json, ask
+from benchmarks.plot import plot
 
 MODULES = ("reading", "importing", "folding", "opening", "cliffs", "rebuilding", "stepping", "size", "tokens")
 RESULTS = Path(__file__).parent / "results"
@@ -67,6 +68,7 @@ def main(
     Console().print(table(answers))
     results.mkdir(parents=True, exist_ok=True)
     (results / f"{scale}.json").write_text(as_json(answers, sys.argv))
+    plot(answers, results / f"{scale}.png")
     if scale == "full" and not all(answer.holds for answer in answers):
         raise typer.Exit(1)
 

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Answer", "Question", "Round", "Scale", "ask", "in_new_process", "provenance"]
+__all__ = ["SCALES", "Answer", "Question", "Round", "Scale", "ask", "in_new_process", "provenance"]
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.frame import Question, Round, Scale, in_new_process
+from benchmarks.frame import SCALES, Question, Round, Scale, in_new_process
 from benchmarks.prepared import Prepared, prepared
 from benchmarks.workload import history
 
 _COLD = "benchmarks.cold"
 
 
-def cold_open(scale: Scale, folder: Path, figure: str = "seconds") -> Iterator[Round]:
-    stores = prepared(folder.parent, scale.usual)
+def cold_open(scale: Scale, folder: Path, figure: str = "seconds", length: int | None = None) -> Iterator[Round]:
+    """At the usual length, or at another; a smaller run takes its longest history where it has none so long."""
+    length = scale.usual if length is None else min(length, scale.events[-1])
+    stores = prepared(folder.parent, length)
     for _ in range(scale.rounds):
         yield _both(stores, figure)
 
@@ -72,7 +74,10 @@ def _both(stores: Prepared, figure: str) -> Round:
 
 
 QUESTIONS = [
-    Question("cold open of a View", "ms", 2.0, "at most", cold_open),
+    *(
+        Question(f"cold open of a View, {length:,} events", "ms", 2.0, "at most", partial(cold_open, length=length))
+        for length in SCALES["full"].events
+    ),
     Question("cold open, shortest to longest history", "ms", 1.3, "at most", growth, raw="ours, the shortest"),
     Question("View at a past version", "ms", 2.0, "at most", past, raw="ours, the current View"),
     Question("memory to open a View", "MB", 3.0, "at most", partial(cold_open, figure="bytes")),
