@@ -1,0 +1,216 @@
+"""``foldlog compare``: a history under condensers that it never had."""
+
+import sys
+
+import pytest
+
+from eventstore import Action, CondensationAction, Message, Observation, open_store
+from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
+from tests.condensers.openai_server import Failure, OpenAIServer, Text
+
+pytestmark = [pytest.mark.filterwarnings(warning) for warning in LITELLMS_OWN_WARNINGS]
+
+CALLS = 30
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """A store with one history, ``c1``, in which an agent makes ``CALLS`` calls; a condensation is recorded in it."""
+    monkeypatch.chdir(tmp_path)
+    events = [Message(source="user", content="mend the parser")]
+    for n in range(1, 2 * CALLS, 2):
+        events.append(Action(tool="run", arguments={"command": f"step {n}"}, call_id=f"c{n}", response_id=f"r{n}"))
+        events.append(Observation(tool="run", call_id=f"c{n}", cause=n, content=f"done with {n} " * 20))
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append("c1", events, expected_version=0)
+        store.append("c1", CondensationAction(forgotten_event_ids=(1, 2)), expected_version=len(events))
+
+
+@pytest.fixture
+def config(tmp_path):
+    """``config("digest", "max_size = 20")``: a TOML file of a condenser of that type, named after it."""
+
+    def written(kind, *lines, name=None):
+        path = tmp_path / (name or f"{kind}.toml")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join([f'[condenser]\ntype = "{kind}"', *lines]))
+        return path.relative_to(tmp_path)
+
+    return written
+
+
+def model_at(url):
+    return [f'[llm]\nmodel = "openai/gpt-4o-mini"\nbase_url = "{url}"\napi_key = "key"\nretries = 0']
+
+
+def by_name(ran):
+    assert (ran.status, ran.err) == (0, "")
+    return {row["strategy"]: row for row in ran.document["strategies"]}
+
+
+def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_touched(
+    foldlog, work, config, tmp_path
+):
+    before = (tmp_path / "foldlog.db").read_bytes()
+    configs = [
+        config("digest", "max_size = 20"),
+        config("amortized", "max_size = 20"),
+        config("recent", "max_events = 9"),
+    ]
+    ran = foldlog("compare", "c1", *(f"--config={path}" for path in configs), "--json")
+    rows = by_name(ran)
+    assert list(rows) == ["digest", "amortized", "recent"]
+    assert {row["turns"] for row in rows.values()} == {CALLS}
+    assert rows["digest"]["condensations"] == len(rows["digest"]["condensed_before"]) > 2
+    assert rows["digest"]["view_events_peak"] <= 20
+    assert (rows["digest"]["events_lost"], rows["digest"]["events_summarized"] > 0) == (0, True)
+    assert rows["amortized"]["events_lost"] == len(rows["amortized"]["lost"]) > 0
+    assert (rows["recent"]["condensations"], rows["recent"]["events_hidden_last"]) == (0, 2 * CALLS - 1 - 9)
+    calls = rows["digest"]["calls"]
+    assert [calls[0]["before"], calls[-1]["before"]] == [1, 2 * CALLS - 1]
+    assert sum(call["tokens"] for call in calls) == rows["digest"]["tokens_sent"]
+    assert (ran.document["version"], ran.document["counted_as"], ran.document["plot"]) == (
+        2 * CALLS + 2,
+        "gpt-4o",
+        None,
+    )
+    assert (tmp_path / "foldlog.db").read_bytes() == before
+
+
+def test_without_files_the_default_is_shown_beside_forgetting_nothing(foldlog, work):
+    rows = by_name(foldlog("compare", "c1", "--json"))
+    assert list(rows) == ["default", "noop"]
+    assert (rows["noop"]["condensations"], rows["noop"]["view_events_last"]) == (0, 2 * CALLS - 1)
+
+
+def test_people_read_a_table(foldlog, work, config):
+    out = foldlog("compare", "c1", "--config", config("amortized", "max_size = 20"), "--config", config("noop")).out
+    assert out.startswith(f"c1: {2 * CALLS + 2} events, {CALLS} calls of the agent's model\n")
+    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[1:]}
+    assert out.splitlines()[1].split() == ["amortized", "noop"]
+    assert cells["largest View, events"] == ["19", "59"]
+    assert cells["condensations"][1] == "0"
+    assert int(cells["events lost"][0]) > int(cells["events lost"][1]) == 0
+    assert cells["sent in total, tokens"][0] < cells["sent in total, tokens"][1]
+    assert "as gpt-4o counts them" in out
+    assert "what that cost" not in out, "where no model was asked nothing is said of one"
+
+
+def test_what_was_lost_of_the_users_own_words_is_named(foldlog, work, config):
+    forgets_the_first = config("amortized", "max_size = 20", "keep_first = 0")
+    out = foldlog("compare", "c1", "--config", forgets_the_first).out
+    assert "of them said by the user" in out
+    (row,) = by_name(foldlog("compare", "c1", "--config", forgets_the_first, "--json")).values()
+    assert row["user_messages_lost"] == [0]
+
+
+def test_files_of_one_name_are_told_apart_and_one_given_twice_is_one(foldlog, work, config):
+    first, second = config("noop", name="a/x.toml"), config("recent", name="b/x.toml")
+    other = config("noop", name="y.toml")
+    ran = foldlog("compare", "c1", *(f"--config={path}" for path in (first, second, other, first)), "--json")
+    assert list(by_name(ran)) == ["a/x.toml", "b/x.toml", "y"]
+
+
+def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
+    with OpenAIServer(Text("so far, so good")) as server:
+        file = config("llm", "max_size = 20", *model_at(server.url))
+        (row,) = by_name(foldlog("compare", "c1", "--config", file, "--json")).values()
+        asked = len(server.requests)
+        out = foldlog("compare", "c1", "--config", file).out
+    assert row["condensations"] == asked > 2
+    assert row["condenser_tokens"] > 0
+    assert row["condenser_cost"] > 0
+    assert "for the condenser's own model, tokens" in out
+    assert "what that cost" in out
+
+
+@pytest.mark.parametrize("how", ["refused", "not there"])
+def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, tmp_path, how):
+    with OpenAIServer(Failure(401, "no such key")) as server:
+        url = server.url if how == "refused" else "http://127.0.0.1:9/v1"
+        good, file = config("noop"), config("llm", "max_size = 20", *model_at(url))
+        arguments = ["--config", good, "--config", file, "--plot", "views.png"]
+        for options in ([], ["--json"]):
+            ran = foldlog("compare", "c1", *arguments, *options)
+            assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+            assert "llm cannot be compared: model 'openai/gpt-4o-mini' gave no usable answer" in ran.err
+        assert len(server.requests) == (2 if how == "refused" else 0)
+    assert not (tmp_path / "views.png").exists()
+
+
+def test_replies_of_no_use_are_counted(foldlog, work, config):
+    with OpenAIServer(Text(""), Text("a summary")) as server:
+        file = config("llm", "max_size = 20", *model_at(server.url))
+        ran = foldlog("compare", "c1", "--config", file)
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("replies of no use"))
+    assert (ran.status, line.split()[-1]) == (0, "1")
+
+
+@pytest.mark.parametrize("name, magic", [("views.png", b"\x89PNG"), ("views.svg", b"<?xml"), ("views.PDF", b"%PDF")])
+def test_a_plot_is_drawn_into_a_file(foldlog, work, tmp_path, name, magic):
+    ran = foldlog("compare", "c1", "--plot", name)
+    assert (ran.status, name in ran.out) == (0, True)
+    assert (tmp_path / name).read_bytes().startswith(magic)
+    assert foldlog("compare", "c1", "--plot", name, "--json").document["plot"] == name
+
+
+def test_names_with_dollar_signs_and_underlines_are_drawn_as_they_are(foldlog, work, config, tmp_path):
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append("$x_{2}$ $\\bad", Message(source="user", content="hi"), expected_version=0)
+    files = [config("noop", name="_hidden.toml"), config("noop", name="$\\frac$.toml")]
+    ran = foldlog("compare", "$x_{2}$ $\\bad", *(f"--config={path}" for path in files), "--plot", "views.svg")
+    assert (ran.status, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize("name, word", [("views.txt", ".png"), ("views", ".png"), ("no/where.png", "no/where.png")])
+def test_a_plot_that_cannot_be_drawn_is_refused_before_anything_is_replayed(
+    foldlog, work, config, tmp_path, name, word
+):
+    with OpenAIServer(Text("a summary")) as server:
+        file = config("llm", "max_size = 20", *model_at(server.url))
+        ran = foldlog("compare", "c1", "--config", file, "--plot", name)
+        assert server.requests == []
+    assert (ran.status, ran.out, ran.err.count("\n"), word in ran.err) == (2, "", 1, True)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_plot_without_matplotlib_says_what_to_install(foldlog, work, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
+    ran = foldlog("compare", "c1", "--plot", "views.png")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err == "foldlog: a plot needs matplotlib; install it with: pip install 'foldlog[plot]'\n"
+    assert foldlog("compare", "c1").status == 0
+
+
+def test_without_litellm_events_are_compared_and_tokens_are_not(foldlog, work, monkeypatch):
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    ran = foldlog("compare", "c1", "--plot", "views.png")
+    assert ran.status == 0
+    assert "pip install 'foldlog[llm]'" in ran.out
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("sent in total"))
+    assert line.split()[-2:] == ["–", "–"]
+    assert {row["tokens_sent"] for row in by_name(foldlog("compare", "c1", "--json")).values()} == {None}
+
+
+def test_the_limit_of_the_agents_model_is_kept_to(foldlog, work, config):
+    file = config("digest", "max_size = 1000")
+    with open_store("sqlite:///foldlog.db") as store:
+        asks_and_acts = [
+            Message(source="user", content="word " * 9_000),
+            Action(tool="run", call_id="x", response_id="x"),
+        ]
+        store.append("c1", asks_and_acts, expected_version=2 * CALLS + 2)
+    free = by_name(foldlog("compare", "c1", "--config", file, "--json"))["digest"]
+    held = by_name(foldlog("compare", "c1", "--config", file, "--agent-model", "gpt-4", "--json"))["digest"]
+    assert free["condensations"] == 0
+    assert free["tokens_peak"] > 8_192 > held["tokens_peak"]
+    assert held["condensations"] == 1
+
+
+def test_a_history_without_an_agent_is_compared_too(foldlog, work):
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append("quiet", Message(source="user", content="hello?"), expected_version=0)
+    ran = foldlog("compare", "quiet", "--plot", "views.png")
+    assert (ran.status, ran.err) == (0, "")
+    assert "quiet: 1 event, 0 calls of the agent's model" in ran.out
