@@ -180,7 +180,9 @@ def _copied(base: Path, target: Path) -> Path:
 def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[object]]]) -> list[str]:
     path = left / "store.db"
     try:
-        findings = inspect(path, Ledger.read(left)) if path.exists() else []
+        findings = []
+        if path.exists():
+            findings += inspect(path, Ledger.read(left), without_views=scenario.without_views)
         if not _succeeds(scenario, path, Ledger(left / "second.ledger")):
             return [*findings, "the next process cannot do it again"]
         findings += inspect(path, Ledger.read(left))

@@ -13,12 +13,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore import CondensationAction, Event, Message, Record, Store, WritableSnapshot, open_store
-from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore import CondensationAction, Event, Message, Store, open_store
+from projections import Views, audit
 
-__all__ = ["Acknowledged", "Ledger", "Tally", "batch_of", "contents", "inspect", "open_at"]
-
-_TALLY = "tally"
+__all__ = ["Acknowledged", "Ledger", "batch_of", "contents", "inspect", "open_at"]
 
 
 class Acknowledged(NamedTuple):
@@ -44,31 +42,27 @@ class Ledger:
         return [Acknowledged(*json.loads(line)) for line in whole]
 
 
-class Tally:
-    """An inline projection: how many structural events there are, kept at each version that it was called for."""
-
-    def project(self, snapshot: WritableSnapshot, events: Iterable[Event]) -> None:
-        before = snapshot.record_at(_TALLY)
-        counted = int(before.body) if before is not None else 0
-        counted += sum(isinstance(event, CondensationAction) for event in events)
-        snapshot.put_records(_TALLY, [Record(snapshot.version, 1, None, b"%d" % counted)])
-
-
 def open_at(path: Path) -> Store:
-    """The store, with the projection that ``inspect`` checks."""
+    """The store, with the Views that ``inspect`` audits."""
     store = open_store(f"sqlite:///{path}")
-    store.register(Tally())
+    Views(store)
     return store
 
 
-def batch_of(name: str, size: int, *, text: str = "x" * 200) -> list[Event]:
-    """Events that know their batch. Those at places 3, 13, 23, … are structural."""
-    return [_event(name, place, size, text) for place in range(size)]
+def batch_of(name: str, size: int, *, text: str = "x" * 200, forgets: int = 1) -> list[Event]:
+    """Events that know their batch. Those at places 3, 13, 23, … are condensations: one forgets the first ``forgets``
+    events of its conversation, the next declines.
+    """
+    return [_event(name, place, size, text, forgets) for place in range(size)]
 
 
-def _event(name: str, place: int, size: int, text: str) -> Event:
+def _event(name: str, place: int, size: int, text: str, forgets: int) -> Event:
     meta = {"batch": name, "place": place, "size": size}
-    if place % 10 == 3:
+    if place % 20 == 3:
+        return CondensationAction(
+            forgotten_events_start_id=0, forgotten_events_end_id=forgets - 1, metadata={"reason": text}, meta=meta
+        )
+    if place % 20 == 13:
         return CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": text}, meta=meta)
     return Message(source="user", content=text, meta=meta)
 
@@ -79,17 +73,19 @@ def contents(path: Path) -> list[tuple[str, list[object]]]:
         return [(row.id, [event.meta for event in store.events(row.id)]) for row in store.conversations(limit=10_000)]
 
 
-def inspect(path: Path, acknowledged: Iterable[Acknowledged]) -> list[str]:
-    """What is wrong with the store; nothing, if it keeps all promises. Cost: everything in it."""
-    findings = []
-    recorder = SQLiteRecorder(str(path))
-    findings += [f"the file: {finding}" for finding in recorder.check()]
-    recorder.close()
+def inspect(path: Path, acknowledged: Iterable[Acknowledged], *, without_views: bool = False) -> list[str]:
+    """What is wrong with the store; nothing, if it keeps all promises. Cost: everything in it, several times.
+
+    ``without_views``: a writer appended that keeps no Views, so revisions may be missing.
+    """
+    findings: list[str] = []
     with open_store(f"sqlite:///{path}") as store:
+        for verdict in store.verify():  # every event, its place, its checksum, its head, and the file
+            findings += [f"{verdict.conversation or 'the file'}: {finding}" for finding in verdict.findings]
         batches: dict[str, tuple[str, int, int]] = {}
         versions = {row.id: row.version for row in store.conversations(limit=100_000)}
         for conversation in versions:
-            findings += _inspect_conversation(store, conversation, batches)
+            findings += _inspect_conversation(store, conversation, batches, without_views)
         findings += _inspect_order(store, versions)
     for ack in acknowledged:
         found = batches.get(f"{ack.conversation}/{ack.batch}")
@@ -98,10 +94,10 @@ def inspect(path: Path, acknowledged: Iterable[Acknowledged]) -> list[str]:
     return findings
 
 
-def _inspect_conversation(store: Store, conversation: str, batches: dict[str, tuple[str, int, int]]) -> Iterator[str]:
-    # ``events`` raises where one is missing, unreadable, or not what its checksum says.
-    events = list(store.events(conversation))
-    for name, run in groupby(events, key=lambda event: event.meta["batch"]):
+def _inspect_conversation(
+    store: Store, conversation: str, batches: dict[str, tuple[str, int, int]], without_views: bool
+) -> Iterator[str]:
+    for name, run in groupby(store.events(conversation), key=lambda event: event.meta["batch"]):
         batch = list(run)
         first = batch[0]
         if [event.meta["place"] for event in batch] != list(range(first.meta["size"])):
@@ -109,15 +105,10 @@ def _inspect_conversation(store: Store, conversation: str, batches: dict[str, tu
         if f"{conversation}/{name}" in batches:
             yield f"twice: batch {name} in {conversation}, at {batches[f'{conversation}/{name}'][1]} and {first.id}"
         batches[f"{conversation}/{name}"] = (conversation, first.id, len(batch))
-    structural = [event.id for event in events if isinstance(event, CondensationAction)]
-    with store.snapshot(conversation) as snapshot:
-        records = list(snapshot.records(_TALLY))
-    for record in records:
-        right = sum(event_id < record.version for event_id in structural)
-        if int(record.body) != right:
-            yield f"a wrong record: {conversation} at {record.version} says {record.body!r}, it is {right}"
-    if structural and (not records or records[-1].version <= structural[-1]):
-        yield f"a record is missing: {conversation} has a structural event {structural[-1]}, records {records[-1:]}"
+    audited = audit(store, conversation)
+    yield from (f"revision {found.version} of {conversation}: {found.problem}" for found in audited.findings)
+    if audited.missing and not without_views:
+        yield f"{audited.missing} revisions of {conversation} are missing, which were to be written with their events"
 
 
 def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import eventstore.ingestion
-from eventstore import ANY_VERSION
+from eventstore import ANY_VERSION, open_store
 from eventstore.recorders.sqlite import schema
 from eventstore.recorders.statements import migrations
+from projections import Views
 from tests.crash.ledger import Ledger, batch_of, open_at
 
 __all__ = ["SCENARIOS", "Scenario"]
@@ -22,6 +23,8 @@ __all__ = ["SCENARIOS", "Scenario"]
 class Scenario(NamedTuple):
     prepare: Callable[[Path], None]
     run: Callable[[Path, Ledger], None]
+    without_views: bool = False
+    """It begins with revisions missing."""
 
 
 def _in_small_chunks() -> None:
@@ -37,6 +40,11 @@ def _some_history(path: Path) -> None:
     with open_at(path) as store:
         store.append("c1", batch_of("before", 12), expected_version=0)
         store.append("c2", batch_of("before", 2), expected_version=0)
+
+
+def _without_views(path: Path) -> None:
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c1", batch_of("before", 30), expected_version=0)
 
 
 def append(path: Path, ledger: Ledger) -> None:
@@ -95,6 +103,23 @@ def _ingest(path: Path, ledger: Ledger, conversation: str, size: int) -> None:
         ledger.enter(conversation, 0, size, "whole")
 
 
+def catch_up(path: Path, ledger: Ledger) -> None:
+    """A reader stores the revisions that a writer without Views did not."""
+    with open_store(f"sqlite:///{path}") as store:
+        views = Views(store)
+        assert len(views.current("c1")) > 0
+        recorded = store.append("c1", batch_of("after", 4), expected_version=ANY_VERSION, idempotency_key="after")
+        ledger.enter("c1", recorded[0].id, 4, "after")
+
+
+def rebuild(path: Path, ledger: Ledger) -> None:
+    """Revisions are made anew and swapped, and then again."""
+    with open_store(f"sqlite:///{path}") as store:
+        views = Views(store)
+        assert views.rebuild("c1") == views.rebuild("c1") > 0
+        views.current("c1")
+
+
 def migrate_new(path: Path, ledger: Ledger) -> None:
     """The first opening of a file that is not there."""
     with open_at(path) as store:
@@ -123,6 +148,8 @@ SCENARIOS = {
     "ingest": Scenario(_some_history, ingest),
     "ingest_staged": Scenario(_some_history, ingest_staged),
     "ingest_tail": Scenario(_some_history, ingest_tail),
+    "catch_up": Scenario(_without_views, catch_up, without_views=True),
+    "rebuild": Scenario(_some_history, rebuild),
     "migrate_new": Scenario(_nothing, migrate_new),
     "migrate_old": Scenario(_of_schema_1, migrate_new),
 }

@@ -54,7 +54,8 @@ class Writer:
     def _append_to_shared(self) -> None:
         name, size = self._next(), self._random.choice((1, 1, 4))
         conversation = self._shared()
-        recorded = self._store.append(conversation, batch_of(name, size), expected_version=ANY_VERSION)
+        batch = batch_of(name, size, forgets=self._store.version(conversation) or 1)
+        recorded = self._store.append(conversation, batch, expected_version=ANY_VERSION)
         self._ledger.enter(conversation, recorded[0].id, size, name)
 
     def _append_with_key(self) -> None:
@@ -88,7 +89,8 @@ class Writer:
 
     def _append(self, conversation: str, size: int, version: int) -> None:
         name = self._next()
-        recorded = self._store.append(conversation, batch_of(name, size), expected_version=version)
+        batch = batch_of(name, size, forgets=version or 1)
+        recorded = self._store.append(conversation, batch, expected_version=version)
         if recorded[0].id != version:
             raise AssertionError(f"expected version {version} of {conversation}, was given id {recorded[0].id}")
         self._ledger.enter(conversation, version, size, name)
@@ -128,7 +130,7 @@ class Follower:
         self.seen: list[tuple[int, str, int]] = []
         self._store = open_store(f"sqlite:///{path}")
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -169,9 +171,10 @@ def run(folder: Path, *, events: int, kills: int, seconds: float, seed: int) -> 
     while True:
         time.sleep(at.expovariate(5))
         victim = at.randrange(WRITERS)
-        findings += _errors(folder)
-        os.kill(writers[victim].pid or 0, signal.SIGKILL)
+        writers[victim].kill()
         writers[victim].join()
+        if writers[victim].exitcode != -signal.SIGKILL:
+            findings += _errors(folder) or [f"a writer ended by itself, with {writers[victim].exitcode}"]
         killed += 1
         enough = killed >= kills and time.monotonic() - begun >= seconds
         if findings or (enough and sum(a.size for a in Ledger.read(folder)) >= events):
