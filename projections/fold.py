@@ -30,7 +30,7 @@ from eventstore.events import (
 )
 from projections.batch import Register, buried, entombed, is_batch, with_register
 from projections.intervals import Intervals
-from projections.parting import parted_by_ids, parted_by_piece
+from projections.parting import Parting
 
 __all__ = ["EMPTY", "Folded", "State", "evolve", "fold", "resume", "summary_event"]
 
@@ -88,9 +88,14 @@ def resume(start: State, events: Sequence[Event], version: int) -> Folded:
     """The fold of all events from ``start`` up to ``version``, given those of them that matter: the shown and the
     structural ones, in order. Raises ``UnknownEventType``. Cost: as ``fold``.
     """
-    folding = _Folding(start)
+    folding = _Folding(start, hopeful=len(events) >= MANY)
     folding.run(events)
-    return Folded(folding.state(version), tuple(folding.condensations))
+    left_behind = folding.left_behind()
+    if left_behind is None:
+        folding = _Folding(start, hopeful=False)
+        folding.run(events)
+        left_behind = folding.left_behind() or frozenset()
+    return Folded(folding.state(version, left_behind), tuple(folding.condensations))
 
 
 def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
@@ -111,19 +116,27 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
     return batch
 
 
+MANY = 1_000
+"""Events from which on a fold is worth beginning in the hope that nobody is left behind."""
+
+
 class _Folding:
     """A fold in progress. Mutable, and seen by no one else."""
 
-    def __init__(self, start: State) -> None:
+    def __init__(self, start: State, *, hopeful: bool) -> None:
         self._items = list(start.items)
         self._requested = start.unhandled_condensation_request
-        self._left_behind = start.left_behind
+        self._parting = Parting(start.left_behind, hopeful=hopeful)
         self._register = start.register
         self._tomb = start.tomb
         self.condensations: list[CondensationAction] = []
 
-    def state(self, version: int) -> State:
-        return State(version, tuple(self._items), self._requested, self._left_behind, self._register, self._tomb)
+    def left_behind(self) -> frozenset[int] | None:
+        """None where a hopeful fold does not know who is left behind."""
+        return self._parting.left_behind(self._items)
+
+    def state(self, version: int, left_behind: frozenset[int]) -> State:
+        return State(version, tuple(self._items), self._requested, left_behind, self._register, self._tomb)
 
     def run(self, events: Sequence[Event]) -> None:
         start = 0
@@ -166,7 +179,7 @@ class _Folding:
         if self._register is not None:
             self._items = with_register(self._items, self._register)
             self._register = None
-        self._forget(_named(action, self._items))
+        self._forget(_named(action, self._items), action.id)
         if action.summary is not None and action.summary_offset is not None:
             self._items.insert(action.summary_offset, summary_event(action))
 
@@ -177,25 +190,23 @@ class _Folding:
 
     def _entomb(self, event: CondensationAction | CondensationRequest) -> None:
         self._tomb = entombed(self._tomb, event)
-        self._forget(buried(self._tomb, self._items))
+        self._forget(buried(self._tomb, self._items), event.id)
 
-    def _forget(self, places: Sequence[int]) -> None:
-        """Remove the items at ascending places, and mark what stays of their units."""
+    def _forget(self, places: Sequence[int], by: int) -> None:
+        """Remove the items at ascending places, because of the structural event with id ``by``."""
         if not places:
             return
-        items = self._items
-        if len(places) == places[-1] + 1 - places[0] and self._register is None:
-            piece = slice(places[0], places[-1] + 1)
-            parted = parted_by_piece(items, self._left_behind, piece.start, piece.stop)
-            ids = {event.id for event in items[piece]} if self._left_behind else set()
-            del items[piece]
+        items, start, stop = self._items, places[0], places[-1] + 1
+        head = items[:start]
+        if len(places) == stop - start:
+            gone = items[start:stop]
+            self._items = head + items[stop:]
         else:
-            shown = items if self._register is None else with_register(items, self._register)
-            ids = {items[place].id for place in places}
-            parted = parted_by_ids(shown, self._left_behind, ids)
+            gone = [items[place] for place in places]
+            ids = {event.id for event in gone}
             self._items = [event for event in items if event.id not in ids]
-        if parted or self._left_behind:
-            self._left_behind = (self._left_behind | parted) - ids
+        shown = items if self._register is None else with_register(items, self._register)
+        self._parting.forget(by, shown, head, gone)
 
 
 _STRUCTURAL = frozenset({CondensationAction, CondensationRequest, UnknownEvent})

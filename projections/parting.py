@@ -1,17 +1,125 @@
 """Who is left behind: what stays of a unit when a condensation forgets another part of it.
 
-``parted_by_ids`` finds it for anything that is forgotten. Nearly always that is one piece of the View, and then a look
-at what is open at its two borders will do: a fold looks at every condensation, and should cost little more than that.
+The definition is ``parted_by_ids``, at one condensation after the other. Two things make it cheap. What is forgotten is
+nearly always one piece of the View, and then a look at what is open at its borders will do: ``parted_by_piece``. And in
+a long fold only those matter who are still shown at its end. So as soon as condensations seem to respect units,
+``Parting`` looks no closer than it must to say in the end that nobody who is shown was left behind. Where it cannot say
+so, the fold is run again and looks at each.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Sequence, Set
+from typing import NamedTuple
 
 from eventstore.events import Action, Event, Observation
 from projections.units import UNSEEN, units
 
-__all__ = ["parted_by_ids", "parted_by_piece"]
+__all__ = ["Parting", "parted_by_ids", "parted_by_piece"]
+
+TRIALS = 4
+"""Condensations that part nothing before hope begins that the next ones will not either."""
+
+RECENT = 4
+"""Condensations that are remembered with what they forgot: more than those that the end of a View lived through."""
+
+
+class _Cut(NamedTuple):
+    """What the structural event with id ``by`` forgot, and the first id of it."""
+
+    by: int
+    first: int
+    gone: Sequence[Event]
+
+
+class Parting:
+    """Who is left behind, while a fold goes on. A hopeful one may not know in the end."""
+
+    def __init__(self, left_behind: frozenset[int], *, hopeful: bool) -> None:
+        self._left_behind = left_behind
+        self._trials_left = TRIALS if hopeful and not left_behind else -1
+        self._head: Sequence[Event] = ()
+        self._keys = _Keys(())
+        self._heads_are_whole = True
+        self._recent: deque[_Cut] = deque()
+        self._older_by = self._older_first = -1
+
+    def forget(self, by: int, shown: Sequence[Event], head: Sequence[Event], gone: Sequence[Event]) -> None:
+        """A View of the events ``shown``, which begins with ``head``, forgets ``gone``, of which the first is next."""
+        if self._trials_left == 0:
+            self._hope(by, head, gone)
+            return
+        start, stop = len(head), len(head) + len(gone)
+        if stop <= len(shown) and shown[start] is gone[0] and shown[stop - 1] is gone[-1]:
+            parted = parted_by_piece(shown, self._left_behind, start, stop)
+        else:
+            parted = parted_by_ids(shown, self._left_behind, {event.id for event in gone})
+        if parted:
+            self._trials_left = -1
+        elif self._trials_left > 0:
+            self._trials_left -= 1
+        if parted or self._left_behind:
+            self._left_behind = (self._left_behind | parted).difference([event.id for event in gone])
+
+    def left_behind(self, items: Sequence[Event]) -> frozenset[int] | None:
+        """Ids of those left behind of ``items``, the View at the end; None where that is not known."""
+        return self._left_behind if self._trials_left != 0 or self._is_plain(items) else None
+
+    def _hope(self, by: int, head: Sequence[Event], gone: Sequence[Event]) -> None:
+        if head != self._head:
+            self._head, self._keys = head, _Keys(head)
+        self._heads_are_whole = self._heads_are_whole and self._keys.are_apart_from(gone, behind=True)
+        first = next((event.id for event in gone if event.id >= 0), by)
+        self._recent.append(_Cut(by, first, gone))
+        if len(self._recent) > RECENT:
+            older = self._recent.popleft()
+            self._older_by = older.by
+            self._older_first = older.first if self._older_first < 0 else min(older.first, self._older_first)
+
+    def _is_plain(self, items: Sequence[Event]) -> bool:
+        """Whether plainly no call or answer that is shown was in one unit with one that was forgotten.
+
+        Most condensations were lived through by the beginning of the View alone, which was looked at each time.
+        """
+        living = [event for event in items if type(event) is Action or type(event) is Observation]
+        for cut in reversed(self._recent):
+            living = [event for event in living if event.id < cut.by]
+            if not living:
+                return True
+            if living[-1].id > cut.first and not _Keys(living).are_apart_from(cut.gone, behind=False):
+                return False
+        return self._heads_are_whole and not any(self._older_first < event.id < self._older_by for event in living)
+
+
+class _Keys:
+    """What may hold some events of a View, given in order, together with others: call ids, response ids, thinking."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        acts = [event for event in events if type(event) is Action or type(event) is Observation]
+        open_calls = _OpenCalls()
+        self._none = not acts
+        self._plain = open_calls.read(acts, ()) and not open_calls.thinking
+        self._waiting = open_calls.waiting
+        self._responses = {event.response_id for event in acts if type(event) is Action} - {None}
+        self._calls = {event.call_id for event in acts}
+
+    def are_apart_from(self, gone: Sequence[Event], *, behind: bool) -> bool:
+        """Whether plainly none of ``gone``, which all come ``behind`` these or may not, was in one unit with them.
+
+        Cost: ``gone``.
+        """
+        if self._none or not self._plain:
+            return self._none
+        responses: Set[str | None] = self._responses
+        if [e for e in gone if type(e) is Action and (e.response_id in responses or e.thinking)]:
+            return False
+        if behind and not self._waiting:
+            return True  # all calls among these are answered, and an answer never comes before its call
+        calls = self._calls | {None}
+        return None not in self._calls and not [
+            e for e in gone if (type(e) is Action or type(e) is Observation) and e.call_id in calls
+        ]
 
 
 def parted_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]) -> set[int]:

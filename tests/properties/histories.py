@@ -186,3 +186,11 @@ continued_v0_histories = st.builds(
 )
 histories = st.one_of(ordered_histories, tidy_histories, v0_histories, continued_v0_histories)
 """Of both dialects: everything ``ordered``, everything ``batch``, and an import from V0 that went on natively."""
+
+_few_calls = st.one_of(_said, _call, _answer, _condense, _condense, _answered_batch)
+long_histories = st.one_of(
+    st.builds(history, st.lists(_few_calls, max_size=60)),
+    st.builds(history, st.lists(_tidy_step, max_size=60)),
+    histories,
+)
+"""Those in which condensations follow one another."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
+from types import ModuleType
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventstore.events import Event
-from projections import View
+from projections import View, fold, parting
 from projections.intervals import contains, normalized
 from projections.parting import parted_by_ids, parted_by_piece
-from tests.properties.histories import histories
+from tests.properties.histories import histories, long_histories
+from tests.properties.slow_fold import slow_fold
 
 
 @settings(max_examples=500, deadline=None)
@@ -23,6 +27,23 @@ def test_the_borders_of_a_piece_tell_who_is_left_behind(events: list[Event], dat
     gone = {event.id for event in view[start:stop]}
     expected = parted_by_ids(view.events, view.left_behind, gone)
     assert parted_by_piece(view.events, view.left_behind, start, stop) == expected
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(long_histories, st.integers(0, 2), st.integers(0, 2))
+def test_a_fold_that_hopes_for_the_best_knows_when_it_was_wrong(events: list[Event], trials: int, recent: int) -> None:
+    with patched(fold, MANY=0), patched(parting, TRIALS=trials, RECENT=recent):
+        assert View.from_events(events).left_behind == slow_fold(events).left_behind
+
+
+@contextmanager
+def patched(module: ModuleType, **values: int) -> Iterator[None]:
+    before = {name: getattr(module, name) for name in values}
+    vars(module).update(values)
+    try:
+        yield
+    finally:
+        vars(module).update(before)
 
 
 @given(st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), max_size=12))

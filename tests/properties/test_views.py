@@ -174,9 +174,11 @@ def assert_nothing_else_goes(view: View, start: int, stop: int, summary: dict[st
     gone = set(ids(view[start:stop]))
     action = CondensationAction(id=view.version, forgotten_event_ids=tuple(sorted(gone)), **summary)
     after = view.then([action])
-    for before_it, after_it in ((view, after), (well_formed(view), well_formed(after))):
-        stays = [event_id for event_id in ids(before_it) if event_id not in gone]
-        assert [event_id for event_id in ids(after_it) if event_id != summary_id(action.id)] == stays
+    assert [event_id for event_id in ids(after) if event_id != summary_id(action.id)] == [
+        event_id for event_id in ids(view) if event_id not in gone
+    ]
+    # More may be fit than before: a summary that parts a broken loop makes its end whole.
+    assert set(ids(well_formed(after))) >= set(ids(well_formed(view))) - gone
 
 
 @many
