@@ -1,0 +1,27 @@
+"""OpenHands V0: action and observation objects with integer ids.
+
+A stream holds more than the agent's history (bookkeeping, hidden commands, what a delegate did): that is kept and not
+shown, and a condensation in it changes nothing. With ``as_history`` the records are the history itself.
+
+What a record says, and where it goes:
+
+    message, finish            Message; finish says the agent's last words
+    system                     SystemMessage
+    condensation               CondensationAction, with the source's ids (dialect "batch"); a malformed one: Annotation
+    condensation_request       CondensationRequest
+    condense (observation)     CondensationSummary, an ordinary event
+    null, change_agent_state, agent_state_changed    Annotation; in a history their observations are Observations
+    every other action         Action: its tool is the action's name
+    every other observation    Observation
+
+The oldest files nest an action and its observation in an array; resolver files have neither ids nor ``args``: there an
+observation answers the action just before it.
+"""
+
+from __future__ import annotations
+
+from foldlog.formats.openhands_v0.delegates import outside_history
+from foldlog.formats.openhands_v0.reading import Decoder
+from foldlog.formats.openhands_v0.writing import FORMAT, Encoder
+
+__all__ = ["FORMAT", "Decoder", "Encoder", "outside_history"]

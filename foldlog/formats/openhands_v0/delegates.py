@@ -1,0 +1,45 @@
+"""What a delegate did stands in its parent's stream and outside its history."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Container, Iterable
+from typing import Any
+
+__all__ = ["outside_history"]
+
+
+def outside_history(records: Iterable[Any]) -> Container[int]:
+    """Numbers of the records that a delegate left in its parent's stream.
+
+    They stand strictly between a ``delegate`` action and the ``delegate`` observation that answers it, the innermost
+    first; a delegation without an answer leaves none. Cost: one pass over the records.
+    """
+    open_at: list[int] = []
+    spans: list[tuple[int, int]] = []
+    for number, record in enumerate(records):
+        for member in record if type(record) is list else (record,):
+            if type(member) is not dict:
+                continue
+            if member.get("action") == "delegate":
+                open_at.append(number)
+            elif type(member.get("action")) is not str and member.get("observation") == "delegate" and open_at:
+                start = open_at.pop()
+                while spans and spans[-1][0] > start:
+                    spans.pop()  # an inner delegation is outside with the rest of the outer one's
+                spans.append((start, number))
+    return _Between(spans)
+
+
+class _Between:
+    """The numbers strictly inside some disjoint, ascending spans."""
+
+    def __init__(self, spans: list[tuple[int, int]]) -> None:
+        self._starts = [start for start, _ in spans]
+        self._ends = [end for _, end in spans]
+
+    def __contains__(self, number: object) -> bool:
+        if not isinstance(number, int):
+            return False
+        place = bisect_right(self._starts, number) - 1
+        return place >= 0 and self._starts[place] < number < self._ends[place]

@@ -1,0 +1,224 @@
+"""Events to V0 records: what an event says of the record that it comes from, and the record itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+    UnknownEvent,
+)
+from foldlog.formats.delta import apply
+from foldlog.formats.recent import Recent
+from foldlog.formats.record import rest_of, time_text
+
+__all__ = ["FORMAT", "OBSERVED_BOOKKEEPING", "Before", "Encoder", "Marks", "predicted", "usual_naming"]
+
+FORMAT = "openhands-v0"
+
+OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})
+"""Observations that are bookkeeping in a stream."""
+
+_CAUSES_MAX = 10_000
+"""An answer that comes more than so many events after its action is not paired with it."""
+_RESPONSES_MAX = 32
+"""A model response is stored with the first event that carries it; events that repeat it soon after refer to it."""
+
+Marks = dict[str, Any]
+"""What of ``origin.rest`` is no difference but says how to predict the record:
+
+    list    this event and the next n-1 stand in one array
+    flat    arguments or extras stand beside the other keys
+    text    a finish: the name of the argument that is the Message's content
+    images  the argument's name, in its old spelling
+    as      an Annotation: whether an action or an observation, where its name does not tell
+"""
+MARKS = ("list", "flat", "text", "images", "as")
+
+
+class Before:
+    """What decoding and encoding both know of the events before: enough to say again what a record repeats of them."""
+
+    def __init__(self) -> None:
+        self.next_id = 0
+        self.free_source_id = 0
+        self.event_ids: Recent[int | str, int] = Recent(_CAUSES_MAX)
+        self._source_ids: Recent[int, int | str] = Recent(_CAUSES_MAX)
+        self._calls: Recent[str, dict[str, Any]] = Recent(_RESPONSES_MAX)
+        self._responses: Recent[str, Any] = Recent(_RESPONSES_MAX)
+
+    def source_id(self, event_id: int) -> int | str | None:
+        return self._source_ids.get(event_id)
+
+    def call_metadata(self, event: Action | Observation) -> dict[str, Any] | None:
+        """The ``tool_call_metadata`` that the record of ``event`` most likely has."""
+        if event.call_id is None:
+            return None
+        if type(event) is Observation:
+            return self._calls.get(event.call_id) or {"tool_call_id": event.call_id}
+        response_id = event.response_id  # type: ignore[union-attr]
+        if response_id is None:
+            return {"tool_call_id": event.call_id}
+        response = self._responses.get(response_id) or {"id": response_id}
+        return {"tool_call_id": event.call_id, "model_response": response}
+
+    def add(self, event: Event, record: dict[str, Any]) -> None:
+        """Remember ``event``, whose record is ``record``."""
+        if type(event) is Action and event.call_id is not None:
+            metadata = record["tool_call_metadata"]
+            self._calls[event.call_id] = metadata
+            if event.response_id is not None:
+                self._responses[event.response_id] = metadata["model_response"]
+        source_id = record.get("id")
+        if type(source_id) is int or type(source_id) is str:
+            self._source_ids[self.next_id] = source_id
+            self.event_ids[source_id] = self.next_id
+        if type(source_id) is int:
+            self.free_source_id = max(self.free_source_id, source_id + 1)
+        self.next_id += 1
+
+
+class Encoder:
+    """Events of one history to records, as ``Decoder`` read them. Events that were added since get the next ids."""
+
+    def __init__(self) -> None:
+        self._before = Before()
+        self._source_ids: list[Any] = []
+        self._array: list[dict[str, Any]] = []
+        self._missing = 0
+
+    def records(self, event: Event) -> list[Any]:
+        """The records that are complete with ``event``: one, or none while an array is not."""
+        rest = rest_of(event, FORMAT)
+        marks = {mark: rest[mark] for mark in MARKS if mark in rest}
+        record = predicted(event, marks, self._before)
+        if type(event) is CondensationAction and event.origin is None:
+            record["args"]["forgotten_event_ids"] = self._forgotten(event)
+        record = apply(record, rest)
+        self._before.add(event, record)
+        self._source_ids.append(record.get("id"))
+        if "list" in marks:
+            self._missing = marks["list"]
+        if not self._missing:
+            return [record]
+        self._array.append(record)
+        self._missing -= 1
+        if self._missing:
+            return []
+        array, self._array = self._array, []
+        return [array]
+
+    def _forgotten(self, event: CondensationAction) -> list[Any]:
+        """What a condensation of ours forgets, in the source's ids. Older summaries have none: V0 shows the newest."""
+        return [self._source_ids[i] for first, last in event.forgotten.intervals for i in range(first, last + 1)]
+
+    def end(self) -> list[Any]:
+        """Nothing; raises ``ValueError`` where an array's last events are missing."""
+        if self._array:
+            raise ValueError(f"an array lacks its last {self._missing} events; an export needs the whole history")
+        return []
+
+
+def usual_naming(name: str) -> str:
+    return "observation" if name in OBSERVED_BOOKKEEPING else "action"
+
+
+def predicted(event: Event, marks: Marks, before: Before) -> dict[str, Any]:
+    """The record that ``event`` seems to come from, as far as its fields and the events before it tell."""
+    record: dict[str, Any] = {"source": event.source}
+    origin = event.origin
+    source_id = before.free_source_id if origin is None else origin.id
+    if source_id is not None:
+        record["id"] = source_id
+        cause = None if event.cause is None else before.source_id(event.cause)
+        if cause is not None:
+            record["cause"] = cause
+    time = time_text(event.timestamp, origin)
+    if time is not None:
+        record["timestamp"] = time
+    payload = _predict_body(event, marks, before, record)
+    if payload is None:
+        return record
+    if "flat" in marks:
+        record.update(payload)
+    else:
+        record["args" if "action" in record else "extras"] = payload
+    return record
+
+
+def _predict_body(event: Event, marks: Marks, before: Before, record: dict[str, Any]) -> dict[str, Any] | None:
+    """Adds to ``record`` what its kind of event has; its arguments or extras are the answer."""
+    match event:
+        case Action():
+            record["action"] = event.tool
+            metadata = before.call_metadata(event)
+            if metadata is not None:
+                record["tool_call_metadata"] = metadata
+            args = dict(event.arguments) if isinstance(event.arguments, dict) else None
+            return {**(args or {}), "thought": event.thought} if event.thought else args
+        case Observation():
+            record["observation"], record["content"] = event.tool, event.content
+            metadata = before.call_metadata(event)
+            if metadata is not None:
+                record["tool_call_metadata"] = metadata
+            return event.extras
+        case Message() | SystemMessage():
+            record["action"], args, text = _said(event, marks)
+            if "flat" not in marks:
+                record["message"] = text
+            return args
+        case Annotation():
+            record[marks.get("as") or usual_naming(event.name)] = event.name
+            record.update(event.data if isinstance(event.data, dict) else {"content": event.data})
+            return None
+        case CondensationAction():
+            record["action"] = "condensation"
+            if event.summary is not None:
+                record["message"] = f"Summary: {event.summary}"
+            return _forgetting(event)
+        case CondensationSummary():
+            record["observation"], record["content"] = "condense", event.content
+            return {}
+        case CondensationRequest():
+            record["action"] = "condensation_request"
+            return {}
+        case UnknownEvent():
+            return None
+
+
+def _said(event: Message | SystemMessage, marks: Marks) -> tuple[str, dict[str, Any], str]:
+    """The action's name, its arguments, and the text that the record's ``message`` repeats."""
+    images: list[str] = []
+    if isinstance(event.content, str):
+        text = event.content
+    else:
+        images = [part["image_url"]["url"] for part in event.content if part.get("type") == "image_url"]
+        text = "".join(part["text"] for part in event.content if part.get("type") == "text")
+    if type(event) is SystemMessage:
+        return "system", {"content": text, "tools": list(event.tools)}, text
+    if "text" in marks:
+        return "finish", {marks["text"]: text}, text
+    args: dict[str, Any] = {"content": text}
+    if images:
+        args[marks.get("images", "image_urls")] = images
+    return "message", args, text
+
+
+def _forgetting(event: CondensationAction) -> dict[str, Any]:
+    args: dict[str, Any] = {}
+    if event.forgotten_event_ids is not None:
+        args["forgotten_event_ids"] = list(event.forgotten_event_ids)
+    elif event.origin is not None:
+        args["forgotten_events_start_id"] = event.forgotten_events_start_id
+        args["forgotten_events_end_id"] = event.forgotten_events_end_id
+    if event.summary is not None:
+        args["summary"], args["summary_offset"] = event.summary, event.summary_offset
+    return args

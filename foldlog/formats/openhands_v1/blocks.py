@@ -1,0 +1,55 @@
+"""Content blocks and content: V1 says in blocks what an event says as a text, or in OpenAI's parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventstore.events import Content
+
+__all__ = ["blocks_of", "content_of", "parts_of", "split"]
+
+
+def content_of(blocks: Any) -> Content:
+    """Content blocks as content: one text as it is, more of them as parts. What is no text and no image is left out."""
+    if type(blocks) is not list:
+        return blocks if type(blocks) is str else ""
+    parts: list[dict[str, Any]] = []
+    for block in blocks:
+        if type(block) is not dict:
+            continue
+        if block.get("type") == "text" and type(block.get("text")) is str:
+            parts.append({"type": "text", "text": block["text"]})
+        elif block.get("type") == "image" and type(block.get("image_urls")) is list:
+            urls = (url for url in block["image_urls"] if type(url) is str)
+            parts.extend({"type": "image_url", "image_url": {"url": url}} for url in urls)
+    if len(parts) == 1 and "text" in parts[0]:
+        text: str = parts[0]["text"]
+        return text
+    return tuple(parts) if parts else ""
+
+
+def parts_of(content: Content) -> tuple[dict[str, Any], ...]:
+    if isinstance(content, str):
+        return ({"type": "text", "text": content},) if content else ()
+    return content
+
+
+def blocks_of(content: Content) -> list[dict[str, Any]]:
+    """Content as the blocks that it most likely comes from: images side by side were one block."""
+    blocks: list[dict[str, Any]] = []
+    for part in parts_of(content):
+        if part.get("type") == "image_url":
+            url = part["image_url"]["url"]
+            if blocks and "image_urls" in blocks[-1]:
+                blocks[-1]["image_urls"].append(url)
+            else:
+                blocks.append({"type": "image", "image_urls": [url]})
+        else:
+            blocks.append(dict(part))
+    return blocks
+
+
+def split(content: Content, last: int) -> tuple[Content, Content]:
+    """Content without its ``last`` parts, and these."""
+    parts = parts_of(content)
+    return (parts[:-last], parts[-last:]) if last else (content, ())

@@ -1,0 +1,215 @@
+"""V1 records to events."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Source,
+    SystemMessage,
+    summary_id,
+)
+from foldlog.formats.delta import object_delta
+from foldlog.formats.openhands_v1.blocks import content_of, parts_of
+from foldlog.formats.openhands_v1.writing import ANSWERS, FORMAT, SUMMARY, Before, Marks, predicted
+from foldlog.formats.record import NotAnEvent, described, read_time
+
+__all__ = ["Decoder"]
+
+_SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment", "hook": "environment"}
+_USUAL_SOURCE: dict[str, Source] = {
+    "SystemPromptEvent": "agent",
+    "ActionEvent": "agent",
+    "AgentErrorEvent": "agent",
+    "ACPToolCallEvent": "agent",
+    "PauseEvent": "user",
+    "InterruptEvent": "user",
+}
+_SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
+
+
+class Decoder:
+    """Records of one history to events, one record after the other.
+
+    ``outside`` says which records, by their number, are not on the active branch (``outside_branch``).
+    """
+
+    def __init__(self, *, outside: Container[int] = ()) -> None:
+        self._outside = outside
+        self._before = Before()
+        self._forgettable: dict[str, list[int]] = {}
+        """Source id to ours, for what a View can hold. A forgotten id is done with, so this is as large as a View."""
+        self._record_number = -1
+
+    def events(self, record: Any) -> list[Event]:
+        """The event of the next record. Raises ``NotAnEvent`` where it is none."""
+        self._record_number += 1
+        if type(record) is not dict:
+            raise NotAnEvent(f"expected an event object, found {described(record)}")
+        kind = record.get("kind")
+        if type(kind) is not str:
+            raise NotAnEvent("an event has a text under 'kind', this object has none")
+        before = self._before
+        timestamp, time = read_time(record.get("timestamp"))
+        origin = Origin(format=FORMAT, id=record.get("id"), time=time)
+        source = record.get("source")
+        fields: dict[str, Any] = {
+            "id": before.next_id,
+            "timestamp": timestamp,
+            "origin": origin,
+            "source": (_SOURCES.get(source) if type(source) is str else None) or _USUAL_SOURCE.get(kind, "environment"),
+            "shown": self._record_number not in self._outside,
+        }
+        marks: Marks = {}
+        event = self._built(kind, record, fields, marks)
+        difference = object_delta(predicted(event, marks, before), record)
+        if marks or difference:
+            force_setattr(origin, "rest", {**marks, **(difference or {})})  # it is ours alone until it is returned
+        before.add(event, origin.id)
+        if event.shown and type(origin.id) is str:
+            self._forgettable.setdefault(origin.id, []).append(event.id)
+        return [event]
+
+    def _built(self, kind: str, record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Event:
+        match kind:
+            case "MessageEvent":
+                return _message(record, fields, marks)
+            case "ActionEvent":
+                return _action(record, fields, marks)
+            case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent":
+                return self._observation(kind, record, fields, marks)
+            case "SystemPromptEvent":
+                return _system(record, fields, marks)
+            case "CondensationSummaryEvent":
+                return CondensationSummary(content=_text(record.get("summary")), **fields)
+            case "Condensation" if fields["shown"]:
+                return self._condensation(record, {**fields, "shown": False})
+            case "CondensationRequest" if fields["shown"]:
+                return CondensationRequest(**{**fields, "shown": False})
+        taken = ("kind", "id", "timestamp", "source")
+        data = {key: value for key, value in record.items() if key not in taken}
+        return Annotation(name=kind, data=data, **{**fields, "shown": False})
+
+    def _observation(self, kind: str, record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Observation:
+        call_id = record.get("tool_call_id")
+        call_id = call_id if type(call_id) is str else None
+        cause = self._before.event_id(record.get("action_id"))
+        fields["cause"] = self._before.caller(call_id) if cause is None else cause
+        fields["call_id"] = call_id
+        fields["tool"] = _text(record.get("tool_name"))
+        if kind != "ObservationEvent":
+            marks["kind"] = kind
+            answer = _text(record.get(ANSWERS[kind]))
+            return Observation(content=answer, is_error=kind == "AgentErrorEvent", **fields)
+        observation = record.get("observation")
+        if type(observation) is not dict:
+            return Observation(content="", **fields)
+        content, extras = _observed(observation, marks)
+        return Observation(content=content, extras=extras, is_error=observation.get("is_error") is True, **fields)
+
+    def _condensation(self, record: dict[str, Any], fields: dict[str, Any]) -> CondensationAction:
+        """In our ids: every earlier event with a forgotten id, and the summary of X for "X-summary"."""
+        forgotten = record.get("forgotten_event_ids")
+        names = [name for name in forgotten if type(name) is str] if type(forgotten) is list else []
+        ids = [event_id for name in names for event_id in self._forgettable.pop(name, ())]
+        summary, offset = record.get("summary"), record.get("summary_offset")
+        if type(summary) is str and type(offset) is int:
+            fields["summary"], fields["summary_offset"] = summary, offset
+            if type(record.get("id")) is str:
+                self._forgettable.setdefault(record["id"] + SUMMARY, []).append(summary_id(fields["id"]))
+        return CondensationAction(forgotten_event_ids=tuple(ids), **fields)
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def _message(record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Message:
+    said = record.get("llm_message")
+    said = said if type(said) is dict else {}
+    content = content_of(said.get("content"))
+    extended = content_of(record.get("extended_content"))
+    if extended:
+        parts = parts_of(extended)
+        content = (*parts_of(content), *parts)
+        marks["extended"] = len(parts)
+    if type(record.get("source")) is not str:
+        role = said.get("role")
+        fields["source"] = _SPEAKERS.get(role, "environment") if type(role) is str else "environment"
+    return Message(content=content, **fields)
+
+
+def _system(record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> SystemMessage:
+    content = content_of([record.get("system_prompt")])
+    context = content_of([record.get("dynamic_context")])
+    if context:
+        parts = parts_of(context)
+        content = (*parts_of(content), *parts)
+        marks["extended"] = len(parts)
+    tools = record.get("tools")
+    return SystemMessage(content=content, tools=tuple(tools) if type(tools) is list else (), **fields)
+
+
+def _action(record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Action:
+    call = record.get("tool_call")
+    call = call if type(call) is dict else {}
+    arguments = call.get("arguments")
+    function = call.get("function")
+    if type(arguments) is not str and type(function) is dict:
+        marks["nested"] = True
+        arguments = function.get("arguments")
+    if type(arguments) is not str:
+        marks.pop("nested", None)
+        done = record.get("action")
+        arguments = {key: value for key, value in done.items() if key != "kind"} if type(done) is dict else None
+    call_id, response_id, thinking = (record.get(key) for key in ("tool_call_id", "llm_response_id", "thinking_blocks"))
+    return Action(
+        tool=_text(record.get("tool_name")),
+        arguments=arguments,
+        call_id=call_id if type(call_id) is str else None,
+        response_id=response_id if type(response_id) is str else None,
+        thought=content_of(record.get("thought")),
+        thinking=tuple(thinking) if type(thinking) is list and all(type(block) is dict for block in thinking) else (),
+        **fields,
+    )
+
+
+_TEXT_KEYS = ("content", "output", "stdout", "message")
+"""Where tools of different releases put what the model is shown."""
+
+
+def _observed(observation: dict[str, Any], marks: Marks) -> tuple[Content, dict[str, Any]]:
+    """The content of an observation and the rest of it."""
+    for key in _TEXT_KEYS:
+        value = observation.get(key)
+        if type(value) is str or (type(value) is list and _is_blocks(value)):
+            if key != "content":
+                marks["text"] = key
+            if type(value) is str:
+                marks["plain"] = True
+            content = value if type(value) is str else content_of(value)
+            return content, {name: item for name, item in observation.items() if name != key}
+    try:
+        content = msgspec.json.encode(observation).decode()
+    except (ValueError, RecursionError):
+        return "", observation  # text that is no Unicode: there is no JSON of it
+    marks["text"] = ""
+    return content, {}
+
+
+def _is_blocks(value: list[Any]) -> bool:
+    return all(type(block) is dict and type(block.get("type")) is str for block in value)
