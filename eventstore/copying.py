@@ -162,9 +162,10 @@ class Arrival:
                 what.id, self._come.version, f"{what.version} events were announced, and it is not there"
             )
         if self._staged is None:
-            there = self._there or self._target.transact(self._begin_empty)
-            self._remember(there.key, keys)
-            return Arrived(what.id, self._added, there.version)
+            if self._there is None:
+                raise CorruptEvent(what.id, 0, "it is missing, as all of the conversation is")
+            self._remember(self._there.key, keys)
+            return Arrived(what.id, self._added, self._there.version)
         # The keys are small, and there are as many as events at most: they go before the history can be seen.
         self._remember(self._staged.key, keys)
         self._target.transact(partial(self._publish, key=self._staged.key))
@@ -197,9 +198,6 @@ class Arrival:
 
     def _begin(self, transaction: Transaction) -> Conversation:
         return transaction.begin(self._what.id, self._what.created_at, self._what.salt, staged=True)
-
-    def _begin_empty(self, transaction: Transaction) -> Conversation:
-        return transaction.begin(self._what.id, self._what.created_at, self._what.salt)
 
     def _append(self, transaction: Transaction, rows: Sequence[Row]) -> None:
         found = not_erased(transaction.conversation(self._what.id))

@@ -22,6 +22,9 @@ __all__ = ["Guard", "GuardedReader"]
 
 T = TypeVar("T")
 
+_YEAR_10000 = 253_402_300_800_000_000
+"""In microseconds since 1970: what a datetime cannot say any more."""
+
 
 class Guard:
     """A recorder on a recorder. ``unguarded`` is the one below, which sees rows as they are stored."""
@@ -70,7 +73,9 @@ class GuardedReader:
 
     def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
         return [
-            found if _columns_are_sound(found) else found._replace(head=None, updated_at=None)
+            found
+            if _columns_are_sound(found)
+            else found._replace(created_at=0, head=None, updated_at=None, erasure=None)
             for found in self._reader.conversations(after, limit)
         ]
 
@@ -85,9 +90,6 @@ class GuardedReader:
 
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
         return self._opened(key, self._reader.shown_rows(key, intervals))
-
-    def counts_before(self, key: int, event_ids: Sequence[int]) -> Sequence[tuple[int, int, int]]:
-        return self._reader.counts_before(key, event_ids)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         answer: list[PlacedRow] = []
@@ -160,7 +162,7 @@ class GuardedReader:
         if found is None:
             return None
         if not _columns_are_sound(found):
-            raise CorruptEvent(found.id, found.version - 1, "its columns cannot be what was written")
+            raise CorruptEvent(found.id, found.version - 1, "it, or what leads to it, is not what was written")
         try:
             data_key = self._known(found).data_key
         except KeyUnavailable:
@@ -267,13 +269,24 @@ class _GuardedTransaction(GuardedReader):
 
 
 def _columns_are_sound(found: Conversation) -> bool:
-    """Whether what comes from its last row can be what was written there. Once the row is read, its checksum says it
-    for certain.
+    """Whether its columns, and those that come from its last row, can be what was written there. Once the row is read,
+    its checksum says it for certain.
     """
+    erasure = found.erasure
+    if found.astray or not _is_moment(found.created_at) or type(found.salt) is not bytes:
+        return False
+    if type(found.sealed_key) not in (bytes, type(None)):
+        return False
+    if erasure is not None:
+        return _is_moment(erasure.erased_at) and type(erasure.events) is int and type(erasure.head) is bytes
     return found.version == 0 or (
-        type(found.updated_at) is int
+        _is_moment(found.updated_at)
         and type(found.head) is bytes
         and len(found.head) == integrity.HEAD_BYTES
         and 0 <= found.shown <= found.version
         and 0 <= found.structural <= found.version
     )
+
+
+def _is_moment(value: object) -> bool:
+    return type(value) is int and 0 <= value < _YEAR_10000

@@ -18,10 +18,10 @@ from msgspec.structs import force_setattr
 
 from eventstore import integrity
 from eventstore.codec import Encoded
-from eventstore.errors import HistoryDiverged, VersionConflict
+from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
-from eventstore.rows import after, chained, event_of, not_erased
+from eventstore.rows import after, beginning_with_an_event, chained, event_of, not_erased
 
 __all__ = ["CHUNK", "Ingestion"]
 
@@ -53,7 +53,7 @@ class Ingestion:
         ``ConversationErased``.
         """
         with self._recorder.read() as reader:
-            found = not_erased(reader.conversation(self._conversation))
+            found = beginning_with_an_event(not_erased(reader.conversation(self._conversation)))
         outcome = self._begin(history) if found is None else self._extend(found, history)
         self._discard_left_over()
         return outcome
@@ -82,14 +82,20 @@ class Ingestion:
 
     def _compare(self, found: Conversation, history: Iterator[Encoded]) -> int:
         """How many events of the history are stored already. Raises ``HistoryDiverged`` at the first that differs."""
+        compared = 0
         for row in self._stored(found):
             encoded = next(history, None)
             if encoded is None:
-                return row.id
+                return compared
+            if row.id != compared:
+                break
             if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
                 event_of(self._conversation, row)  # if it is damaged, it is no other history
                 raise HistoryDiverged(self._conversation, row.id, found.version)
-        return found.version
+            compared += 1
+        if compared < found.version:
+            raise CorruptEvent(self._conversation, compared, "it is missing")
+        return compared
 
     def _stored(self, found: Conversation) -> Iterator[Row]:
         for start in range(0, found.version, CHUNK):

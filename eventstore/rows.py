@@ -14,11 +14,13 @@ from eventstore.sealing import PLAIN
 
 __all__ = [
     "after",
+    "beginning_with_an_event",
     "chained",
     "dense_events",
     "event_of",
     "from_microseconds",
     "not_erased",
+    "sound",
     "to_microseconds",
 ]
 
@@ -64,12 +66,18 @@ def after(conversation: Conversation, rows: Sequence[Row]) -> Conversation:
 
 def event_of(conversation: str, row: Row) -> Event:
     """The event of a stored row. Raises ``CorruptEvent`` where the bytes are none."""
-    if row.encoding != PLAIN:  # the guard opens what it can
-        raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"))
+    sound(conversation, row)
     try:
         return codec.decode(row.kind, row.schema, row.body, row.id, shown=row.shown, structural=row.structural)
     except codec.Undecodable as error:
         raise CorruptEvent(conversation, row.id, str(error)) from error
+
+
+def sound(conversation: str, row: Row) -> Row:
+    """The row, if it could be read as it was written. Raises ``CorruptEvent``."""
+    if row.encoding != PLAIN:  # the guard opens what it can
+        raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"))
+    return row
 
 
 def dense_events(conversation: str, rows: Iterable[Row], start: int, stop: int) -> Iterator[Event]:
@@ -89,6 +97,15 @@ def not_erased(conversation: Conversation | None) -> Conversation | None:
     if conversation is not None and conversation.erasure is not None:
         erasure = conversation.erasure
         raise ConversationErased(conversation.id, from_microseconds(erasure.erased_at).isoformat(), erasure.reason)
+    return conversation
+
+
+def beginning_with_an_event(conversation: Conversation | None) -> Conversation | None:
+    """The conversation, if it was found. It is begun with its first event, so without one, all of it is missing: then
+    ``CorruptEvent`` is raised, since an unreadable thing is not an empty one.
+    """
+    if conversation is not None and conversation.version == 0:
+        raise CorruptEvent(conversation.id, 0, "it is missing, as all of the conversation is")
     return conversation
 
 

@@ -14,11 +14,12 @@ from eventstore.errors import CorruptEvent
 from eventstore.events import Event
 from eventstore.guard import GuardedReader
 from eventstore.recorders.base import Conversation, Reader, Record, Row, Transaction
-from eventstore.rows import dense_events, event_of
+from eventstore.rows import dense_events, event_of, sound
 
 __all__ = ["InlineProjection", "Record", "Snapshot", "WritableSnapshot"]
 
 _PAGE = 1_000
+_ANY_VERSION = 2**62
 
 
 class _Counts(NamedTuple):
@@ -68,7 +69,7 @@ class Snapshot:
         """Shown events with an id in one of the inclusive, ascending, disjoint intervals.
 
         Raises ``CorruptEvent`` where one is missing or unreadable. Cost: intervals and events returned; of intervals
-        that neither begin and end with a shown event nor at an end of the history, an index seek more.
+        that neither begin and end with a shown event nor at an end of the history, an event more.
         """
         rows = self._reader.shown_rows(self._conversation.key, intervals)
         events = [event_of(self.conversation, row) for row in rows]
@@ -78,7 +79,7 @@ class Snapshot:
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Of ``start <= id < stop``, the events that change a View other than by adding to its end.
 
-        Raises ``CorruptEvent`` where one is missing or unreadable. Cost: those events, and two index seeks.
+        Raises ``CorruptEvent`` where one is missing or unreadable. Cost: those events, and up to two more.
         """
         stop = self.version if stop is None else min(stop, self.version)
         if start >= stop:
@@ -126,18 +127,25 @@ class Snapshot:
     def _counts_before(self, event_ids: Collection[int]) -> dict[int, _Counts]:
         """How many shown and structural events there are before each of these places."""
         counts = {0: _Counts(0, 0), self.version: _Counts(self._conversation.shown, self._conversation.structural)}
-        asked = [event_id for event_id in event_ids if event_id not in counts]
-        if asked:
-            for event_id, shown, structural in self._reader.counts_before(self._conversation.key, asked):
-                counts[event_id] = _Counts(shown, structural)
-        for event_id in asked:
+        for event_id in event_ids:
             if event_id not in counts:
-                raise CorruptEvent(self.conversation, event_id, "it is missing")
+                rows = self._reader.rows(self._conversation.key, event_id, event_id + 1, 1)
+                if not rows:
+                    raise CorruptEvent(self.conversation, event_id, "it is missing")
+                row = sound(self.conversation, rows[0])
+                counts[event_id] = _Counts(row.shown_before, row.structural_before)
         return counts
 
     def record_at(self, projection: str, version: int | None = None) -> Record | None:
-        """The newest record of a projection at or before ``version`` (of any version, if None)."""
-        return self._reader.record_at(projection, self._conversation.key, self.version if version is None else version)
+        """The newest record of a projection at or before ``version`` (of all, if None).
+
+        Raises ``CorruptEvent`` where the newest is of a later version than the history has: then its end is missing.
+        """
+        asked = _ANY_VERSION if version is None else version
+        record = self._reader.record_at(projection, self._conversation.key, asked)
+        if version is None and record is not None and record.version > self.version:
+            raise CorruptEvent(self.conversation, self.version, f"it is missing: {projection!r} knows {record.version}")
+        return record
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
         """All records of a projection for versions greater than ``after``, ascending, read a page at a time."""

@@ -26,10 +26,12 @@ from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_struct
 from eventstore.guard import Guard
 from eventstore.ingestion import Ingestion
 from eventstore.keys import KeyRing
+from eventstore.moving import Difference, Moved, compare_stores, move_store
 from eventstore.recorders.base import Conversation, Reader, Recorder, Row, Transaction
 from eventstore.resealing import Resealed, reseal
 from eventstore.rows import (
     after,
+    beginning_with_an_event,
     chained,
     dense_events,
     event_of,
@@ -365,6 +367,19 @@ class Store:
         with _translated():
             return vacuum(self._recorder, self._now())
 
+    def bring(self, source: Store, *, jobs: int = 4) -> Iterator[Moved]:
+        """Copy every conversation of another store into this one, or what of it came since; see ``moving``.
+
+        Raises ``StoreUnavailable``; what is wrong with one conversation is yielded with it.
+        """
+        with _translated():
+            yield from move_store(source._recorder, self._recorder, jobs=jobs)
+
+    def differences_from(self, source: Store) -> Iterator[Difference]:
+        """The conversations of another store that do not have the same head here. Raises ``StoreUnavailable``."""
+        with _translated():
+            yield from compare_stores(source._recorder, self._recorder)
+
     @property
     def uuid(self) -> str:
         """Names this store, wherever its file is moved."""
@@ -447,7 +462,7 @@ class Store:
 
 
 def _found(reader: Reader, conversation: str) -> Conversation | None:
-    return not_erased(reader.conversation(conversation))
+    return beginning_with_an_event(not_erased(reader.conversation(conversation)))
 
 
 def _existing(reader: Reader, conversation: str) -> Conversation:

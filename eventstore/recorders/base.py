@@ -69,7 +69,8 @@ class Erasure(NamedTuple):
 class Conversation(NamedTuple):
     """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
     empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are how many such
-    events it has: what its last event says was before it, and that event itself.
+    events it has: what its last event says was before it, and that event itself. ``astray``: the database contradicts
+    itself about which event is the last.
     """
 
     key: int
@@ -86,6 +87,7 @@ class Conversation(NamedTuple):
     erasure: Erasure | None = None
     shown: int = 0
     structural: int = 0
+    astray: bool = False
 
 
 class Record(NamedTuple):
@@ -124,9 +126,6 @@ class Reader(Protocol):
 
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
         """Shown rows with an id in one of the inclusive intervals, by interval, then id. Cost: intervals and rows."""
-
-    def counts_before(self, key: int, event_ids: Sequence[int]) -> Sequence[tuple[int, int, int]]:
-        """(id, ``shown_before``, ``structural_before``) of the rows with these ids, as far as they are there."""
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Rows behind a position, in the order of positions, at most ``limit``. No later commit can precede them."""

@@ -122,11 +122,6 @@ class MemoryReader:
         rows = self._tables.rows.get(key, [])
         return [row for first, last in intervals for row in _slice(rows, first, last + 1) if row.shown]
 
-    def counts_before(self, key: int, event_ids: Sequence[int]) -> Sequence[tuple[int, int, int]]:
-        rows = self._tables.rows.get(key, [])
-        found = (row for event_id in event_ids for row in _slice(rows, event_id, event_id + 1))
-        return [(row.id, row.shown_before, row.structural_before) for row in found]
-
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         tables = self._tables
         start = bisect.bisect_right(tables.places, after_position, key=lambda place: place[0])

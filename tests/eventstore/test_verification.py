@@ -220,7 +220,11 @@ def test_a_cut_tail_shows_without_one_where_the_positions_were_left(path: Path):
 
 def test_a_history_that_was_written_anew_shows_against_a_published_head(path: Path):
     head = published(path, "a")
-    spoil(path, "DELETE FROM events WHERE conversation = (SELECT key FROM conversations WHERE id = 'a')")
+    spoil(
+        path,
+        "DELETE FROM events WHERE conversation = (SELECT key FROM conversations WHERE id = 'a')",
+        "DELETE FROM conversations WHERE id = 'a'",
+    )
     with open_store(f"sqlite:///{path}") as store:
         for n in range(LENGTH):
             store.append("a", Message(source="user", content="all new"), expected_version=n)

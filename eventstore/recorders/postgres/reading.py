@@ -55,10 +55,6 @@ class PostgresReader:
         lasts = array(BIGINT, [bigint(last) for _, last in intervals])
         return _rows(self._ask("shown_rows", bigint(key), firsts, lasts))
 
-    def counts_before(self, key: int, event_ids: Sequence[int]) -> Sequence[tuple[int, int, int]]:
-        result = self._ask("counts_before", bigint(key), array(BIGINT, list(map(bigint, event_ids))))
-        return [(_int(result, n, 0), _int(result, n, 1), _int(result, n, 2)) for n in range(result.ntuples)]
-
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Live rows have their positions; those of an import are reckoned from where it was published."""
         placed: list[PlacedRow] = []

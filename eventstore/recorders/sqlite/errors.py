@@ -73,6 +73,11 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         raise translate(error, doing) from error
+    except UnicodeDecodeError as error:  # sqlite3 cannot decode a message that quotes damaged bytes, nor we such a name
+        advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
+        raise DatabaseError(
+            f"cannot {doing}: there are bytes that are no text where text should be; {advice}"
+        ) from error
 
 
 def leaves_doubt(error: sqlite3.Error) -> bool:

@@ -50,10 +50,7 @@ class SQLiteReader:
         return list(map(_row, self._execute(SQL["structural_rows"], (key, start, stop, limit))))
 
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
-        return list(map(_row, self._execute(SQL["shown_rows"], (json.dumps(intervals), key))))
-
-    def counts_before(self, key: int, event_ids: Sequence[int]) -> Sequence[tuple[int, int, int]]:
-        return self._execute(SQL["counts_before"], (json.dumps(event_ids), key)).fetchall()
+        return sorted(map(_row, self._execute(SQL["shown_rows"], (json.dumps(intervals), key))), key=_id)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Live rows have their positions; those of an import are reckoned from where it was published."""
@@ -122,27 +119,33 @@ def bound(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _text(stored: bytes) -> str:
-    return stored.decode("utf-8", "surrogatepass")
+def _text(stored: object) -> str:
+    # In a damaged file a column may be of any type. What the row then is not, the guard finds.
+    return stored.decode("utf-8", "surrogatepass") if type(stored) is bytes else ""
+
+
+def _id(row: Row) -> int:
+    return row.id
 
 
 def _row(row: tuple[Any, ...]) -> Row:
+    event_id, kind = row[:2]
     return Row(
-        row[0], str(row[1], "utf-8", "replace"), row[2], row[3] == 1, row[4] == 1, row[5], row[6], row[7], row[8],
-        row[9], row[10], row[11],
+        event_id if type(event_id) is int else -1, str(kind, "utf-8", "replace") if type(kind) is bytes else "",
+        row[2], row[3] == 1, row[4] == 1, row[5], row[6], row[7], row[8], row[9], row[10], row[11],
     )  # fmt: skip
 
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
     (key, _visible, created_at, parent, parent_version, salt, key_id, sealed_key,
      erased_at, erased_reason, erased_events, erased_head, last_id, updated_at, head,
-     shown, structural) = found  # fmt: skip
+     shown, structural, astray) = found  # fmt: skip
     return Conversation(
         key=key,
         id=conversation_id,
         created_at=created_at,
         salt=salt or b"",
-        version=0 if last_id is None else last_id + 1,
+        version=last_id + 1 if type(last_id) is int else 0,
         updated_at=updated_at,
         head=head,
         parent=parent,
@@ -154,4 +157,5 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
         else Erasure(erased_at, _text(erased_reason or b""), erased_events, erased_head or b""),
         shown=shown or 0,
         structural=structural or 0,
+        astray=bool(astray) or type(last_id) not in (int, type(None)),
     )

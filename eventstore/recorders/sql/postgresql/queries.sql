@@ -79,10 +79,6 @@ CROSS JOIN LATERAL (
 ) e
 ORDER BY i.place, e.id
 
--- name: counts_before
-SELECT id, shown_before, structural_before
-FROM {schema}.events WHERE conversation = $1::bigint AND id = ANY ($2::bigint[])
-
 -- name: live_rows
 SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
        position, (SELECT c.id FROM {schema}.conversations c WHERE c.key = e.conversation)

@@ -1,20 +1,44 @@
 -- One statement a block, named in the line above it. Bodies and ids are bound as UTF-8 bytes and cast, so that text which
 -- is no Unicode (lone surrogates in an id) is kept too, and so that nothing is encoded twice.
 
+-- The newest event of a conversation is the last that the index has, so an entry that a damaged page hides would shorten the
+-- history. Hence the last column of the three questions for conversations: whether the entry, or the one behind it, is not
+-- what its row says. What hides an entry puts another one out of its order, and that one stands there.
+
 -- name: conversation
 SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
-       e.shown_before + e.shown, e.structural_before + e.structural
+       e.shown_before + e.shown, e.structural_before + e.structural,
+       e.id IS NOT i.id OR COALESCE((
+           -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
+           SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
+       ), (
+           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id
+           FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
+           WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
+       ))
 FROM conversations c
-LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+LEFT JOIN events i INDEXED BY events_by_id
+    ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
 WHERE c.id = CAST(? AS TEXT) AND c.visible
 
 -- name: conversation_of
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
-       e.shown_before + e.shown, e.structural_before + e.structural
+       e.shown_before + e.shown, e.structural_before + e.structural,
+       e.id IS NOT i.id OR COALESCE((
+           -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
+           SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
+       ), (
+           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id
+           FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
+           WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
+       ))
 FROM conversations c
-LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+LEFT JOIN events i INDEXED BY events_by_id
+    ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
 WHERE c.key = ?
 
 -- name: conversation_id
@@ -23,9 +47,19 @@ SELECT id FROM conversations WHERE key = ?
 -- name: conversations
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
-       e.shown_before + e.shown, e.structural_before + e.structural
+       e.shown_before + e.shown, e.structural_before + e.structural,
+       e.id IS NOT i.id OR COALESCE((
+           -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
+           SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
+       ), (
+           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id
+           FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
+           WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
+       ))
 FROM conversations c
-LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+LEFT JOIN events i INDEXED BY events_by_id
+    ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
 WHERE c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
@@ -62,17 +96,13 @@ SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, s
 FROM events INDEXED BY events_structural
 WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
 
+-- No ORDER BY: SQLite would carry every body through a sorter, which takes longer than the rest.
 -- name: shown_rows
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
        e.shown_before, e.structural_before, e.checksum, e.position
 FROM json_each(?) j
 CROSS JOIN events e INDEXED BY events_by_id
     ON e.conversation = ? AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1 AND e.shown
-ORDER BY j.id
-
--- name: counts_before
-SELECT e.id, e.shown_before, e.structural_before
-FROM json_each(?) j CROSS JOIN events e ON e.conversation = ? AND e.id = j.value
 
 -- name: live_rows_from
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
