@@ -28,6 +28,8 @@ def open_existing(db: str) -> Store:
     from foldlog.cli.outcome import Refused
 
     location = parse(db)
+    if location.scheme == "postgresql" and "mode" not in location.options:
+        return open_store(f"{db}{'&' if '?' in db else '?'}mode=rw")
     if location.scheme != "sqlite":
         return open_store(db)
     if not os.path.exists(location.path):

@@ -1,0 +1,262 @@
+"""How fast is a store on PostgreSQL? Against the recorder of the eventsourcing library, and against SELECTs by hand.
+
+``python -m benchmarks.postgres [--writers]`` starts its servers and prints the table; ``--writers`` adds appends a second
+by number of writers. The standby is 5 milliseconds away: between it and the primary there is a proxy that passes each
+chunk on 2.5 ms after it came, in each direction, however many come meanwhile (``tests/postgres/delay.py``). Both sides
+talk to the same server, by the same TCP loopback, with one connection for each writer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import psycopg
+import typer
+from eventsourcing.persistence import StoredEvent
+from eventsourcing.postgres import PostgresApplicationRecorder, PostgresDatastore
+from rich.console import Console
+
+from benchmarks.__main__ import table
+from benchmarks.frame import SCALES, Answer, Question, Round, Scale, as_json, ask
+from benchmarks.raw import body_of
+from benchmarks.workload import history
+from eventstore import Action, CondensationAction, Message, Observation, Store, SystemMessage, open_store
+from projections import Views
+from tests.postgres.servers import Server, free_port, new_primary
+
+LIBRARY = "the library's recorder"
+DELAY_MS = 5.0
+CONVERSATIONS = 10_000
+
+Append = Callable[[str, int], None]
+"""Appends one batch to a conversation that has so many events."""
+
+
+@contextlib.contextmanager
+def servers(*, standby: bool) -> Iterator[Server]:
+    """A primary, and a synchronous standby ``DELAY_MS`` away if there is to be one."""
+    folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
+    folder.chmod(0o755)
+    primary = new_primary(folder / "primary", {"max_wal_size": "4GB"})
+    with contextlib.ExitStack() as running:
+        running.callback(shutil.rmtree, folder, ignore_errors=True)
+        running.callback(primary.stop, "immediate")
+        if standby:
+            port = free_port()
+            command = [sys.executable, "-m", "tests.postgres.delay", str(port), str(primary.port), str(DELAY_MS / 2)]
+            proxy = subprocess.Popen(command)
+            running.callback(lambda: (proxy.terminate(), proxy.wait()))
+            time.sleep(1)
+            far = Server(folder / "standby")
+            far.follow(primary, "far", port=port)
+            far.start()
+            running.callback(far.stop, "immediate")
+            primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'far'")
+            primary.reload()
+            time.sleep(1)
+        yield primary
+
+
+@contextlib.contextmanager
+def ours(primary: Server, writers: int, batch: int) -> Iterator[Append]:
+    text = os.urandom(600).hex()
+    with open_store(primary.url(schema="ours", connections_max=str(writers))) as store:
+
+        def append(conversation: str, version: int) -> None:
+            events = [Message(source="user", content=text) for _ in range(batch)]
+            store.append(conversation, events, expected_version=version)
+
+        yield append
+
+
+@contextlib.contextmanager
+def library(primary: Server, writers: int, batch: int) -> Iterator[Append]:
+    body = msgspec.json.encode({"content": os.urandom(600).hex()})
+    datastore = PostgresDatastore(
+        "postgres", "127.0.0.1", primary.port, "postgres", "", pool_size=writers, originator_id_type="text"
+    )
+    recorder = PostgresApplicationRecorder(datastore)
+    recorder.create_table()
+
+    def append(conversation: str, version: int) -> None:
+        recorder.insert_events([StoredEvent(conversation, version + n, "message/1", body) for n in range(batch)])
+
+    yield append
+    datastore.close()
+
+
+def events_a_second(append: Append, writers: int, batch: int, seconds: float) -> float:
+    """Each writer appends to a conversation of its own, as fast as it can."""
+    counts = [0] * writers
+    start = threading.Barrier(writers + 1)
+
+    def write(writer: int) -> None:
+        conversation = uuid.uuid4().hex
+        append(conversation, 0)
+        start.wait()
+        while time.monotonic() < ends[0]:
+            counts[writer] += batch
+            append(conversation, counts[writer])
+
+    ends = [float("inf")]
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(writers)]
+    for thread in threads:
+        thread.start()
+    start.wait()
+    began = time.monotonic()
+    ends[0] = began + seconds
+    for thread in threads:
+        thread.join()
+    return sum(counts) / (time.monotonic() - began)
+
+
+def appending(writers: int, batch: int, *, standby: bool) -> Callable[[Scale, Path], Iterator[Round]]:
+    def measure(scale: Scale, folder: Path) -> Iterator[Round]:
+        seconds = 0.3 if scale.name == "smoke" else 2.0
+        with (
+            servers(standby=standby) as primary,
+            ours(primary, writers, batch) as our_append,
+            library(primary, writers, batch) as their_append,
+        ):
+            for _ in range(scale.rounds):
+                yield Round(
+                    events_a_second(our_append, writers, batch, seconds),
+                    events_a_second(their_append, writers, batch, seconds),
+                )
+
+    return measure
+
+
+def fill(store: Store, primary: Server, conversations: int) -> list[str]:
+    """Many conversations of 20 to 60 events, here and in a minimal table with one index."""
+    with psycopg.connect(primary.url()) as connection:
+        connection.execute(
+            "CREATE TABLE plain (conversation text, id int, kind text, body bytea, PRIMARY KEY (conversation, id))"
+        )
+        names = [f"conversation {n}" for n in range(conversations)]
+        bodies = [(event, body_of(event)) for event in history(60)]
+        for name in names:
+            length = random.Random(name).randint(20, 60)
+            store.ingest(name, [event for event, _ in bodies[:length]])
+            with connection.cursor() as cursor, cursor.copy("COPY plain FROM STDIN (FORMAT binary)") as copy:
+                copy.set_types(["text", "int4", "text", "bytea"])
+                for event, body in bodies[:length]:
+                    copy.write_row((name, event.id, "event", body))
+        connection.commit()
+    primary.sql("VACUUM ANALYZE")
+    return names
+
+
+def opening(scale: Scale, folder: Path) -> Iterator[Round]:
+    """One conversation among many, every event of it decoded. Both sides have a connection already."""
+    decoder = msgspec.json.Decoder(SystemMessage | Message | Action | Observation | CondensationAction)
+    count = 200 if scale.name == "smoke" else CONVERSATIONS
+    with (
+        servers(standby=False) as primary,
+        open_store(primary.url(schema="ours")) as store,
+        psycopg.connect(primary.url(), autocommit=True) as connection,
+    ):
+        names = fill(store, primary, count)
+        for _ in range(scale.rounds):
+            chosen = random.sample(names, min(200, count))
+            spent = {"ours": 0.0, "raw": 0.0}
+            for name in chosen:
+                begun = time.perf_counter()
+                rows = connection.execute(
+                    "SELECT body FROM plain WHERE conversation = %s ORDER BY id", (name,), prepare=True, binary=True
+                ).fetchall()
+                by_hand = [decoder.decode(body) for (body,) in rows]
+                spent["raw"] += time.perf_counter() - begun
+                begun = time.perf_counter()
+                events = list(store.events(name))
+                spent["ours"] += time.perf_counter() - begun
+                if events != by_hand:
+                    raise AssertionError("the two sides read different events")
+            yield Round(spent["ours"] / len(chosen) * 1e6, spent["raw"] / len(chosen) * 1e6)
+
+
+def growing(scale: Scale, folder: Path) -> Iterator[Round]:
+    """A View of the same size, of a short and of a long history."""
+    short, long = scale.events[0], scale.usual
+    with servers(standby=False) as primary, open_store(primary.url(schema="ours")) as store:
+        views = Views(store)
+        for length in (short, long):
+            store.ingest(f"of {length}", history(length))
+        primary.sql("VACUUM ANALYZE")
+        for _ in range(scale.rounds):
+            yield Round(_opened_us(views, f"of {long}"), _opened_us(views, f"of {short}"))
+
+
+def _opened_us(views: Views, conversation: str) -> float:
+    begun = time.perf_counter()
+    for _ in range(20):
+        len(views.current(conversation).events)
+    return (time.perf_counter() - begun) / 20 * 1e6
+
+
+FAR = f"standby {DELAY_MS:g} ms away"
+QUESTIONS = [
+    Question(f"32 writers, {FAR}", "events/s", 10, "at least", appending(32, 1, standby=True), LIBRARY),
+    Question(f"32 writers, batches of 20, {FAR}", "events/s", 3, "at least", appending(32, 20, standby=True), LIBRARY),
+    Question("32 writers, loopback", "events/s", 1.5, "at least", appending(32, 1, standby=False), LIBRARY),
+    Question(
+        "8 writers, batches of 20, loopback", "events/s", 1.5, "at least", appending(8, 20, standby=False), LIBRARY
+    ),
+    Question("1 writer, loopback", "events/s", 1, "at least", appending(1, 1, standby=False), LIBRARY),
+    Question("open one conversation of 10,000", "µs", 2, "at most", opening, "one SELECT"),
+    Question("open a View, long history over short", "µs", 1.3, "at most", growing, "the short history"),
+]
+
+
+def by_writers(seconds: float) -> None:
+    """Appends a second of both sides, by number of writers."""
+    for standby in (True, False):
+        with servers(standby=standby) as primary:
+            print(f"\nappends/s, {FAR if standby else 'loopback, no standby'}")
+            for writers in (1, 4, 16, 32):
+                with ours(primary, writers, 1) as our_append, library(primary, writers, 1) as their_append:
+                    us = events_a_second(our_append, writers, 1, seconds)
+                    them = events_a_second(their_append, writers, 1, seconds)
+                print(
+                    f"  {writers:2} writers: ours {us:7,.0f}   {LIBRARY} {them:6,.0f}   {us / them:5.1f} times",
+                    flush=True,
+                )
+
+
+def main(
+    matching: Annotated[str, typer.Argument(help="Only questions whose name has this in it.")] = "",
+    scale: Annotated[str, typer.Option(help="full, or smoke: small, to see that everything works.")] = "full",
+    writers: Annotated[bool, typer.Option(help="Also show appends a second by number of writers.")] = False,
+    results: Annotated[Path, typer.Option(help="Folder for the JSON.")] = Path(__file__).parent / "results",
+) -> None:
+    """Ask the questions about PostgreSQL that have targets. Exit status 1 where a target of a full run is missed."""
+    answers: list[Answer] = []
+    for question in QUESTIONS:
+        if matching in question.name:
+            print(f"{question.name} …", file=sys.stderr, flush=True)
+            answers.append(ask(question, SCALES[scale], results))
+    Console().print(table(answers))
+    if scale == "full":
+        results.mkdir(parents=True, exist_ok=True)
+        (results / "postgres.json").write_text(as_json(answers, sys.argv))
+    if writers:
+        by_writers(3.0)
+    if scale == "full" and not all(answer.holds for answer in answers):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,130 @@
+"""A whole store carried to another one while the first is in use: once for the bulk of it, again for what came since.
+
+Every event keeps its id, time and place in the hash chain, every conversation its salt, its idempotency keys or its
+receipt, so heads are equal on both sides; each head is computed again on the way. What is there already is passed over,
+so a copy that was stopped goes on where it was. Positions are given anew: those who follow the target begin at 0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import NamedTuple
+
+from eventstore.copying import CHUNK, copy_conversation
+from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
+from eventstore.guard import Guard
+from eventstore.recorders.base import Conversation
+
+__all__ = ["Difference", "Moved", "compare_stores", "move_store"]
+
+
+class Moved(NamedTuple):
+    """What became of one conversation: how many events were copied, and the version since; or what is wrong with it."""
+
+    conversation: str
+    added: int
+    version: int
+    problem: str | None = None
+
+
+class Difference(NamedTuple):
+    """A conversation that differs between the two, and how: the target is ``behind`` where copying again helps."""
+
+    conversation: str
+    problem: str
+    behind: bool
+
+
+def move_store(source: Guard, target: Guard, *, jobs: int = 4) -> Iterator[Moved]:
+    """Copy every conversation of ``source``, in no order, ``jobs`` at a time. Each appears whole in the target or not
+    at all, or grows by its tail.
+
+    A conversation that is damaged, or that differs in the target, is yielded with its problem, and the others go on.
+    Cost: one look at every conversation on both sides, and the events that the target does not have.
+    """
+    conversations = _conversations(source)
+    with ThreadPoolExecutor(jobs) as pool:
+        running: set[Future[Moved]] = set()
+        try:
+            while True:
+                room = 2 * jobs - len(running)
+                running |= {pool.submit(_move, source, target, found) for found in islice(conversations, room)}
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (each.result() for each in done)
+        finally:
+            for each in running:
+                each.cancel()
+
+
+def compare_stores(source: Guard, target: Guard) -> Iterator[Difference]:
+    """Every conversation of ``source`` that ``target`` does not have with the same head. What only the target has is
+    not looked for. Cost: one look at every conversation on both sides.
+    """
+    for found in _conversations(source):
+        there = _found(target, found.id)
+        if there is None:
+            yield Difference(found.id, f"{_measure(found)} there, not here", behind=True)
+        elif not _same(found, there):
+            behind = there.erasure is None and found.erasure is None and there.version < found.version
+            yield Difference(found.id, f"{_measure(found)} there, {_measure(there)} here", behind=behind)
+
+
+def _move(source: Guard, target: Guard, found: Conversation) -> Moved:
+    there = _found(target, found.id)
+    if there is not None and _same(found, there):
+        return Moved(found.id, 0, _version(found))
+    try:
+        if there is None:
+            _clear_staging(target, found.id)
+        _, added, version = copy_conversation(source, target, found.id)
+    except (CorruptEvent, HistoryDiverged, ConversationErased, VersionConflict) as error:
+        return Moved(found.id, 0, 0 if there is None else _version(there), str(error))
+    return Moved(found.id, added, version)
+
+
+def _clear_staging(target: Guard, conversation: str) -> None:
+    """What a copy that was killed left of it."""
+    with target.read() as reader:
+        left = reader.staged(conversation)
+    for key in left:
+        while not target.transact(lambda transaction, key=key: transaction.discard(key, CHUNK)):  # type: ignore[misc]
+            time.sleep(0)
+
+
+def _conversations(guard: Guard) -> Iterator[Conversation]:
+    """All that have events or a receipt, a page at a time."""
+    after: str | None = None
+    while True:
+        with guard.read() as reader:
+            page = reader.conversations(after, CHUNK)
+        yield from (found for found in page if found.version or found.erasure)
+        if len(page) < CHUNK:
+            return
+        after = page[-1].id
+
+
+def _found(guard: Guard, conversation: str) -> Conversation | None:
+    with guard.read() as reader:
+        return reader.conversation(conversation)
+
+
+def _version(found: Conversation) -> int:
+    return found.version if found.erasure is None else found.erasure.events
+
+
+def _head(found: Conversation) -> bytes | None:
+    return found.head if found.erasure is None else found.erasure.head
+
+
+def _same(one: Conversation, other: Conversation) -> bool:
+    return (_version(one), _head(one), one.erasure is None) == (_version(other), _head(other), other.erasure is None)
+
+
+def _measure(found: Conversation) -> str:
+    head = (_head(found) or b"").hex()[:12]
+    return f"{_version(found)} events with head {head}…{'' if found.erasure is None else ', erased'}"

@@ -1,0 +1,70 @@
+"""``foldlog copy``: a whole store to another one, of another kind if need be."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import AsJson
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.stores import open_existing, open_or_create
+
+__all__ = ["run"]
+
+
+def run(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The store to copy: sqlite:///… or postgresql://…")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Where to; it is made if it is not there.")],
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Histories that are copied at a time.")] = 4,
+    as_json: AsJson = False,
+) -> int:
+    """Copy every history from one store to another: SQLite to PostgreSQL and back.
+
+    Events keep ids, times and heads, and every head is computed again on the way. The source stays in use meanwhile.
+    Run it again to go on after an interruption, or to bring what was appended since. At the end the heads of both sides
+    are compared; exit status 1 if one differs, or if a history is damaged.
+    """
+    from foldlog.cli.gist import count
+
+    if source == target:
+        raise Refused(f"{target} cannot be copied to itself; name another store as TO")
+    histories = events = already = 0
+    problems = []
+    with open_existing(source) as ours, open_or_create(target) as theirs:
+        with terminal.progress() as bars:
+            bar = bars.add_task("copying", unit="events", total=None)
+            for moved in theirs.bring(ours, jobs=jobs):
+                histories += 1
+                already += moved.added == 0 and moved.problem is None
+                events += moved.added
+                bars.update(bar, advance=moved.added, description=f"copying, {histories:,} histories")
+                if moved.problem is not None:
+                    problems.append((moved.conversation, moved.problem))
+        differences = list(theirs.differences_from(ours))
+    behind = [d.conversation for d in differences if d.behind and d.conversation not in dict(problems)]
+    problems += [
+        (d.conversation, d.problem) for d in differences if not d.behind and d.conversation not in dict(problems)
+    ]
+    if as_json:
+        terminal.emit(
+            {
+                "histories": histories,
+                "already_there": already,
+                "events": events,
+                "grown_since": behind,
+                "findings": [{"conversation": name, "problem": problem} for name, problem in problems],
+            }
+        )
+    else:
+        equal = "" if problems or behind else "; heads are equal"
+        terminal.console().print(
+            f"{count(events, 'event')} copied, of {count(histories, 'history', 'histories')} "
+            f"({already:,} were there already){equal}"
+        )
+        if behind:
+            terminal.console().print(f"{count(len(behind), 'history', 'histories')} grew meanwhile: run it again")
+    for name, problem in problems:
+        terminal.warn(f"conversation {name!r}: {problem}")
+    return FINDINGS if problems else DONE

@@ -1,0 +1,157 @@
+"""``foldlog copy``: a store to PostgreSQL and back, with equal heads, again and again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from eventstore import ANY_VERSION, CondensationAction, Message, Store, open_store
+from eventstore.events import Annotation
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def fill(store: Store) -> None:
+    """Histories of every kind: short, long, with odd names, keys, what is not shown, condensed, erased."""
+    store.append("short", said("hi"), expected_version=0, idempotency_key="turn-1")
+    store.append("nul \0 and \udcff", [said("x"), Annotation(name="n", data={"a": 1})], expected_version=0)
+    store.ingest("long", [said(str(n)) for n in range(2_300)])
+    store.append("long", [said("more"), CondensationAction(forgotten_event_ids=[3, 4])], expected_version=2_300)
+    store.append("gone", said("secret"), expected_version=0)
+    store.erase("gone", reason="asked for")
+
+
+def state(store: Store) -> list[tuple[object, ...]]:
+    rows = store.conversations(limit=1_000)
+    events = {row.id: list(store.events(row.id)) for row in rows if row.erased_at is None}
+    return [(row, events.get(row.id)) for row in rows]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/here.db"
+
+
+def test_there_and_back_nothing_differs(file: str, tmp_path: Path, postgres_url: Callable[[], str]):
+    there, back = postgres_url(), f"sqlite:///{tmp_path}/back.db"
+    with open_store(file) as here, open_store(there) as server, open_store(back) as again:
+        fill(here)
+        moved = list(server.bring(here))
+        assert sorted((m.conversation, m.added, m.problem) for m in moved) == [
+            ("gone", 0, None), ("long", 2_302, None), ("nul \0 and \udcff", 2, None), ("short", 1, None),
+        ]  # fmt: skip
+        assert len(list(again.bring(server))) == 4
+        assert state(here) == state(server) == state(again)
+        for store in (server, again):
+            assert list(store.differences_from(here)) == []
+            assert [finding for verdict in store.verify() for finding in verdict.findings] == []
+            assert store.append("short", said("hi"), expected_version=0, idempotency_key="turn-1")[0].id == 0
+            assert store.version("short") == 1
+
+
+def test_a_second_copy_brings_what_came_since_and_nothing_else(file: str, postgres_url: Callable[[], str]):
+    with open_store(file) as here, open_store(postgres_url()) as server:
+        fill(here)
+        list(server.bring(here))
+        here.append("short", said("since"), expected_version=1, idempotency_key="turn-2")
+        here.append("new", said("since"), expected_version=0)
+        assert {d.conversation: d.behind for d in server.differences_from(here)} == {"short": True, "new": True}
+        assert {m.conversation: m.added for m in server.bring(here) if m.added} == {"short": 1, "new": 1}
+        assert list(server.differences_from(here)) == []
+        assert server.append("short", said("since"), expected_version=0, idempotency_key="turn-2")[0].id == 1
+
+
+def test_a_copy_that_was_stopped_goes_on(file: str, postgres_url: Callable[[], str]):
+    with open_store(file) as here, open_store(postgres_url()) as server:
+        for n in range(40):
+            here.append(f"c{n}", [said(str(n))] * 3, expected_version=0)
+        copying = server.bring(here, jobs=2)
+        some = [next(copying) for _ in range(5)]
+        copying.close()
+        came = len(server.conversations(limit=100))
+        assert len(some) <= came < 40
+        rest = list(server.bring(here))
+        assert sum(m.added == 0 for m in rest) == came
+        assert state(here) == state(server)
+
+
+def test_what_a_killed_copy_left_is_cleared_away(file: str, postgres_url: Callable[[], str]):
+    with open_store(file) as here, open_store(postgres_url()) as server:
+        here.ingest("long", [said(str(n)) for n in range(1_500)])
+        recorder = server._recorder.unguarded
+        left = recorder.transact(lambda transaction: transaction.begin("long", 1, b"salt", staged=True)).key
+        list(server.bring(here))
+        with recorder.read() as reader:
+            assert reader.staged("long") == []
+            assert reader.conversation_of(left) is None
+        assert state(here) == state(server)
+
+
+def test_one_history_that_differs_and_one_that_is_damaged_do_not_stop_the_rest(
+    file: str, tmp_path: Path, postgres_url: Callable[[], str]
+):
+    with open_store(file) as here, open_store(postgres_url()) as server:
+        fill(here)
+        server.append("short", said("something else"), expected_version=0)
+        with closing(sqlite3.connect(tmp_path / "here.db")) as decaying:
+            decaying.execute("UPDATE events SET body = replace(body, '\"7\"', '\"8\"')")
+            decaying.commit()
+        problems = {m.conversation: m.problem for m in server.bring(here) if m.problem}
+        assert set(problems) == {"short", "long"}
+        assert "differs" in (problems["short"] or "")
+        assert "event 7 of conversation 'long' is damaged" in (problems["long"] or "")
+        assert server.version("long") == 0
+        assert next(server.events("nul \0 and \udcff")).content == "x"
+        differences = {d.conversation: d.behind for d in server.differences_from(here)}
+        assert differences == {"short": False, "long": True}
+
+
+def test_a_store_is_copied_while_it_is_in_use(file: str, postgres_url: Callable[[], str]):
+    with open_store(file) as here, open_store(postgres_url()) as server:
+        for n in range(30):
+            here.append(f"c{n}", said("0"), expected_version=0)
+        for moved in server.bring(here):
+            here.append(moved.conversation, said("meanwhile"), expected_version=ANY_VERSION)
+        assert len(list(server.differences_from(here))) > 0
+        list(server.bring(here))
+        assert state(here) == state(server)
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-c", "from foldlog.cli import main; main()", *arguments]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_copies_compares_and_says_so(file: str, postgres_url: Callable[[], str]):
+    there = postgres_url()
+    with open_store(file) as here:
+        fill(here)
+    status, out, err = run("copy", file, there)
+    assert (status, err) == (0, "")
+    assert out == "2,305 events copied, of 4 histories (1 were there already); heads are equal\n"
+    status, out, err = run("copy", file, there, "--json")
+    assert json.loads(out) == {
+        "histories": 4, "already_there": 4, "events": 0, "grown_since": [], "findings": [],
+    }  # fmt: skip
+    with open_store(there) as server:
+        server.append("short", said("here only"), expected_version=1)
+    status, out, err = run("copy", file, there)
+    assert status == 1
+    assert "found: conversation 'short': " in err
+    assert run("copy", file, file)[0] == 2
+    assert run("copy", "sqlite:///nowhere.db", there)[0] == 2
