@@ -33,6 +33,7 @@ _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
 """Folders of copies of events, and of something else."""
+_NAME_MAX = 1_000
 _EVENT_FILE = re.compile(r"(?:event-)?(\d{1,18})(?:-.*)?\.json")
 
 
@@ -251,7 +252,7 @@ def _container_at(path: Path, offset: int, line: int, *, hold: bool) -> _Contain
         try:
             scanner.take("{")
             while scanner.peek() != "}":
-                key = scanner.value()
+                key = str(scanner.value())
                 scanner.take(":")
                 if key in CONTAINER_KEYS and scanner.peek() == "[":
                     if not _array(scanner, arrays.setdefault(key, []), hold=hold):
@@ -263,7 +264,7 @@ def _container_at(path: Path, offset: int, line: int, *, hold: bool) -> _Contain
             scanner.take("}")
             if offset == 0 and scanner.peek():
                 raise Broken("not JSON: more text after the end of the object")
-        except Broken as error:
+        except Unreadable as error:
             return _Container(fields, arrays, Located(scanner.line, 0, None, str(error)))
     return _Container(fields, arrays, None)
 
@@ -280,14 +281,14 @@ def _array(scanner: Scanner, into: list[Located], *, hold: bool) -> bool:
             into.append(element)
 
 
-def _field(scanner: Scanner, key: Any, fields: dict[str, Any]) -> None:
+def _field(scanner: Scanner, key: str, fields: dict[str, Any]) -> None:
     try:
         value = scanner.value()
     except Broken:
         raise
     except Unreadable:
         return  # too long to be a name
-    if type(key) is str and (type(value) is str or type(value) is int):
+    if type(value) is int or (type(value) is str and len(value) <= _NAME_MAX) or key == "conversation":
         fields[key] = value
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["DEPTH_MAX", "RECORD_SIZE_MAX", "TOO_DEEP", "TOO_LONG", "Unreadable", "check_depth", "parse"]
+__all__ = ["DEPTH_MAX", "RECORD_SIZE_MAX", "TOO_DEEP", "TOO_LONG", "Unreadable", "check_depth", "fault", "parse"]
 
 DEPTH_MAX = 480
 """Levels of nesting in a record. The store holds 500, and an event lays some levels around what it holds."""
@@ -48,11 +48,16 @@ def _parse_leniently(text: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise Unreadable(f"not UTF-8 at byte {error.start:,}") from error
     except json.JSONDecodeError as error:
-        raise Unreadable(f"not JSON: {error.msg} at character {error.pos:,}") from error
+        raise Unreadable(f"not JSON at character {error.pos:,}: {fault(error)}") from error
     except RecursionError:
         raise Unreadable(TOO_DEEP) from None
     except ValueError as error:  # a number with more digits than Python reads
         raise Unreadable("holds a number of more digits than can be held") from error
+
+
+def fault(error: json.JSONDecodeError) -> str:
+    """What the standard library says of a text that is no JSON, without where."""
+    return error.msg.removesuffix(" starting at").removesuffix(" at")
 
 
 def check_depth(value: Any) -> None:

@@ -91,7 +91,7 @@ class Array:
                 whole = yield from elements(scanner)
                 if whole and self._key is None and scanner.peek():
                     yield Located(scanner.line, 0, None, "not JSON: more text after the end of the array")
-            except Broken as error:
+            except Unreadable as error:
                 yield Located(scanner.line, 0, None, str(error))
         yield from self._after
 

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any, BinaryIO
 
-from foldlog.formats.jsontext import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_LONG, Unreadable, check_depth
+from foldlog.formats.jsontext import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_LONG, Unreadable, check_depth, fault
 
 __all__ = ["CUT", "Broken", "Scanner"]
 
@@ -96,7 +96,7 @@ class Scanner:
             try:
                 value, end = _read(self._text, self._at)
             except json.JSONDecodeError as error:
-                self._broken_unless_cut(error.msg, error.pos)
+                self._broken_unless_cut(fault(error), error.pos)
             except RecursionError:
                 raise self._gone_over(TOO_DEEP) from None
             except ValueError:

@@ -137,10 +137,12 @@ _ACCEPTS: Mapping[str, Callable[[Any], bool]] = {
 
 def name_of(container: Mapping[str, Any], stem: str) -> str | None:
     """The name that a container gives its history. A number says little: the file's ``stem`` goes before it."""
-    for key in ("conversation", "conversation_id", "session_id", "instance_id", "id"):
-        name = container.get(key)
-        if type(name) is str and name:
-            return name
+    about = container.get("conversation")
+    for named in (container, about if type(about) is dict else {}):
+        for key in ("conversation", "conversation_id", "session_id", "instance_id", "id"):
+            name = named.get(key)
+            if type(name) is str and name:
+                return name
     numbers = [container[key] for key in ("task_id", "question_id", "trial") if key in container]
     if numbers and all(type(number) is int or type(number) is str for number in numbers):
         return ":".join([stem, *map(str, numbers)])

@@ -82,6 +82,8 @@ CHATS = [chat("a"), chat("b", "assistant")]
         ("a.traj.json", [{"info": {"x": [1]}, "messages": CHATS, "trajectory_format": "mini-swe-agent-1"}], "a.traj"),
         ("a.json", [{"conversation": "c9", "messages": CHATS}], "c9"),
         ("a.json", [{"messages": CHATS, "instance_id": "repo__1"}], "repo__1"),
+        ("a.json", [{"conversation": {"title": "t", "conversation_id": "c8"}, "events": CHATS}], "c8"),
+        ("a.jsonl", [{"conversation": {"id": "c7"}, "events": CHATS}], "c7"),
         ("a.jsonl", [{"task_id": 3, "trial": 1, "traj": CHATS}], "a:3:1"),
         ("a.jsonl", [{"score": 1.0, "history": CHATS}], "a:1"),
         ("a.txt", CHATS, "a"),
@@ -192,9 +194,9 @@ def test_a_damaged_line_is_a_finding_with_file_and_line(write):
     _, _, records, findings = only(path)
     assert records == [v0(0), v0(2), v0(4)]
     assert [finding.removeprefix(str(path)) for finding in findings] == [
-        ":2: not JSON: Expecting ':' delimiter at character 19",
+        ":2: not JSON at character 19: Expecting ':' delimiter",
         ":4: expected an event object or an array of them, found an empty array",
-        ":6: not JSON: Extra data at character 3",
+        ":6: not JSON at character 3: Extra data",
         ":7: expected an event object, found a number",
         ":8: an event has a text under 'action' or 'observation', this object has neither",
         ":9: not UTF-8 at byte 7",
@@ -236,7 +238,7 @@ def test_a_damaged_file_of_an_event_is_a_finding(write, tmp_path):
     assert found[2] == [v1("a"), v1("b")]
     assert [finding.split("/")[-1] for finding in found[3]] == [
         "event-00001-aa.json: empty",
-        "event-00002-aa.json: not JSON: Expecting value at character 9",
+        "event-00002-aa.json: not JSON at character 9: Expecting value",
     ]
 
 
@@ -324,7 +326,7 @@ def test_a_file_without_a_history_says_what_it_is(write, content, why):
 
 def test_lines_without_a_history_say_where_they_fail(write):
     path = write("a.jsonl", b"oops", b"{")
-    assert refusal(path) == f"{path}: line 1: not JSON: Expecting value at character 0"
+    assert refusal(path) == f"{path}: line 1: not JSON at character 0: Expecting value"
 
 
 def test_paths_without_a_history(write, tmp_path):
