@@ -133,7 +133,7 @@ class DigestCondenserConfig(_Summarizing):
     """Summarizes without a model, from the events themselves: asks, decisions, files, commands, errors, tasks."""
 
     type: Literal["digest"] = "digest"
-    max_length: int = Field(default=6_000, ge=400, description="how many characters a digest has at most")
+    max_length: int = Field(default=6_000, ge=500, description="how many characters a digest has at most")
 
 
 class _Asking(CondenserConfig):

@@ -30,7 +30,7 @@ from condensers.base import Condenser
 from condensers.config import NoOpCondenserConfig
 from condensers.errors import InvalidCondenser
 from condensers.llm_config import LLMConfig
-from condensers.registry import CondenserConfig, from_config, parse_config, parse_llm_config
+from condensers.registry import CondenserConfig, from_config, parse_config, parse_llm_config, told
 
 __all__ = ["load_condenser", "load_condenser_config", "read_condenser_config"]
 
@@ -56,13 +56,13 @@ def load_condenser_config(path: str | os.PathLike[str], name: str | None = None)
     """What ``load_condenser`` makes its condenser of: every name resolved, every default filled in."""
     where = os.fspath(path)
     try:
-        return read_condenser_config(tomllib.loads(Path(path).read_text(encoding="utf-8")), name)
-    except OSError as error:
-        raise InvalidCondenser(f"{where}: cannot be read: {error.strerror or error}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidCondenser(f"{where}: is not TOML: {error}") from error
+        return read_condenser_config(tomllib.loads(Path(path).read_text(encoding="utf-8-sig")), name)
     except InvalidCondenser as error:
         raise InvalidCondenser(f"{where}: {error}") from error
+    except OSError as error:
+        raise InvalidCondenser(f"{where}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidCondenser(f"{where}: is not TOML: {error}") from error
 
 
 def read_condenser_config(document: _Table, name: str | None = None) -> CondenserConfig:
@@ -145,7 +145,7 @@ class _Models:
 def _table(document: _Table, key: str) -> _Table:
     table = document.get(key, {})
     if not isinstance(table, Mapping):
-        raise InvalidCondenser(f"{key}: should be a table, not {table!r}")
+        raise InvalidCondenser(f"{key}: should be a table, not {told(table)}")
     return table
 
 

@@ -6,7 +6,7 @@ unasked: download its price list, download tokenizers, load a ``.env`` file, pri
 
 from __future__ import annotations
 
-import copy
+import json
 import os
 import threading
 import time
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from condensers.base import Reply, ToolCall
 from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from condensers.llm_config import LLMConfig
-from condensers.llm_failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of
+from condensers.llm_failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of, problem_of
 from condensers.prompt_sums import PromptSums
+from condensers.secrecy import mentions_a_secret, without_secrets
 from condensers.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class LLM:
             except ModelCallFailed as error:
                 if wait_s is None or error.failure not in PASSING:
                     raise
-                wait_s = max(wait_s, asked_to_wait(error.__cause__))
+                wait_s = max(wait_s, asked_to_wait(error))
             else:
                 if wait_s is None or _says_something(reply) or _is_final(reply):
                     return reply
@@ -139,16 +140,15 @@ class LLM:
                 num_retries=0,  # litellm's own retries would hide what was paid for
                 stream=False,
                 caching=False,
-                **copy.deepcopy(dict(request)),  # litellm rewrites messages in place for some servers
+                **_sendable(request),  # a copy: litellm rewrites messages in place for some servers
                 **config.extra,
             )
             return bill.add(_reply(response, config.model, time.perf_counter() - begun))
         except _errors(litellm) as error:
             bill.waste(time.perf_counter() - begun)
-            raise ModelCallFailed(config.model, failure_of(error), self._without_key(str(error))) from error
-
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+            problem = problem_of(without_secrets(str(error), config, self._key))
+            shown = None if mentions_a_secret(error, config, self._key) else error
+            raise ModelCallFailed(config.model, failure_of(error), problem) from shown
 
     # --- what fits ---
 
@@ -186,6 +186,8 @@ class LLM:
                 tools=[_countable(tool) for tool in tools] or None,
                 use_default_image_token_count=_shows_remote_images(messages),
             )
+        except UnicodeEncodeError:
+            return self._count(_sendable(messages), _sendable(tools))
         except STUMBLES as error:
             raise TokensUnknown(f"litellm cannot count these messages for model {name!r}: {error}") from error
         if count <= 0:  # litellm.disable_token_counter: a failure to count is never "nothing there"
@@ -236,6 +238,13 @@ def _request(
         schema = {"name": response_schema.get("title", "reply"), "schema": response_schema}
         request["response_format"] = {"type": "json_schema", "json_schema": schema}
     return request
+
+
+def _sendable(value: Any) -> Any:
+    """A copy of a JSON value as a server would read it: halves of surrogate pairs, which no text that is sent can hold
+    and which some logs hold, are question marks.
+    """
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _reply(response: Any, model: str, latency_s: float) -> Reply:

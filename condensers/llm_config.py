@@ -5,26 +5,40 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from condensers.errors import InvalidCondenser
 
-__all__ = ["LLMConfig"]
+__all__ = ["SAID_WITH_EVERY_CALL", "LLMConfig"]
+
+SAID_WITH_EVERY_CALL = frozenset(
+    (
+        *("model", "messages", "tools", "tool_choice", "response_format", "_skip_mcp_handler"),
+        *("api_key", "base_url", "api_version", "temperature", "max_tokens", "timeout"),
+        *("num_retries", "stream", "caching"),
+    )
+)
+"""Arguments of litellm.completion that are made from the other keys, or are always the same."""
 
 
 class LLMConfig(BaseModel):
     """How to reach a model, and how patiently. The key is shown nowhere: not in a repr, an error or an event."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
     model: str = Field(min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini")
     api_key: SecretStr | None = Field(
-        default=None, description="else api_key_env, else what litellm finds in the environment"
+        default=None, min_length=1, description="else api_key_env, else what litellm finds in the environment"
     )
     api_key_env: str | None = Field(
         default=None, min_length=1, description="name of the environment variable that has the key"
     )
-    base_url: str | None = Field(default=None, description="the server's address, for a proxy or a server of one's own")
+    base_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        repr=False,  # an address may hold a password
+        description="the server's address, for a proxy or a server of one's own",
+    )
     api_version: str | None = Field(default=None, description="for servers that want one, such as Azure's")
     max_input_tokens: int | None = Field(
         default=None, ge=1, description="input limit; else litellm's entry for the model"
@@ -60,6 +74,13 @@ class LLMConfig(BaseModel):
     extra: dict[str, Any] = Field(
         default_factory=dict, repr=False, description="anything else for litellm.completion, passed on as it is"
     )
+
+    @field_validator("extra")
+    @classmethod
+    def _is_not_ours(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        if ours := sorted(SAID_WITH_EVERY_CALL & extra.keys()):
+            raise ValueError(f"{', '.join(ours)} cannot stand here: every call says it already; see the other keys")
+        return extra
 
     def key(self) -> str | None:
         """The key to send; None leaves it to litellm to find one in the environment.

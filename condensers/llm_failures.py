@@ -9,17 +9,28 @@ from collections.abc import Iterator
 
 from condensers.agent import is_context_window_error
 from condensers.errors import Failure
+from condensers.rendering import clipped
 
-__all__ = ["PASSING", "RETRY_WAIT_MAX_S", "STUMBLES", "asked_to_wait", "failure_of"]
+__all__ = [
+    "PASSING",
+    "PROBLEM_LENGTH_MAX",
+    "RETRY_WAIT_MAX_S",
+    "STUMBLES",
+    "asked_to_wait",
+    "failure_of",
+    "problem_of",
+]
 
 PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
 """What may go better when it is tried again. A refusal, a bad key and a prompt that is too long do not."""
 
-STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What litellm raises, by accident, on a reply that is no chat completion and on a message that is none."""
 
 RETRY_WAIT_MAX_S = 60.0
 """No wait between two attempts is longer, whatever a server asks for."""
+
+PROBLEM_LENGTH_MAX = 500
 
 _REFUSALS = {"ContentPolicyViolationError", "RejectedRequestError"}
 _HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
@@ -44,6 +55,15 @@ def failure_of(error: BaseException) -> Failure:
     # litellm calls a malformed reply a server error too; behind a real one stands an error of its HTTP client.
     came_over_http = any(type(link).__module__.split(".")[0] in _HTTP_CLIENTS for link in _chain(error))
     return "unavailable" if came_over_http else "bad_reply"
+
+
+def problem_of(text: str) -> str:
+    """What an error says, as a line of at most ``PROBLEM_LENGTH_MAX`` characters: of a traceback that litellm pastes
+    into its errors the last line alone, of a page that a server sends its beginning.
+    """
+    said, _, traceback = text.partition("Traceback (most recent call last):")
+    last_line = "".join(traceback.strip().splitlines()[-1:])
+    return clipped(" ".join([*said.split(), *last_line.split()]), PROBLEM_LENGTH_MAX)
 
 
 def asked_to_wait(error: BaseException | None) -> float:

@@ -30,6 +30,7 @@ __all__ = [
     "parse_config",
     "parse_llm_config",
     "register_config",
+    "told",
 ]
 
 ENTRY_POINTS = "foldlog.condensers"
@@ -115,7 +116,7 @@ def parse_config(value: Any, *, path: str = "condenser", resolve_llm: LLMResolve
     if isinstance(value, CondenserConfig):
         return value
     if not isinstance(value, Mapping):
-        raise InvalidCondenser(f"{path}: should be a table with a 'type', not {value!r}")
+        raise InvalidCondenser(f"{path}: should be a table with a 'type', not {told(value)}")
     config_type = _type_of(value, path)
     fields = {name: held for name, held in value.items() if name not in {"type", "kind"}}
     if "llm_config" in config_type.model_fields:
@@ -140,7 +141,7 @@ def parse_llm_config(value: Any, path: str) -> LLMConfig | None:
         return value
     if not isinstance(value, Mapping):
         raise InvalidCondenser(
-            f"{path}: should be a table with a 'model', not {value!r}; there are no tables [llm] here"
+            f"{path}: should be a table with a 'model', not {told(value)}; there are no tables [llm] here"
         )
     return _validated(LLMConfig, value, path)
 
@@ -169,8 +170,15 @@ def _described(error: ValidationError, model: type[BaseModel], path: str) -> Ite
                 yield f"{at}: is required"
             case _:
                 given = problem["input"]
-                shown = f", not {given!r}" if isinstance(given, int | float) else ""  # a text may be a key
-                yield f"{at}: {problem['msg'].removeprefix('Input ')}{shown}"
+                shown = isinstance(given, int | float) and problem["loc"][-1] != "api_key"
+                said = problem["msg"].removeprefix("Input ").removeprefix("Value error, ").replace("tuple", "list")
+                yield f"{at}: {said}" + (f", not {given!r}" if shown else "")
+
+
+def told(value: Any) -> str:
+    """What kind of thing stands where a table should, for an error: not what it says, which may be a key."""
+    kinds = {str: "a text", list: "a list", tuple: "a list", type(None): "nothing", bool: "true or false"}
+    return kinds.get(type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}")
 
 
 def _suggestion(wrong: str, allowed: Iterable[str]) -> str:
@@ -181,7 +189,9 @@ def _suggestion(wrong: str, allowed: Iterable[str]) -> str:
 
 
 def _type_of(table: Mapping[str, Any], path: str) -> type[CondenserConfig]:
-    key = "kind" if "type" not in table and "kind" in table else "type"
+    if "type" in table and "kind" in table:
+        raise InvalidCondenser(f"{path}.kind: is another word for 'type', which is there too; leave one of them out")
+    key = "kind" if "kind" in table else "type"
     name = table.get(key)
     if name is None:
         raise InvalidCondenser(f"{path}.type: is required; it is one of {', '.join(map(_name, config_types()))}")

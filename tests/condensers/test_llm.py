@@ -6,13 +6,16 @@ import logging
 import sys
 import threading
 import time
+import traceback
 
 import pytest
 
+import condensers.llm
 from condensers.base import AgentModel, Reply, Summarizer, ToolCall
 from condensers.config import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed
 from condensers.llm import LLM, LLMConfig
+from condensers.llm_config import SAID_WITH_EVERY_CALL
 from tests.condensers import openai_server as server_says
 from tests.condensers.openai_server import OpenAIServer
 
@@ -234,6 +237,56 @@ def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
     seen = [repr(llm), repr(llm.config), str(llm.config), str(error), repr(error.batch), llm.config.model_dump_json()]
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("condensers")]
     assert not [text for text in (*seen, *ours, *capfd.readouterr()) if KEY in text]
+
+
+@pytest.mark.parametrize(
+    "secret, how",
+    [
+        ("sk-of-its-own-123", {"api_key": "sk-of-its-own-123"}),
+        ("sk-found-by-litellm", {"api_key": None}),
+        ("tok-in-a-header-1", {"extra": {"extra_headers": {"X-Token": "tok-in-a-header-1"}}}),
+    ],
+)
+def test_a_server_that_repeats_a_secret_does_not_get_it_into_an_error_or_a_traceback(server, monkeypatch, secret, how):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-found-by-litellm")
+    server.respond(lambda request: server_says.Failure(401, f"who is this? {request.headers}"))
+    error = failure_of(model_at(server, **how))
+    assert secret in str(server.requests[0].headers)
+    assert "***" in error.problem
+    assert secret not in "".join(traceback.format_exception(error)) + str(error.batch)
+
+
+def test_an_error_without_a_secret_keeps_what_it_came_of(server):
+    server.script(server_says.Failure(400, "no such parameter"))
+    assert failure_of(model_at(server)).__cause__ is not None
+
+
+def test_what_a_server_says_is_kept_in_short(server):
+    server.script(server_says.Failure(400, "<html>\n" + "<p>busy</p>\n" * 1_000))
+    assert len(failure_of(model_at(server)).problem) <= 500
+    server.script(server_says.Raw(b'{"choices": [{"message": {"content": {"a": 1}}}]}'))
+    problem = failure_of(model_at(server, retries=0)).problem
+    assert "Traceback" not in problem
+    assert "\n" not in problem
+
+
+def test_what_every_call_says_cannot_be_said_otherwise(server, monkeypatch):
+    said = []
+    litellm = condensers.llm._litellm()
+    monkeypatch.setattr(litellm, "completion", lambda **arguments: said.append(arguments))
+    with pytest.raises(ModelCallFailed):
+        model_at(server, retries=0).complete(
+            QUESTION, tools=[{"type": "function"}], tool_choice="f", response_schema={"type": "object"}
+        )
+    assert said[0].keys() == SAID_WITH_EVERY_CALL
+
+
+def test_half_a_surrogate_pair_keeps_nothing_from_being_asked_or_counted(server):
+    broken = [{"role": "user", "content": "bad \ud800 text"}]
+    llm = model_at(server)
+    llm.complete(broken)
+    assert server.requests[0].body["messages"] == [{"role": "user", "content": "bad ? text"}]
+    assert llm.count_tokens(broken) == llm.count_tokens([{"role": "user", "content": "bad ? text"}])
 
 
 def test_the_key_is_taken_from_the_environment_variable_that_is_named(server, monkeypatch):
