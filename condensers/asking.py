@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,11 @@ from condensers.base import Batch, Reply, Summarizer
 from condensers.errors import Failure, ModelCallFailed
 from condensers.prompts import Prompt
 
-__all__ = ["ask", "made_by", "report", "usable_text", "useless"]
+__all__ = ["ask", "made_by", "read_json", "report", "usable_text", "useless"]
+
+
+_LENGTH_MAX = 1_000_000
+"""In characters. A longer reply could be too large for an event, and so never become one."""
 
 
 def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
@@ -18,6 +23,9 @@ def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> R
     Raises ``ModelCallFailed`` where there is none, and where it was cut off or withheld: half a memory is no memory.
     """
     reply = llm.complete(messages, **how)
+    length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)
+    if length > _LENGTH_MAX:
+        raise useless(reply, f"the reply has {length:,} characters; no context has room for it")
     if reply.finish_reason == "length":
         raise useless(reply, "the reply was cut off at the model's output limit")
     if reply.finish_reason == "content_filter":
@@ -26,10 +34,18 @@ def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> R
 
 
 def usable_text(reply: Reply) -> str:
-    """The reply's text, as it is. Raises ``ModelCallFailed`` where there is nothing in it."""
-    if not reply.text or not reply.text.strip():
+    """The reply's text, as it is. Raises ``ModelCallFailed`` where there is not a word in it."""
+    if not reply.text or not any(map(str.isalnum, reply.text)):
         raise useless(reply, "the reply has no text")
     return reply.text
+
+
+def read_json(reply: Reply, text: str, what: str) -> Any:
+    """The JSON in a reply. Raises ``ModelCallFailed``, which says ``what`` it is, where it cannot be read."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise useless(reply, f"{what} JSON: {error}") from error
 
 
 def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> ModelCallFailed:

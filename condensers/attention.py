@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
 
-from condensers.asking import ask, made_by, report, usable_text, useless
+from condensers.asking import ask, made_by, read_json, report, usable_text, useless
 from condensers.base import AgentModel, Batch, Condensation, Reason, Reply, Summarizer
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.metadata import with_batches
@@ -65,6 +64,8 @@ class LLMAttentionCondenser(RollingCondenser):
             raise NoCondensationAvailable(
                 f"nothing can be forgotten: all of a View of {len(view)} events fits half of max_size ({self.max_size})"
             )
+        if not places:
+            return self._keeping(view, (), {})
         prompt = load_prompt("attention")
         try:
             reply = ask(self.llm, self._messages(view, prompt, places), response_schema=_SCHEMA)
@@ -116,10 +117,7 @@ def _all_but(view: View, spared: Sequence[int]) -> set[int]:
 
 def _ids(reply: Reply) -> list[int]:
     """The ids in the reply, in its order. Raises ``ModelCallFailed`` where it is no list of ids."""
-    try:
-        given = json.loads(usable_text(reply))
-    except ValueError as error:
-        raise useless(reply, f"the reply is not JSON: {error}") from error
+    given = read_json(reply, usable_text(reply), "the reply is not")
     ids = given.get("ids") if isinstance(given, dict) else None
     if not isinstance(ids, list) or not all(type(event_id) is int for event_id in ids):
         raise useless(reply, 'the reply is not an object with a list of event ids under "ids"')

@@ -100,7 +100,7 @@ def _arguments(action: Action) -> Mapping[str, Any]:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {"arguments": action.arguments}
     return arguments if isinstance(arguments, dict) else {}
 

@@ -104,4 +104,9 @@ def _part_text(part: dict[str, Any]) -> str:
 
 def as_json(value: Any) -> str:
     """A map as compact JSON, a text as it is."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "(nested too deeply to be shown)"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from condensers.asking import ask, made_by, report, useless
+from condensers.asking import ask, made_by, read_json, report, useless
 from condensers.base import Reply, Summarizer
 from condensers.errors import InvalidCondenser
 from condensers.prompts import load_prompt
@@ -115,10 +114,7 @@ def _state(reply: Reply) -> dict[str, str]:
     if call is None:
         called = ", ".join(call.name for call in reply.tool_calls) or "nothing"
         raise useless(reply, f"the model was to call {TOOL_NAME} and called {called}")
-    try:
-        given = json.loads(call.arguments)
-    except ValueError as error:
-        raise useless(reply, f"the arguments of {TOOL_NAME} are not JSON: {error}") from error
+    given = read_json(reply, call.arguments, f"the arguments of {TOOL_NAME} are not")
     if not isinstance(given, dict):
         raise useless(reply, f"the arguments of {TOOL_NAME} are a JSON {type(given).__name__}, not an object")
     state = {field.name: given[field.name] for field in FIELDS if field.name in given}
@@ -127,6 +123,8 @@ def _state(reply: Reply) -> dict[str, str]:
     if wrong or missing:
         problems = [f"{', '.join(names)} {what}" for names, what in ((missing, "missing"), (wrong, "no text")) if names]
         raise useless(reply, f"the state summary is not usable: {'; '.join(problems)}")
+    if not any(map(str.strip, state.values())):
+        raise useless(reply, "the state summary is not usable: nothing is filled in")
     return state
 
 

@@ -6,7 +6,20 @@ import pytest
 
 from condensers.attention import LLMAttentionCondenser
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from tests.condensers.made import REQUEST, after, condensed, ids, message, messages, pair, plan, shown, viewed
+from tests.condensers.made import (
+    REQUEST,
+    after,
+    answer,
+    call,
+    condensed,
+    ids,
+    message,
+    messages,
+    pair,
+    plan,
+    shown,
+    viewed,
+)
 from tests.condensers.scripted import Scripted, failed, said
 
 
@@ -59,6 +72,20 @@ def test_nobody_is_asked_where_nothing_can_go():
     with pytest.raises(NoCondensationAvailable, match="fits half of max_size"):  # T7
         condenser.get_condensation(viewed(messages(5)))
     assert condenser.llm.calls == []
+
+
+def test_nobody_is_asked_where_the_head_takes_every_place():
+    batch = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [answer(call_id=f"c{n}") for n in range(3)]
+    condenser = attention([1], max_size=10, keep_first=1)
+    result = condenser.condense(viewed(batch, messages(6)))
+    assert condenser.llm.calls == []
+    assert len(plan(result).forgotten.intervals) == 1
+
+
+def test_a_reply_that_is_nested_without_end_chooses_nothing():
+    view = viewed(messages(11))
+    bottomless = LLMAttentionCondenser(Scripted('{"ids": ' + "[" * 100_000), max_size=10)
+    assert ids(after(view, bottomless.condense(view))) == [0, 7, 8, 9, 10]
 
 
 def test_where_no_reply_comes_nothing_is_forgotten_unless_it_must_be():

@@ -213,3 +213,14 @@ def test_a_long_text_is_no_reason_to_lose_the_rest():
     text = digest(message("x" * 100_000), messages(3), ran(1, "make", 0))
     assert len(text) <= LENGTH
     assert "`make` → exit 0" in text
+
+
+def test_arguments_nested_without_end_are_a_call_like_any_other():
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    for arguments in ("[" * 100_000, {"a": deep}):
+        view = viewed(
+            message(), Action(tool="odd", arguments=arguments, call_id="c"), answer(call_id="c"), messages(10)
+        )
+        assert "odd " in plan(DigestCondenser(max_size=10).condense(view)).summary

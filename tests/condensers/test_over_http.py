@@ -38,6 +38,8 @@ BAD = {
     "cut off": Text("what happ", finish_reason="length"),
     "refused": Text(None, refusal="I would rather not"),
     "filtered": Text("", finish_reason="content_filter"),
+    "no word": Text(" \u200b\n..."),
+    "endless": Text("what happened " * 100_000),
     "not JSON": Raw(b"{"),
     "not a reply": Raw(b"[]"),
     "no choices": Raw(b'{"choices": []}'),
@@ -56,6 +58,7 @@ MALFORMED = {
         ToolCall("create_state_summary", "[1]"),
         ToolCall("create_state_summary", {"user_context": "only this"}),
         ToolCall("create_state_summary", {**STATE, "files_modified": 3}),
+        ToolCall("create_state_summary", dict.fromkeys(STATE, " ")),
     ],
 }
 

@@ -93,6 +93,8 @@ USELESS = {
     "no text": called({**REQUIRED, "files_modified": ["a.py"]}),
     "no pending tasks": called({"user_context": "u", "completed_tasks": "c"}),
     "nothing": called({}),
+    "nothing in it": called(dict.fromkeys(FULL_STATE, " ")),
+    "a bottomless pit": called('{"user_context":' + "[" * 100_000),
     "no reply": failed(),
 }
 
