@@ -107,7 +107,7 @@ def test_what_was_lost_of_the_users_own_words_is_named(foldlog, work, config):
 def test_files_of_one_name_are_told_apart_and_one_given_twice_is_one(foldlog, work, config):
     first, second = config("noop", name="a/x.toml"), config("recent", name="b/x.toml")
     other = config("noop", name="y.toml")
-    ran = foldlog("compare", "c1", *(f"--config={path}" for path in (first, second, other, first)), "--json")
+    ran = foldlog("compare", "c1", *(f"--config={path}" for path in (first, second, other, first, other)), "--json")
     assert list(by_name(ran)) == ["a/x.toml", "b/x.toml", "y"]
 
 
@@ -156,9 +156,9 @@ def test_a_plot_is_drawn_into_a_file(foldlog, work, tmp_path, name, magic):
 
 def test_names_with_dollar_signs_and_underlines_are_drawn_as_they_are(foldlog, work, config, tmp_path):
     with open_store("sqlite:///foldlog.db") as store:
-        store.append("$x_{2}$ $\\bad", Message(source="user", content="hi"), expected_version=0)
+        store.append("$\\bad$", Message(source="user", content="hi"), expected_version=0)
     files = [config("noop", name="_hidden.toml"), config("noop", name="$\\frac$.toml")]
-    ran = foldlog("compare", "$x_{2}$ $\\bad", *(f"--config={path}" for path in files), "--plot", "views.svg")
+    ran = foldlog("compare", "$\\bad$", *(f"--config={path}" for path in files), "--plot", "views.svg")
     assert (ran.status, ran.err) == (0, "")
 
 

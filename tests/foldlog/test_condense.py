@@ -2,10 +2,11 @@
 
 import json
 import sys
+from typing import Literal
 
 import pytest
 
-from condensers import strategies
+from condensers import CondenserConfig, NoOpCondenser, registry, strategies
 from eventstore import Action, Message, Observation, SystemMessage, UnknownEvent, open_store
 from projections import Views
 from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
@@ -179,6 +180,33 @@ def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(foldlog, 
     assert "failure" in declined.metadata["condenser_meta"][0]
     assert foldlog("view", "c1", "--json").document["ids"] == list(range(42))
     assert foldlog("condense", "c1").status == 0, "the request was answered, and the history can be condensed again"
+
+
+def test_a_reply_of_no_use_was_paid_for_too(foldlog, work, config):
+    with OpenAIServer(Text(""), Text("The parser is mended.")) as server:
+        ran = foldlog("condense", "c1", "--config", config(asking(server)), "--dry-run")
+    assert ran.status == 0
+    assert "2 calls of gpt-4o-mini, 1 of no use" in ran.out
+    assert "the context was reset" in ran.out
+
+
+def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(foldlog, work, config, monkeypatch):
+    class ShyConfig(CondenserConfig):
+        """Says that it answers requests."""
+
+        type: Literal["shy"] = "shy"
+
+    class Shy(NoOpCondenser):
+        type = "shy"
+
+        def handles_condensation_requests(self):
+            return True
+
+    monkeypatch.setattr(registry, "_by_name", {**registry._by_name, "shy": ShyConfig})
+    monkeypatch.setitem(registry.CONDENSER_REGISTRY, ShyConfig, Shy)
+    ran = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "shy"\n'))
+    assert (ran.status, ran.out) == (1, "")
+    assert "the condenser 'shy' left the request unanswered" in ran.err
 
 
 def test_a_dry_run_with_a_model_that_gives_no_summary_appends_nothing(foldlog, work, config):
