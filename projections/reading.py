@@ -10,7 +10,7 @@ from eventstore.snapshot import Record, Snapshot
 from projections.revising import Revised, condensations_named, intervals, restored, revise
 from projections.revisions import CODE, PROJECTION, Base, Revision, Undecodable, decoded
 
-__all__ = ["CHUNK", "Progress", "changes", "folded", "is_stored", "last_revision", "read"]
+__all__ = ["CHUNK", "Progress", "changes", "folded", "is_stored", "opened"]
 
 Progress = Callable[[int, int], None]
 """Is told how many events are done, of how many."""
@@ -37,16 +37,20 @@ def folded(snapshot: Snapshot, start: Revised, version: int) -> Iterator[tuple[R
         yield revised, records
 
 
-def last_revision(snapshot: Snapshot, version: int) -> tuple[int, Revision, Base] | None:
-    """The last revision at or before a version; None where it is none that this code made, or cannot be read."""
+def opened(snapshot: Snapshot, version: int) -> tuple[Revised, list[Record]] | None:
+    """The fold at ``version``, or at most a chunk after the last revision before it, and the records missing
+    in between; None where there is no revision that this code made and can read.
+
+    Cost: one ranged read, of what the revision keeps and of what came since.
+    """
     record = snapshot.record_at(PROJECTION, version)
     if record is None or record.code != CODE:
         return None
     base = None if record.base is None else snapshot.record_at(PROJECTION, record.base)
     try:
-        return record.version, *decoded(record, base)
+        return _read(snapshot, record.version, *decoded(record, base), min(version, record.version + CHUNK))
     except Undecodable:
-        return None  # it is made again, from the log; an audit says where that was needed
+        return None  # it is made again, from the log; an audit says where that is needed
 
 
 def is_stored(snapshot: Snapshot, record: Record) -> bool:
@@ -55,8 +59,7 @@ def is_stored(snapshot: Snapshot, record: Record) -> bool:
     return stored is not None and stored.version == record.version and stored.code == CODE
 
 
-def read(snapshot: Snapshot, version: int, revision: Revision, base: Base, stop: int) -> tuple[Revised, list[Record]]:
-    """The fold at ``stop``, soon after a revision, in one ranged read: what the revision keeps, and what came since."""
+def _read(snapshot: Snapshot, version: int, revision: Revision, base: Base, stop: int) -> tuple[Revised, list[Record]]:
     structural = list(snapshot.structural_events(version, stop))
     wanted = intervals(revision.kept, stop)
     if len(revision.kept) % 2 == 0 and version < stop:

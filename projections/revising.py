@@ -22,7 +22,7 @@ from eventstore.snapshot import Record
 from projections.batch import Register
 from projections.fold import EMPTY, State, resume, summary_event
 from projections.intervals import Intervals
-from projections.revisions import Base, Revision, record_of
+from projections.revisions import Base, Revision, Undecodable, record_of
 from projections.units import cut_positions
 
 __all__ = ["NOTHING", "Revised", "condensations_named", "intervals", "restored", "revise", "structure"]
@@ -157,9 +157,12 @@ def restored(
 ) -> Revised:
     """The fold at the version of a revision, from the shown events in its intervals and the condensations it names.
 
-    Cost: the items of the View.
+    Raises ``Undecodable`` where there are not all of these. Cost: the items of the View.
     """
     summaries = {c.id: summary_event(c) for c in condensations if isinstance(c, CondensationAction)}
+    missing = {condensation for condensation, _ in condensations_named(revision)} - summaries.keys()
+    if missing or len(shown) < len(revision.kept) // 2:
+        raise Undecodable(f"the revision of version {version} is not of this log")
     standing: dict[int, list[Event]] = {}
     for after, condensation in zip(revision.summaries[::3], revision.summaries[1::3], strict=True):
         standing.setdefault(after, []).append(summaries[condensation])

@@ -21,13 +21,13 @@ A record with a ``base`` is a *delta* against the full one of that version. Of e
 that are in one of the two and not in the other; of ``summaries``, where they differ, how many integers both begin and
 end with, and then those between; all else whole. ``spent`` says how many bytes of deltas there are on this base, these
 among them. So a reader needs two records at most, and which are full follows from the log alone: made again, they are
-the same bytes.
+the same bytes. Why so: ``docs/decisions/0030-revisions.md``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -138,33 +138,51 @@ def decoded(record: Record, base: Record | None) -> tuple[Revision, Base]:
     if base is None or (base.version, base.base, base.code) != (record.base, None, record.code):
         raise Undecodable(f"the revision of version {record.version} builds on one of {record.base} that is not there")
     whole, delta = _full(base), _body(record)
-    revision = Revision(
-        kept=_either(whole.kept, _sums(delta.kept)),
-        summaries=_unspliced(record, whole.summaries, delta.summaries),
-        register=delta.register,
-        tomb=_either(whole.tomb, _sums(delta.tomb)),
-        left_behind=_either(whole.left_behind, _sums(delta.left_behind)),
-        uncut=_either(whole.uncut, _sums(delta.uncut)),
-        requested=delta.requested,
-        structural=delta.structural,
-        condensations=delta.condensations,
+    revision = _checked(
+        record,
+        Revision(
+            kept=_either(whole.kept, _sums(delta.kept)),
+            summaries=_unspliced(record, whole.summaries, delta.summaries),
+            register=delta.register,
+            tomb=_either(whole.tomb, _sums(delta.tomb)),
+            left_behind=_either(whole.left_behind, _sums(delta.left_behind)),
+            uncut=_either(whole.uncut, _sums(delta.uncut)),
+            requested=delta.requested,
+            structural=delta.structural,
+            condensations=delta.condensations,
+        ),
     )
     return revision, Base(base.version, whole, len(base.body), delta.spent)
 
 
 def _full(record: Record) -> Revision:
     body = _body(record)
-    return Revision(
-        kept=_sums(body.kept),
-        summaries=_sums(body.summaries, 3),
-        register=body.register,
-        tomb=_sums(body.tomb),
-        left_behind=_sums(body.left_behind),
-        uncut=_sums(body.uncut),
-        requested=body.requested,
-        structural=body.structural,
-        condensations=body.condensations,
+    return _checked(
+        record,
+        Revision(
+            kept=_sums(body.kept),
+            summaries=_sums(body.summaries, 3),
+            register=body.register,
+            tomb=_sums(body.tomb),
+            left_behind=_sums(body.left_behind),
+            uncut=_sums(body.uncut),
+            requested=body.requested,
+            structural=body.structural,
+            condensations=body.condensations,
+        ),
     )
+
+
+def _checked(record: Record, revision: Revision) -> Revision:
+    ascending = (revision.kept, revision.tomb, revision.left_behind, revision.uncut)
+    if (
+        any(before >= after for values in ascending for before, after in pairwise(values))
+        or (revision.kept and not 0 <= revision.kept[0] <= revision.kept[-1] <= record.version)
+        or len(revision.summaries) % 3
+        or len(revision.register) not in (0, 3)
+    ):
+        raise Undecodable(f"the revision of version {record.version} holds lists that no View has")
+    return revision
 
 
 def _body(record: Record) -> _Body:

@@ -144,7 +144,7 @@ def _is_broken(loop: list[int], kept: set[int]) -> bool:
 
 def cut_positions(events: Sequence[Event], left_behind: Set[int]) -> tuple[int, ...]:
     """Every index at which the events may be cut, of 0 to their number: forgetting what lies between two such indices
-    takes nothing away from what stays.
+    takes nothing away from what stays (but for one case: ``docs/decisions/0031-joined-loops.md``).
 
     Not inside a batch, from its first action to its last answer, nor inside a loop; and not behind the start of a
     *pending* batch, one that has an unanswered call and is followed by nothing but its own members, so that no call is

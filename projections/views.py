@@ -19,7 +19,7 @@ from projections.condensations import StoredCondensations
 from projections.difference import Difference, difference
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.fold import summary_event
-from projections.reading import CHUNK, Progress, folded, is_stored, last_revision, read
+from projections.reading import CHUNK, Progress, folded, is_stored, opened
 from projections.revising import NOTHING, Revised, revise
 from projections.revisions import PROJECTION
 from projections.view import View
@@ -142,9 +142,7 @@ class Views:
         if latest and _is_near(latest, version) and latest.head == snapshot.head_at(latest.revised.version):
             revised = latest.revised
         else:
-            found = last_revision(snapshot, version)
-            if found is not None:
-                revised, records = read(snapshot, *found, min(version, found[0] + CHUNK))
+            revised, records = opened(snapshot, version) or (revised, records)
         for further, some in folded(snapshot, revised, version):
             revised = further
             records += some

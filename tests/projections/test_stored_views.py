@@ -24,6 +24,7 @@ from eventstore.events import (
     UnknownEvent,
     summary_id,
 )
+from eventstore.snapshot import Record
 from projections import NoSuchEvent, NoSuchVersion, View, Views, audit
 from projections.revisions import CODE, PROJECTION
 
@@ -432,6 +433,29 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
         assert (finding.version, finding.problem) == (5, "its bytes were changed since it was stored")
         assert ids(Views(store).current("c")) == [2]
         assert audit(store, "c").findings == (), "the reader made it again"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"kept":[3,-2]}',
+        b'{"kept":[0],"summaries":[0,99]}',
+        b'{"kept":[0],"summaries":[0,99,0]}',
+        b'{"kept":[0],"summaries":[0,1,0]}',
+        b'{"kept":[0],"register":[1]}',
+        b'{"kept":[0,1,1,1,1,1,1,1]}',
+        b"[]",
+    ],
+)
+def test_a_revision_that_is_no_revision_is_made_again(store: Store, body: bytes):
+    append(store, *said("a", "b", "c"), forget(0), *said("d"))
+    with store.snapshot("c") as snapshot:
+        assert snapshot.version == 5
+    record = Record(4, CODE, None, body)
+    store.project("c", lambda writable: writable.put_records(PROJECTION, [record]))
+    assert [finding.version for finding in audit(store, "c").findings] == [4]
+    assert ids(Views(store).current("c")) == [1, 2, 4]
+    assert ids(Views(store).at("c", 4)) == [1, 2]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
