@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from eventstore.errors import StoreUnavailable
 
-__all__ = ["MEMORY", "Location", "parse"]
+__all__ = ["MEMORY", "Location", "parse", "without_password"]
 
 MEMORY = "memory:"
 _EXAMPLES = (
@@ -43,11 +43,17 @@ def parse(url: str) -> Location:
     if parts.scheme in ("postgresql", "postgres"):
         return _postgresql(url)
     if parts.scheme != "sqlite":
-        raise StoreUnavailable(f"{url!r} is not the URL of a store; use one of: {_EXAMPLES}")
+        raise StoreUnavailable(f"{without_password(url)!r} is not the URL of a store; use one of: {_EXAMPLES}")
     path = unquote(parts.path.removeprefix("/"))
     if parts.netloc or not path or "\0" in path:
         raise StoreUnavailable(f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}")
     return Location("sqlite", path, _options(url, parts.query))
+
+
+def without_password(url: str) -> str:
+    """``url`` as it may be shown to people and kept in logs."""
+    url = re.sub(r"^(\w+://[^:/?#@]*):.*@(?=[^@]*$)", r"\1:***@", url)
+    return re.sub(r"(?<=[?&]password=)[^&]*", "***", url)
 
 
 def _postgresql(url: str) -> Location:

@@ -26,10 +26,11 @@ def run(
     Run it again to go on after an interruption, or to bring what was appended since. At the end the heads of both sides
     are compared; exit status 1 if one differs, or if a history is damaged.
     """
+    from eventstore.urls import without_password
     from foldlog.cli.gist import count
 
     if source == target:
-        raise Refused(f"{target} cannot be copied to itself; name another store as TO")
+        raise Refused(f"{without_password(target)} cannot be copied to itself; name another store as TO")
     histories = events = already = 0
     problems = []
     with open_existing(source) as ours, open_or_create(target) as theirs:

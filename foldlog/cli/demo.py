@@ -82,13 +82,14 @@ def _around(views: Views, condensation: CondensationAction) -> _Forgetting:
 
 
 def _show(db: str, store: Store, views: Views, forgettings: list[_Forgetting], added: int) -> None:
+    from eventstore.urls import without_password
     from foldlog.cli.gist import count
     from foldlog.cli.view import show
 
     console = terminal.console()
     view, version = views.current(_CONVERSATION), store.version(_CONVERSATION)
     last = forgettings[-1]
-    name = terminal.printable(db)
+    name = terminal.printable(without_password(db))
     imported = f"{count(version, 'event')} imported into" if added else f"{count(version, 'event')}, already in"
     _heading(console, f"1. A history: {imported} {name}")
     console.print("An agent mends a flaky test of an invented project, then adds what it is asked for, one thing after")

@@ -170,11 +170,11 @@ def _tell(brought: Brought) -> None:
 
 
 def _sum_up(db: str, brought: list[Brought], elsewhere: int) -> None:
+    from eventstore.urls import without_password
     from foldlog.cli.gist import count
 
     added = sum(one.added for one in brought)
     findings = sum(one.findings_count for one in brought) + elsewhere
-    words = (
-        f"{count(added, 'event')} of {count(len(brought), 'history', 'histories')} added to {terminal.printable(db)}"
-    )
+    where = terminal.printable(without_password(db))
+    words = f"{count(added, 'event')} of {count(len(brought), 'history', 'histories')} added to {where}"
     terminal.console().print(f"{words}; {count(findings, 'finding')}, named above." if findings else f"{words}.")

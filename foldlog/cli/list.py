@@ -44,9 +44,12 @@ def _show(db: str, rows: list[ConversationRow]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from eventstore.urls import without_password
+
     console = terminal.console()
     if not rows:
-        console.print(f"No conversations yet in {terminal.printable(db)}. Bring some in: foldlog import PATH")
+        where = terminal.printable(without_password(db))
+        console.print(f"No conversations yet in {where}. Bring some in: foldlog import PATH")
         return
     roomy = console.width >= _ROOMY
     table = Table(box=None, pad_edge=False, header_style="bold")

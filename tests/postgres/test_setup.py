@@ -11,6 +11,7 @@ import pytest
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders import statements as sql_files
 from eventstore.recorders.postgres import setup
+from eventstore.urls import without_password
 
 from .servers import Server
 
@@ -295,3 +296,17 @@ def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url: str):
         assert [c.id for c in store.conversations(after=names[2])] == names[3:]
         assert store.append(names[0], said("0"), expected_version=0, idempotency_key=names[0])[0].id == 0
         assert store.version(names[4]) == 1
+
+
+@pytest.mark.parametrize(
+    "url, shown",
+    [
+        ("postgresql://me:se@c:ret@h1:5432,h2/db?schema=a", "postgresql://me:***@h1:5432,h2/db?schema=a"),
+        ("postgresql://h/db?user=me&password=secret&schema=a", "postgresql://h/db?user=me&password=***&schema=a"),
+        ("postgresql://me@h:5432/db", "postgresql://me@h:5432/db"),
+        ("sqlite:////srv/a@b.db", "sqlite:////srv/a@b.db"),
+        ("mysql://me:secret@h/db", "mysql://me:***@h/db"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str):
+    assert without_password(url) == shown
