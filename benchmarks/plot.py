@@ -17,7 +17,7 @@ def plot(answers: Sequence[Answer], path: Path) -> None:
     from matplotlib.figure import Figure
 
     opened = sorted((int(found[1].replace(",", "")), a) for a in answers if (found := _OPENED.match(a.question)))
-    figure = Figure(figsize=(11, 1.6 + 0.34 * len(answers)), layout="constrained")
+    figure = Figure(figsize=(11, max(4.0, 1.6 + 0.34 * len(answers))), layout="constrained")
     panels = figure.subplots(
         1, 2 if len(opened) > 1 else 1, squeeze=False, width_ratios=[2, 1][: 1 + (len(opened) > 1)]
     )[0]
