@@ -104,10 +104,11 @@ def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorde
         assert reader.conversation_of(key + 1) is None
 
 
-def test_an_id_is_taken_once(recorder: Recorder):
-    key = begin(recorder, "c1", [row(0)])
+@pytest.mark.parametrize("shown", [True, False])
+def test_an_id_is_taken_once(recorder: Recorder, shown: bool):
+    key = begin(recorder, "c1", [row(0)._replace(shown=True)])
     with pytest.raises(IntegrityError):
-        recorder.transact(lambda transaction: transaction.insert(key, [row(0)]))
+        recorder.transact(lambda transaction: transaction.insert(key, [row(0)._replace(shown=shown)]))
 
 
 def test_a_batch_is_written_whole_or_not_at_all(recorder: Recorder):

@@ -68,6 +68,8 @@ def _write(store: Store, own: str, until: float, told: Told) -> None:
                 told.lost += 1
             else:
                 told.won.append((conversation, recorded.id, recorded.position))
+                if expected is not ANY_VERSION and recorded.id != expected:
+                    told.errors.append(f"{own} expected version {expected} of {conversation}, and got {recorded.id}")
             told.waits.append(time.monotonic() - begun)
     except Exception as error:  # noqa: BLE001 - it is what the test is about
         told.errors.append(f"{own}: {type(error).__name__}: {error}")

@@ -46,7 +46,7 @@ class Groups:
 @contextmanager
 def a_held_group(queue: CommitQueue, groups: Groups) -> Iterator[threading.Thread]:
     """A thread leads a group of its own, which goes on at the end of the block."""
-    leader = threading.Thread(target=queue.run, args=(lambda _: "first",))
+    leader = threading.Thread(target=queue.run, args=(lambda _: "first",), daemon=True)
     leader.start()
     assert groups.begun.wait(PATIENCE_S)
     yield leader
@@ -58,7 +58,7 @@ def in_threads(queue: CommitQueue, works: list[Callable[[Any], Any]]) -> list[th
     """Threads that wait in the queue, in this order."""
     threads = []
     for n, work in enumerate(works, start=1):
-        threads.append(threading.Thread(target=queue.run, args=(work,)))
+        threads.append(threading.Thread(target=queue.run, args=(work,), daemon=True))
         threads[-1].start()
         deadline = time.monotonic() + PATIENCE_S
         while len(queue._waiting) < n and time.monotonic() < deadline:
@@ -155,7 +155,7 @@ def test_an_interrupted_leader_hands_on_what_it_did_not_do():
     with a_held_group(queue, groups):
         threads = []
         for n, name in enumerate(("a", "b", "c", "d"), start=1):
-            threads.append(threading.Thread(target=work_as(name)))
+            threads.append(threading.Thread(target=work_as(name), daemon=True))
             threads[-1].start()
             while len(queue._waiting) < n:
                 time.sleep(0.001)
@@ -178,7 +178,7 @@ def test_an_interrupted_waiter_leaves_and_the_others_go_on():
             others.extend(in_threads_behind_one(queue))
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-        pressing = threading.Thread(target=press)
+        pressing = threading.Thread(target=press, daemon=True)
         pressing.start()
         with pytest.raises(KeyboardInterrupt):
             queue.run(lambda _: "never")
@@ -188,7 +188,7 @@ def test_an_interrupted_waiter_leaves_and_the_others_go_on():
 
 
 def in_threads_behind_one(queue: CommitQueue) -> list[threading.Thread]:
-    thread = threading.Thread(target=queue.run, args=(lambda _: "behind",))
+    thread = threading.Thread(target=queue.run, args=(lambda _: "behind",), daemon=True)
     thread.start()
     while len(queue._waiting) < 2:
         time.sleep(0.001)
@@ -231,7 +231,7 @@ def test_interruptions_at_any_step_leave_nobody_waiting_and_nothing_done_twice(s
                     running[me] = False
                     succeeded.append(result)
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(6)]
     for thread in threads:
         thread.start()
     while time.monotonic() < until:

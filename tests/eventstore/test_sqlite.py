@@ -349,6 +349,41 @@ def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(rec
         assert [r.id for r in reader.rows(key, 0, 9, 9)] == [0, 1, 2]
 
 
+class InterruptedBehind:
+    """A connection behind one of whose statements Ctrl-C comes."""
+
+    def __init__(self, connection: sqlite3.Connection, statement: str) -> None:
+        self._connection = connection
+        self._statement = statement
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
+        cursor = self._connection.execute(statement, *parameters)
+        if statement == self._statement:
+            raise KeyboardInterrupt
+        return cursor
+
+
+@pytest.mark.parametrize(("statement", "stands"), [("COMMIT", True), ("BEGIN IMMEDIATE", False)])
+def test_what_was_committed_when_ctrl_c_came_stands_and_is_not_run_again(
+    recorder: SQLiteRecorder, statement: str, stands: bool
+):
+    key = begin(recorder)
+    recorder._writer = InterruptedBehind(recorder._writer, statement)  # type: ignore[assignment,arg-type]
+    jobs = [Job(lambda t, n=n: t.insert(key, [row(n)])) for n in (1, 2)]
+    with pytest.raises(KeyboardInterrupt):
+        recorder._run_group(list(jobs))
+    assert [job.done for job in jobs] == [stands, stands]
+    with recorder.read() as reader:
+        assert [r.id for r in reader.rows(key, 0, 9, 9)] == ([0, 1, 2] if stands else [0])
+    recorder._close_writer()
+    other = SQLiteRecorder(recorder.path)
+    other.transact(lambda t: t.insert(key, [row(7)]))  # the turn was given back
+    other.close()
+
+
 def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
     """Each caller gets an error of its own, since raising one writes its traceback into it."""
     with closing(sqlite3.connect(path)) as newer:

@@ -1,0 +1,275 @@
+"""Take each protection out, one at a time, and see a test fail for want of it.
+
+    python -m tests.crash.protections [NAME…]
+
+It works on a copy of the project, and prints the table of README.md. Exit status 1 where a test passed all the same:
+such a test shows nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+SQLITE = "eventstore/recorders/sqlite"
+QUEUE = "eventstore/recorders/commit_queue.py"
+
+
+class Protection(NamedTuple):
+    """What protects, where it is, what stands in its place once it is taken out, and the test that must fail then."""
+
+    what: str
+    file: str
+    code: str
+    without: str
+    test: str
+
+
+PROTECTIONS = {
+    "transaction": Protection(
+        "a batch is one transaction",
+        f"{SQLITE}/recorder.py",
+        'connection.execute("BEGIN IMMEDIATE")',
+        'connection.execute("SELECT 1")',
+        "tests/crash/test_wal.py",
+    ),
+    "projection": Protection(
+        "a revision is written in the transaction of its events",
+        "eventstore/store.py",
+        "                projection.project(snapshot, events)",
+        "                self._later = (projection, snapshot, events)",
+        "tests/crash/test_crashes.py -k killed_before_any_statement and append_batches",
+    ),
+    "full": Protection(
+        "a commit is synced (`synchronous=FULL`)",
+        f"{SQLITE}/connections.py",
+        "{'FULL' if durable else 'NORMAL'}",
+        "NORMAL",
+        "tests/crash/test_crashes.py -k power_cut and append",
+    ),
+    "failed-commit": Protection(
+        "a commit that fails is no success",
+        f"{SQLITE}/recorder.py",
+        '                connection.execute("COMMIT")',
+        '                with contextlib.suppress(sqlite3.Error):\n                    connection.execute("COMMIT")',
+        "tests/crash/test_disk.py -k any_sync and append_batches",
+    ),
+    "closes": Protection(
+        "after an error of the disk the store closes itself",
+        f"{SQLITE}/recorder.py",
+        "and (committing or leaves_doubt(error))",
+        "and False",
+        "tests/crash/test_disk.py -k nothing_is_written_until",
+    ),
+    "migration": Protection(
+        "a migration is one transaction",
+        f"{SQLITE}/schema.py",
+        'execute("BEGIN IMMEDIATE")',
+        'execute("SELECT 1")',
+        "tests/crash/test_crashes.py -k killed_before_any_statement and migrate",
+    ),
+    "schema": Protection(
+        "each transaction looks whether the schema is still its own",
+        f"{SQLITE}/schema.py",
+        'if connection.execute("PRAGMA user_version").fetchone()[0] != _NEWEST:',
+        "if False:",
+        "tests/crash/test_processes.py -k older_than_the_file",
+    ),
+    "staging": Protection(
+        "a long import is staged, and seen when it is whole",
+        "eventstore/ingestion.py",
+        "staged=True)",
+        "staged=False)",
+        "tests/crash/test_crashes.py -k killed_before_any_statement and ingest_staged",
+    ),
+    "left-over": Protection(
+        "an import discards what killed ones left",
+        "eventstore/ingestion.py",
+        "        self._discard_left_over()\n",
+        "",
+        "tests/crash/test_crashes.py -k killed_before_any_statement and ingest_staged",
+    ),
+    "interrupted-import": Protection(
+        "an import that Ctrl-C ends is discarded",
+        "eventstore/ingestion.py",
+        "except BaseException:",
+        "except Exception:",
+        "tests/crash/test_processes.py -k ctrl_c_inside_an_import",
+    ),
+    "published": Protection(
+        "what is published cannot be discarded",
+        f"{SQLITE}/transaction.py",
+        "        if not self._is_staged(key):\n            return True\n",
+        "",
+        "tests/conformance/test_recorders.py -k cannot_be_discarded",
+    ),
+    "keys": Protection(
+        "the number of a conversation is not given twice",
+        "eventstore/recorders/sql/sqlite/0001_first.sql",
+        "key            INTEGER PRIMARY KEY AUTOINCREMENT",
+        "key            INTEGER PRIMARY KEY",
+        "tests/conformance/test_recorders.py -k takes_nothing_more",
+    ),
+    "positions": Protection(
+        "positions are not given twice",
+        "eventstore/recorders/sql/sqlite/0001_first.sql",
+        "    UPDATE store SET value = old.position WHERE name = 'positions_given';",
+        "    SELECT 1;",
+        "tests/eventstore/test_upkeep.py -k never_given_twice",
+    ),
+    "taken-id": Protection(
+        "an id is taken once",
+        f"{SQLITE}/transaction.py",
+        "        if taken:",
+        "        if False:",
+        "tests/conformance/test_recorders.py -k taken_once",
+    ),
+    "version": Protection(
+        "an expected version is checked in the transaction",
+        "eventstore/conversation.py",
+        "if command.expected_version is not ANY_VERSION and command.expected_version != state.version:",
+        "if False:",
+        "tests/crash/test_crashes.py -k many_writers",
+    ),
+    "turns": Protection(
+        "processes take turns in a queue of their own",
+        f"{SQLITE}/turns.py",
+        "        fcntl.flock(self._file, fcntl.LOCK_EX)",
+        "        pass",
+        "tests/crash/test_crashes.py -k many_writers",
+    ),
+    "chunks": Protection(
+        "an import works in small transactions",
+        "eventstore/ingestion.py",
+        "        if len(chunk) == CHUNK or size >= _CHUNK_BYTES:",
+        "        if False:",
+        "-m tests.crash writers --seconds 5",
+    ),
+    "fork": Protection(
+        "connections are closed before a fork",
+        f"{SQLITE}/recorder.py",
+        "        forks.watch(self)\n",
+        "",
+        "tests/crash/test_processes.py -k forked_child_and_its_parent",
+    ),
+    "inherited": Protection(
+        "a child that was forked in the middle of something is refused the file",
+        f"{SQLITE}/forks.py",
+        "            _inherited.add(_identity(forkable.path))",
+        "            pass",
+        "tests/crash/test_processes.py -k forked_while_the_store_is_read",
+    ),
+    "inherited-turn": Protection(
+        "a child gives its parent's turn back",
+        f"{SQLITE}/turns.py",
+        "            os.close(self._file)\n            self._file = self._opened()",
+        "            pass",
+        "tests/crash/test_processes.py -k does_not_keep_the_turn",
+    ),
+    "group": Protection(
+        "a job that failed after it wrote is taken out of its group",
+        f"{SQLITE}/recorder.py",
+        "                        if connection.total_changes != changes:",
+        "                        if False:",
+        "tests/eventstore/test_sqlite.py -k takes_nothing_of_the_others",
+    ),
+    "leadership": Protection(
+        "an interrupted leader hands on",
+        QUEUE,
+        "            if self._leader is job:\n",
+        "            if False:\n",
+        "tests/eventstore/test_commit_queue.py -k interrupted_leader",
+    ),
+    "committed": Protection(
+        "what was committed when Ctrl-C came is not run again",
+        f"{SQLITE}/recorder.py",
+        "                    _succeed(done)  # it came just behind the commit, which stands and must not be run again",
+        "                    pass",
+        "tests/eventstore/test_sqlite.py -k was_committed_when_ctrl_c_came",
+    ),
+    "one-moment": Protection(
+        "a backup is of one moment",
+        f"{SQLITE}/recorder.py",
+        '                connection.execute("BEGIN")\n',
+        "",
+        "tests/eventstore/test_upkeep.py -k one_moment",
+    ),
+    "mode": Protection(
+        "the file is its owner's alone from its first moment",
+        f"{SQLITE}/connections.py",
+        "os.O_RDWR, 0o600",
+        "os.O_RDWR, 0o644",
+        "tests/eventstore/test_sqlite.py -k owners_alone",
+    ),
+}
+
+
+def without(protection: Protection, project: Path) -> str | None:
+    """What the test says without the protection; None where it passes."""
+    path = project / protection.file
+    whole = path.read_text()
+    if protection.code not in whole:
+        raise SystemExit(f"{protection.file} has no {protection.code!r} any more; mend this table")
+    path.write_text(whole.replace(protection.code, protection.without))
+    try:
+        done = subprocess.run(
+            _command(protection.test), cwd=project, capture_output=True, text=True, check=False, timeout=120
+        )
+    except subprocess.TimeoutExpired:
+        return "it never ended"
+    finally:
+        path.write_text(whole)
+    return None if done.returncode == 0 else _said(done.stdout)
+
+
+def _command(test: str) -> list[str]:
+    if test.startswith("-m "):
+        return [sys.executable, *test.split()]
+    file, _, chosen = test.partition(" -k ")
+    return [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        file,
+        *(["-k", chosen] if chosen else []),
+    ]
+
+
+def _said(printed: str) -> str:
+    """The line that tells most: a finding of ours, or what the assertion saw."""
+    findings = re.findall(r"^(?:E +)?    (\S.*)$", printed, re.MULTILINE)
+    asserted = re.findall(r"^E +(\S.*)$", printed, re.MULTILINE)
+    ours = [line for line in findings if re.match(r"[a-z_]+, point \d|lost|half|twice|an append waited|own-", line)]
+    return (ours or asserted or printed.strip().splitlines()[-1:])[0][:150]
+
+
+def main(names: list[str]) -> int:
+    useless = 0
+    print("| protection | test | what it said without it |\n|---|---|---|")
+    with tempfile.TemporaryDirectory(prefix="foldlog-protections-") as folder:
+        project = Path(folder) / "project"
+        skipped = shutil.ignore_patterns(
+            ".git", ".venv", "*.egg-info", "__pycache__", "results", ".*_cache", ".hypothesis"
+        )
+        shutil.copytree(ROOT, project, ignore=skipped)
+        for name in names or PROTECTIONS:
+            protection = PROTECTIONS[name]
+            said = without(protection, project)
+            useless += said is None
+            cell = "**nothing: it passed**" if said is None else f"`{said.replace('|', '¦').replace('`', chr(39))}`"
+            print(f"| {protection.what} | `{protection.test}` | {cell} |", flush=True)
+    return 1 if useless else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
