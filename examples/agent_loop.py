@@ -19,19 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import foldlog
-from condensers.agent import (
-    REQUEST_CONDENSATION_TOOL,
-    condensation_request,
-    is_context_window_error,
-    request_condensation_tool,
-)
-from condensers.base import Condensation, Condenser, Reply, ToolCall
-from condensers.config import condenser_from_config
-from condensers.config_file import load_condenser
-from condensers.errors import ModelCallFailed
-from condensers.handler import CondenseHandler
-from condensers.llm import LLM, LLMConfig
-from foldlog import Action, Histories, Message, Observation, SystemMessage, View
+from condensers import LLM, LLMConfig, ModelCallFailed, Reply, ToolCall
+from condensers.agent import REQUEST_CONDENSATION_TOOL, is_context_window_error, request_condensation_tool
+from foldlog import Action, Condensation, History, Message, Observation, SystemMessage, View
 
 RUN_TOOL = {
     "type": "function",
@@ -52,24 +42,15 @@ PROMPT = (
 
 
 def run_agent(
-    histories: Histories,
-    conversation: str,
-    model: LLM,
-    condenser: Condenser,
-    folder: Path,
-    *,
-    steps_max: int = 100,
-    say: Callable[[str], None] = print,
+    history: History, model: LLM, folder: Path, *, steps_max: int = 100, say: Callable[[str], None] = print
 ) -> str:
     """Work until the model answers in words, and return that answer.
 
     Raises ``NoCondensationAvailable`` where the context is full and nothing can be forgotten, ``ModelCallFailed`` where
     the model cannot be reached, and ``TimeoutError`` after ``steps_max`` steps.
     """
-    history = histories[conversation]
-    handler = CondenseHandler(histories.store, histories.views, condenser, agent_llm=model)
     for _ in range(steps_max):
-        match handler.handle(conversation):
+        match history.step():
             case Condensation(action=action):
                 say(f"  condensed: {_account(action.metadata)}")
                 continue
@@ -81,12 +62,12 @@ def run_agent(
             if not is_context_window_error(error):
                 raise
             say(f"  the prompt of {len(view)} events is too long for the model: asking for a condensation")
-            history.append(condensation_request("the prompt was too long"))
+            history.request_condensation("the prompt was too long")
             continue
         for call in reply.tool_calls:
             if call.name == REQUEST_CONDENSATION_TOOL:
                 say("  the model asks for a condensation")
-                history.append(condensation_request("the model asked for it"))
+                history.request_condensation("the model asked for it")
             else:
                 act(history, reply, call, folder, say)
         if not reply.tool_calls:
@@ -96,7 +77,7 @@ def run_agent(
     raise TimeoutError(f"no answer after {steps_max} steps; the history is kept, start again to go on")
 
 
-def act(history: foldlog.History, reply: Reply, call: ToolCall, folder: Path, say: Callable[[str], None]) -> None:
+def act(history: History, reply: Reply, call: ToolCall, folder: Path, say: Callable[[str], None]) -> None:
     """Record the call, make it, record its result: what was done is known even where the program dies in between."""
     (recorded,) = history.append(
         Action(
@@ -147,13 +128,13 @@ def main() -> None:
     parser.add_argument("--conversation", default="agent")
     given = parser.parse_args()
     model = LLM(LLMConfig(model=given.model, base_url=given.base_url))
-    condenser = load_condenser(given.config) if given.config else condenser_from_config({"type": "digest"})
-    with foldlog.open(given.db) as histories:
+    condenser = given.config or {"type": "digest"}
+    with foldlog.open(given.db, condenser=condenser, agent_llm=model) as histories:
         history = histories[given.conversation]
         if history.version == 0:
             history.append(SystemMessage(content=PROMPT, tools=tuple(TOOLS)))
         history.append(Message(source="user", content=given.task))
-        print(run_agent(histories, given.conversation, model, condenser, given.folder))
+        print(run_agent(history, model, given.folder))
 
 
 if __name__ == "__main__":

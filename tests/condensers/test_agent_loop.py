@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from condensers.config import condenser_from_config
 from condensers.errors import ModelCallFailed, NoCondensationAvailable
 from condensers.llm import LLM, LLMConfig
 from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
@@ -18,6 +17,7 @@ from tests.condensers.openai_server import Failure, OpenAIServer, Request, Text,
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 LIMIT = 3_000
 STEPS = 40
+DIGEST = {"type": "digest"}
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +29,29 @@ def agent_loop():
 
 
 @pytest.fixture
-def histories(tmp_path):
-    with foldlog.open(f"sqlite:///{tmp_path / 'agent.db'}") as opened:
-        yield opened
+def started(agent_loop, tmp_path):
+    """``started(model, condenser)``: the agent's history, begun if it is new, with steps taken by that condenser."""
+    stores = []
+
+    def start(model: LLM, condenser: object = DIGEST) -> foldlog.History:
+        stores.append(foldlog.open(f"sqlite:///{tmp_path / 'agent.db'}", condenser=condenser, agent_llm=model))
+        history = stores[-1]["agent"]
+        if history.version == 0:
+            history.append(SystemMessage(content=agent_loop.PROMPT, tools=tuple(agent_loop.TOOLS)))
+            history.append(Message(source="user", content="count as far as you can"))
+        return history
+
+    yield start
+    for store in stores:
+        store.close()
 
 
 def model_at(server: OpenAIServer, **settings) -> LLM:
     return LLM(LLMConfig(model="openai/a-private-model", base_url=server.url, api_key="key", **settings))
 
 
-def begin(agent_loop, histories) -> foldlog.History:
-    history = histories["agent"]
-    history.append(SystemMessage(content=agent_loop.PROMPT, tools=tuple(agent_loop.TOOLS)))
-    history.append(Message(source="user", content="count as far as you can"))
-    return history
+def silence(_: str) -> None:
+    """Says nothing."""
 
 
 class Counting:
@@ -80,20 +89,13 @@ def assert_fit_for_a_model(messages: list[dict]) -> None:
     ],
     ids=lambda config: config["type"],
 )
-def test_an_agent_survives_a_history_that_its_model_refuses(agent_loop, histories, tmp_path, config):
-    history = begin(agent_loop, histories)
+def test_an_agent_survives_a_history_that_its_model_refuses(agent_loop, started, tmp_path, config):
     said: list[str] = []
     with OpenAIServer() as server:
         server.respond(up_to(LIMIT, Counting()))
-        answer = agent_loop.run_agent(
-            histories,
-            "agent",
-            model_at(server),
-            condenser_from_config(config),
-            tmp_path,
-            steps_max=200,
-            say=said.append,
-        )
+        model = model_at(server)
+        history = started(model, config)
+        answer = agent_loop.run_agent(history, model, tmp_path, steps_max=200, say=said.append)
         sizes = [request.tokens for request in server.requests]
     assert answer == "counted"
     refused = sum(size > LIMIT for size in sizes)
@@ -110,57 +112,51 @@ def test_an_agent_survives_a_history_that_its_model_refuses(agent_loop, historie
     assert any("condensed: condenser" in line for line in said)
 
 
-def test_a_known_limit_is_never_run_into(agent_loop, histories, tmp_path):
-    begin(agent_loop, histories)
+def test_a_known_limit_is_never_run_into(agent_loop, started, tmp_path):
     with OpenAIServer() as server:
         server.respond(up_to(LIMIT, Counting()))
         model = model_at(server, max_input_tokens=LIMIT, max_output_tokens=100)
-        digest = condenser_from_config({"type": "digest"})
-        agent_loop.run_agent(histories, "agent", model, digest, tmp_path, steps_max=200, say=lambda _: None)
+        agent_loop.run_agent(started(model), model, tmp_path, steps_max=200, say=silence)
         assert len(server.requests) == STEPS + 1
 
 
-def test_a_model_may_ask_for_a_condensation_itself(agent_loop, histories, tmp_path):
-    history = begin(agent_loop, histories)
+def test_a_model_may_ask_for_a_condensation_itself(agent_loop, started, tmp_path):
     steps = [ToolCall("run", {"command": f"echo {n}"}) for n in range(12)]
     with OpenAIServer(*steps, ToolCall("request_condensation", '{"why": "ignored"}'), Text("done")) as server:
-        digest = condenser_from_config({"type": "digest"})
+        model = model_at(server)
+        history = started(model)
         said: list[str] = []
-        assert agent_loop.run_agent(histories, "agent", model_at(server), digest, tmp_path, say=said.append) == "done"
+        assert agent_loop.run_agent(history, model, tmp_path, say=said.append) == "done"
     assert "  the model asks for a condensation" in said
     assert [type(event) for event in history.events()].count(CondensationAction) == 1
     assert not history.view.unhandled_condensation_request
 
 
-def test_a_prompt_that_cannot_be_made_any_shorter_ends_in_a_clear_error(agent_loop, histories, tmp_path):
-    history = begin(agent_loop, histories)
+def test_a_prompt_that_cannot_be_made_any_shorter_ends_in_a_clear_error(agent_loop, started, tmp_path):
     with OpenAIServer() as server:
         server.respond(up_to(10, Counting()))
+        model = model_at(server)
+        history = started(model)
         with pytest.raises(NoCondensationAvailable):
-            agent_loop.run_agent(
-                histories,
-                "agent",
-                model_at(server),
-                condenser_from_config({"type": "digest"}),
-                tmp_path,
-                say=lambda _: None,
-            )
-        assert len(server.requests) == 2, "once as it was, and once with all that could be forgotten forgotten"
+            agent_loop.run_agent(history, model, tmp_path, say=silence)
+        assert len(server.requests) <= 2, "once as it was, and once more if anything could be forgotten"
     assert not history.view.unhandled_condensation_request
 
 
-def test_another_failure_of_the_model_is_not_answered_by_forgetting(agent_loop, histories, tmp_path):
-    history = begin(agent_loop, histories)
-    with OpenAIServer(Failure(401, "bad key")) as server, pytest.raises(ModelCallFailed, match="rejected"):
-        agent_loop.run_agent(histories, "agent", model_at(server), condenser_from_config({"type": "digest"}), tmp_path)
+def test_another_failure_of_the_model_is_not_answered_by_forgetting(agent_loop, started, tmp_path):
+    with OpenAIServer(Failure(401, "bad key")) as server:
+        model = model_at(server)
+        history = started(model)
+        with pytest.raises(ModelCallFailed, match="rejected"):
+            agent_loop.run_agent(history, model, tmp_path)
     assert history.version == 2
 
 
-def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(agent_loop, histories, tmp_path):
-    history = begin(agent_loop, histories)
+def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(agent_loop, started, tmp_path):
     with OpenAIServer(ToolCall("run", "{not json"), ToolCall("run", {"command": "exit 3"}), Text("done")) as server:
-        digest = condenser_from_config({"type": "digest"})
-        agent_loop.run_agent(histories, "agent", model_at(server), digest, tmp_path, say=lambda _: None)
+        model = model_at(server)
+        history = started(model)
+        agent_loop.run_agent(history, model, tmp_path, say=silence)
     first, second = (event for event in history.events() if isinstance(event, Observation))
     assert first.is_error
     assert "must be JSON" in first.content
@@ -168,13 +164,15 @@ def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(agent_loop, h
     assert json.dumps(history.view.to_messages())
 
 
-def test_an_agent_that_is_started_again_goes_on_where_it_stood(agent_loop, histories, tmp_path):
-    begin(agent_loop, histories)
-    digest = condenser_from_config({"type": "digest"})
-    with OpenAIServer(ToolCall("run", {"command": "echo before"})) as server, pytest.raises(TimeoutError):
-        agent_loop.run_agent(histories, "agent", model_at(server), digest, tmp_path, steps_max=3, say=lambda _: None)
+def test_an_agent_that_is_started_again_goes_on_where_it_stood(agent_loop, started, tmp_path):
+    with OpenAIServer(ToolCall("run", {"command": "echo before"})) as server:
+        model = model_at(server)
+        history = started(model)
+        with pytest.raises(TimeoutError):
+            agent_loop.run_agent(history, model, tmp_path, steps_max=3, say=silence)
     with OpenAIServer(Text("done")) as server:
-        agent_loop.run_agent(histories, "agent", model_at(server), digest, tmp_path)
+        model = model_at(server)
+        agent_loop.run_agent(started(model), model, tmp_path)
         assert "before" in json.dumps(server.requests[0].body["messages"])
 
 
