@@ -26,6 +26,8 @@ from eventstore.events import CondensationSummary, Event
 __all__ = ["Digest", "DigestCondenser"]
 
 _LENGTH_MIN = 500
+_LENGTH_LEAST = 120
+"""Below the one no user may set it, below the other no digest is shortened where an agent has little room."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,6 +45,12 @@ class DigestCondenser(SummarizingCondenser):
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
         return Summary(Digest.of(events).text(self.max_length))
+
+    def shorter(self, text: str) -> str | None:
+        digest = Digest.parse(text)
+        if digest is None or len(text) <= _LENGTH_LEAST:
+            return None
+        return digest.text(max(_LENGTH_LEAST, len(text) * 2 // 3))
 
 
 @dataclass(frozen=True, slots=True)

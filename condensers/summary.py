@@ -77,6 +77,13 @@ class SummarizingCondenser(RollingCondenser):
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
         """What is to stand for ``events``, older summaries among them. Raises ``ModelCallFailed``; may take long."""
 
+    def shorter(self, text: str) -> str | None:
+        """A summary in fewer words, asked for while it crowds the agent's prompt; None where there is none.
+
+        By default there is none: a model's text is not cut, since half a memory is no memory.
+        """
+        return None
+
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
         return _reasons(view, self.max_size, self._overrun(view, agent_llm))
 
@@ -86,7 +93,8 @@ class SummarizingCondenser(RollingCondenser):
         forgotten = view[span.start : span.stop]
         if not forgotten:
             raise NoCondensationAvailable(
-                f"nothing can be forgotten of a View of {len(view)} events behind its first {self.keep_first}"
+                f"nothing can be forgotten of a View of {len(view)} events behind its first {span.start}"
+                + (f": they take {over.sums[span.start]} tokens, and the prompt may have {over.limit}" if over else "")
             )
         if real(forgotten) < self.minimum_progress * len(view):
             raise NoCondensationAvailable(
@@ -136,9 +144,12 @@ class SummarizingCondenser(RollingCondenser):
             head = max(head, after_system_prompt(view))
             if Reason.REQUEST in due:
                 tails = [len(view) // 2 - beside, *(tails if Reason.EVENTS in due else ())]
+        start = next_cut(view.cut_points, head)
+        if start is None:
+            return Span(len(view), len(view))
         if over:
-            tails = [over.tail(self.keep_first), *(tails if len(due) > 1 else ())]
-        return middle(view, head, min(tails)) or Span(0, 0)
+            tails = [over.tail(start), *(tails if len(due) > 1 else ())]
+        return middle(view, start, min(tails)) or Span(start, start)
 
     def _reset_limits(self, events: Sequence[Event]) -> Iterator[int | None]:
         yield self.max_event_length
@@ -152,14 +163,13 @@ class SummarizingCondenser(RollingCondenser):
     ) -> Condensation:
         """``span`` in exchange for ``summary``. Raises ``NoCondensationAvailable`` where that would save no tokens."""
         forgotten = view[span.start : span.stop]
-        stands_in = CondensationSummary(id=summary_id(view.version), content=summary.text)
-        after = view.with_events((*view[: span.start], stands_in, *view[span.stop :]))
         over = self._overrun(view, agent_llm)
-        tokens_after = tokens_of(after, agent_llm)
-        if over and tokens_after is not None and tokens_after >= over.tokens:
+        text, tokens_after = self._with_room(view, span, summary.text, agent_llm, over)
+        tokens_before = tokens_of(view, agent_llm)
+        if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:
             raise NoCondensationAvailable(
                 f"a summary of {len(forgotten)} events would leave {tokens_after} tokens where there were "
-                f"{over.tokens}: it is larger than what it stands for",
+                f"{tokens_before}: it is larger than what it stands for",
                 summary.batches,
             )
         metadata = {
@@ -167,13 +177,35 @@ class SummarizingCondenser(RollingCondenser):
             "outcome": outcome,
             "reason": ", ".join(sorted(_reasons(view, self.max_size, over))) or "asked for",
             "events_before": len(view),
-            "events_after": len(after),
+            "events_after": len(view) - len(forgotten) + 1,
             **summary.metadata,
         }
         if tokens_after is not None:
-            metadata |= {"tokens_before": tokens_of(view, agent_llm), "tokens_after": tokens_after}
-        action = forget(forgotten, metadata, summary=summary.text, offset=span.start)
+            metadata |= {"tokens_before": tokens_before, "tokens_after": tokens_after}
+        action = forget(forgotten, metadata, summary=text, offset=span.start)
         return Condensation(with_batches(action, summary.batches))
+
+    def _with_room(
+        self, view: View, span: Span, text: str, agent_llm: AgentModel | None, over: Overrun | None
+    ) -> tuple[str, int | None]:
+        """The summary, made shorter while it crowds the prompt that was over its limit, and the tokens of the prompt
+        with it in the place of ``span``.
+        """
+        while True:
+            stands_in = CondensationSummary(id=summary_id(view.version), content=text)
+            after = view.with_events((*view[: span.start], stands_in, *view[span.stop :]))
+            tokens = tokens_of(after, agent_llm)
+            if over is None or tokens is None or tokens <= over.limit * _ROOM:
+                return text, tokens
+            less = self.shorter(text)
+            if less is None:
+                return text, tokens
+            text = less
+
+
+_ROOM = 3 / 4
+"""The part of a token limit that a View should take after a condensation at most: half of it for its head and tail, a
+quarter for the summary, and the rest to grow in."""
 
 
 def _reasons(view: View, max_size: int, over: Overrun | None) -> frozenset[Reason]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from condensers.digest import Digest, DigestCondenser
 from condensers.errors import InvalidCondenser
 from eventstore.events import Action, CondensationSummary, Message, Observation
-from tests.condensers.made import after, answer, call, ids, message, messages, pair, plan, viewed
+from projections import View
+from tests.condensers.made import SYSTEM, after, answer, call, ids, message, messages, pair, plan, viewed
+from tests.condensers.scripted import Characters
 from tests.properties.histories import histories
 
 LENGTH = 6_000
@@ -202,6 +205,23 @@ def test_the_condenser_needs_no_model_and_says_what_it_did():
     assert ids(after(view, result))[:2] == [0, -15]
     assert plan(result).metadata["condenser"] == "digest"
     assert "cmd 0" in plan(result).summary
+
+
+def test_a_digest_makes_do_with_the_room_that_the_agent_has():
+    """An agent with a small window works on, where a digest of the usual length would fill it."""
+    condenser = DigestCondenser()
+    view = viewed(SYSTEM, message("count as far as you can"))
+    forgotten = 0
+    for n in range(100):
+        result = condenser.condense(view, Characters(2_000))
+        while not isinstance(result, View):
+            assert plan(result).metadata["tokens_after"] <= 1_800 * 3 / 4, "half for head and tail, a quarter for it"
+            forgotten, view = forgotten + 1, after(view, result)
+            result = condenser.condense(view, Characters(2_000))
+        more = pair(n, command=f"step {n} {'x' * 80}")
+        view = view.then([replace(event, id=view.version + place) for place, event in enumerate(more)])
+    assert 5 < forgotten < 40
+    assert "count as far as you can" in str([event.content for event in view if event.id < 0 or event.id == 1])
 
 
 def test_a_digest_too_short_to_say_anything_is_refused():

@@ -10,7 +10,7 @@ from condensers.metadata import CONDENSER_METADATA_KEY
 from condensers.prompts import load_prompt
 from condensers.rendering import truncated
 from condensers.summarizing import LLMSummarizingCondenser
-from eventstore.events import Action, Observation
+from eventstore.events import Action, Observation, SystemMessage
 from tests.condensers.made import (
     REQUEST,
     SYSTEM,
@@ -214,6 +214,23 @@ def test_a_summary_that_is_larger_than_what_it_stands_for_is_not_made():
     with pytest.raises(NoCondensationAvailable, match="larger than what it stands for") as caught:  # K2
         condenser.condense(viewed(messages(20)), agent)
     assert len(caught.value.batches) == 2, "both calls were paid for, and are reported"
+
+
+@pytest.mark.parametrize("agent", [Characters(), Characters(10_000)])
+def test_a_summary_that_saves_no_tokens_is_not_made_whatever_the_reason(agent):
+    view = viewed(messages(11))
+    result, batches = llm("x" * 500, max_size=10).step(view, agent)
+    assert result is view
+    assert len(batches) == 1, "it was paid for"
+
+
+def test_what_a_system_prompt_takes_is_not_left_to_the_tail():
+    """Without it in the sum, what stays is over the limit again, and the next step resets everything."""
+    view = viewed(SystemMessage(content="s" * 60), [message("m" * 10) for _ in range(20)])
+    condenser = llm("NEW", max_size=1000, keep_first=0, max_tokens=200)
+    result = condenser.condense(view, Characters())
+    assert plan(result).metadata["tokens_after"] <= 200 / 2 + len("Summary of what came before:\nNEW")
+    assert shown(condenser.condense(after(view, result), Characters()))
 
 
 # --- what the model is shown ---
