@@ -18,7 +18,9 @@ from eventstore.recorders.base import Row
 from eventstore.sealing import PLAIN
 from eventstore.vault import Known
 
-__all__ = ["Suspects", "diagnosed"]
+__all__ = ["ONLY_ITS_HEAD", "Suspects", "diagnosed"]
+
+ONLY_ITS_HEAD = "its head is not what was written, its content is"
 
 _SINGLE = 16
 """A run of more suspects than these is looked at as a whole."""
@@ -130,7 +132,7 @@ class _Ward:
         after = self._opened.get(event_id + 1)
         computed = self._link(self._before(event_id), self._opened[event_id], event_id)
         if after is not None and computed is not None and self._link(computed, after, after.id) == after.head:
-            return "its head is not what was written, its content is"
+            return ONLY_ITS_HEAD
         return problem
 
     def _follows_another(self, event_id: int) -> bool:

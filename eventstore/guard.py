@@ -18,7 +18,7 @@ from eventstore.recorders.base import Conversation, Erasure, PlacedRow, Reader, 
 from eventstore.sealing import DAMAGED, DataKey, Sealing
 from eventstore.vault import NOBODY, Known, Vault
 
-__all__ = ["Guard", "GuardedReader"]
+__all__ = ["Guard", "GuardedReader", "columns_are_sound"]
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class GuardedReader:
     def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
         return [
             found
-            if _columns_are_sound(found)
+            if columns_are_sound(found)
             else found._replace(created_at=0, head=None, updated_at=None, erasure=None)
             for found in self._reader.conversations(after, limit)
         ]
@@ -161,7 +161,7 @@ class GuardedReader:
         """Of a sealed conversation the salt is sealed too. Without its key it can be found, and not be read."""
         if found is None:
             return None
-        if not _columns_are_sound(found):
+        if not columns_are_sound(found):
             raise CorruptEvent(found.id, found.version - 1, "it, or what leads to it, is not what was written")
         try:
             data_key = self._known(found).data_key
@@ -268,7 +268,7 @@ class _GuardedTransaction(GuardedReader):
         return seen
 
 
-def _columns_are_sound(found: Conversation) -> bool:
+def columns_are_sound(found: Conversation) -> bool:
     """Whether its columns, and those that come from its last row, can be what was written there. Once the row is read,
     its checksum says it for certain.
     """

@@ -20,6 +20,7 @@ __all__ = ["InlineProjection", "Record", "Snapshot", "WritableSnapshot"]
 
 _PAGE = 1_000
 _ANY_VERSION = 2**62
+_HIDDEN = "from it on, a condensation or a request cannot be found"
 
 
 class _Counts(NamedTuple):
@@ -91,11 +92,11 @@ class Snapshot:
             for row in rows:
                 event = event_of(self.conversation, row)
                 if row.structural_before != expected:
-                    break
+                    raise CorruptEvent(self.conversation, start, _HIDDEN)
                 yield event
                 start, expected = row.id + 1, expected + 1
             if expected < all_of_them and len(rows) < _PAGE:
-                raise CorruptEvent(self.conversation, start, "behind it a condensation or request cannot be found")
+                raise CorruptEvent(self.conversation, start, _HIDDEN)
 
     def _check_that_all_are_there(self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]) -> None:
         """Each shown row says how many such rows are before it, so an interval says how many it must have."""
@@ -116,12 +117,12 @@ class Snapshot:
                 continue
             at_first = some[0].shown_before if first not in unsure else before[first].shown
             at_last = some[-1].shown_before + 1 if last + 1 not in unsure else before[last + 1].shown
-            if at_last - at_first != len(some):
-                gap = next((row.id for n, row in enumerate(some) if row.shown_before != at_first + n), last + 1)
+            odd = next((n for n, row in enumerate(some) if row.shown_before != at_first + n), None)
+            if odd is not None or at_last - at_first != len(some):
                 raise CorruptEvent(
                     self.conversation,
-                    gap - 1,
-                    f"of events {first} to {last}, {at_last - at_first} are shown, and {len(some)} can be found",
+                    last if odd is None else max(some[odd].id - 1, first),
+                    f"of events {first} to {last}, {at_last - at_first} are shown, and they cannot all be found",
                 )
 
     def _counts_before(self, event_ids: Collection[int]) -> dict[int, _Counts]:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from eventsourcing.persistence import PersistenceError
 
 from eventstore import integrity
-from eventstore.diagnosis import Suspects, diagnosed
+from eventstore.diagnosis import ONLY_ITS_HEAD, Suspects, diagnosed
 from eventstore.errors import ConversationNotFound, KeyUnavailable
-from eventstore.guard import Guard
+from eventstore.guard import Guard, columns_are_sound
 from eventstore.reading import Unreadable, is_damage, readable_conversations, readable_rows
 from eventstore.recorders.base import Conversation, Erasure, Row
 from eventstore.sealing import DAMAGED, PLAIN
@@ -31,11 +31,14 @@ class Published(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What is wrong with events ``first`` to ``last``, or, without them, with the whole."""
+    """What is wrong with events ``first`` to ``last``, or, without them, with the whole. ``sound`` says that their
+    content is what was written all the same.
+    """
 
     first: int | None
     last: int | None
     problem: str
+    sound: bool = False
 
     def __str__(self) -> str:
         if self.first is None:
@@ -133,6 +136,11 @@ def _of_an_erased(guard: Guard, found: Conversation, kept: Iterable[Published]) 
 
 
 def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> Iterator[Finding]:
+    if not columns_are_sound(found):
+        yield Finding(None, None, "its own row, or what leads to its last event, is damaged")
+    if found.version == 0:
+        yield Finding(None, None, "it has no events: all of it is missing")
+        return
     known = guard.vault.known(found)
     salt = found.salt if known.data_key is None else known.data_key.salt
     chain = _Pass(guard.vault, known, salt, dict(kept))
@@ -143,7 +151,8 @@ def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> I
             chain.take(part)
     chain.end(found.version)
     yield from chain.findings
-    yield from (Finding(*each) for each in diagnosed(guard, known, salt, chain.suspects, _others(guard, found)))
+    for first, last, problem in diagnosed(guard, known, salt, chain.suspects, _others(guard, found)):
+        yield Finding(first, last, problem, problem == ONLY_ITS_HEAD)
     for version, head in kept:
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
@@ -151,7 +160,7 @@ def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> I
         elif version in chain.wanted and not chain.suspects:
             problem = f"at version {version} its head is not the one that was published: its history was rewritten"
             yield Finding(None, None, f"{problem} ({head.hex()} was)")
-    yield from _traces_of_more(guard, found)
+    yield from _beside(guard, found, known)
 
 
 def _others(guard: Guard, found: Conversation) -> Iterator[str]:
@@ -160,13 +169,22 @@ def _others(guard: Guard, found: Conversation) -> Iterator[str]:
             yield each.id
 
 
-def _traces_of_more(guard: Guard, found: Conversation) -> Iterator[Finding]:
-    """What is kept beside the events knows of later ones, where an end was cut off without care."""
+def _beside(guard: Guard, found: Conversation, known: Known) -> Iterator[Finding]:
+    """What is kept beside the events may be damaged; and it knows of later ones, where an end was cut off."""
     with guard.unguarded.read() as reader:
         for projection in reader.projections(found.key):
-            for record in reader.records(projection, found.key, found.version, 1):
-                problem = f"projection {projection!r} knows version {record.version}, and there are only"
-                yield Finding(None, None, f"{problem} {found.version:,} events: its end may be cut off")
+            version = -1
+            while records := reader.records(projection, found.key, version, 1_000):
+                for record in records:
+                    if guard.vault.opened_record(known, projection, record) is None:
+                        problem = f"what projection {projection!r} keeps for version {record.version} is damaged"
+                        yield Finding(None, None, f"{problem}; it is made again from the events", sound=True)
+                    elif record.version > found.version:
+                        problem = f"projection {projection!r} knows version {record.version}, and there are only"
+                        yield Finding(None, None, f"{problem} {found.version:,} events: its end may be cut off")
+                if type(records[-1].version) is not int:
+                    break
+                version = max(version + 1, records[-1].version)
         after = None
         while page := reader.remembered(found.key, after, 1_000):
             for name, first, count in page:
@@ -234,7 +252,7 @@ class _Pass:
     def _look_at(self, stored: Row) -> None:
         """One row that is sealed, or behind a gap, or not as it should be."""
         if stored.id < self._next:
-            self._find(stored.id, "it is there twice")
+            self._find(stored.id, "it is there twice", sound=True)
             return
         if stored.id != self._next:
             self._miss(stored.id)
@@ -242,7 +260,8 @@ class _Pass:
         row = self._vault.opened(self._known, [stored])[0]
         if row.encoding == DAMAGED:
             if self._is_as_written(stored):
-                self._find(row.id, "what is stored beside it was changed (checksum or counts), its content was not")
+                problem = "what is stored beside it was changed (checksum or counts), its content was not"
+                self._find(row.id, problem, sound=True)
             else:
                 self.suspects.add(row.id, row.body.decode())
             self._head, self._counts = stored.head if type(stored.head) is bytes else None, None
@@ -251,7 +270,7 @@ class _Pass:
                 self.suspects.add(row.id, "its content is not what was written")
             elif self._counts not in (None, (row.shown_before, row.structural_before)):
                 problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
-                self._find(row.id, problem)
+                self._find(row.id, problem, sound=True)
             self._head = row.head
             self._counts = (row.shown_before + row.shown, row.structural_before + row.structural)
         self._next = stored.id + 1
@@ -274,5 +293,5 @@ class _Pass:
         if count > 0:
             self.findings.append(Finding(self._next, until - 1, "it is missing" if count == 1 else "they are missing"))
 
-    def _find(self, event_id: int, problem: str) -> None:
-        self.findings.append(Finding(event_id, event_id, problem))
+    def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
+        self.findings.append(Finding(event_id, event_id, problem, sound))

@@ -3,7 +3,8 @@
 
 -- The newest event of a conversation is the last that the index has, so an entry that a damaged page hides would shorten the
 -- history. Hence the last column of the three questions for conversations: whether the entry, or the one behind it, is not
--- what its row says. What hides an entry puts another one out of its order, and that one stands there.
+-- what its row says (what hides an entry mostly puts another one out of its order, and that one stands there), or one of
+-- the newest rows of the table is behind the end that the index tells.
 
 -- name: conversation
 SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
@@ -16,7 +17,10 @@ SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key
            SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id
            FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
            WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
-       ))
+       )) OR EXISTS (
+           SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
+           WHERE newest.conversation = c.key AND newest.id > i.id
+       )
 FROM conversations c
 LEFT JOIN events i INDEXED BY events_by_id
     ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)
@@ -34,7 +38,10 @@ SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt,
            SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id
            FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
            WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
-       ))
+       )) OR EXISTS (
+           SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
+           WHERE newest.conversation = c.key AND newest.id > i.id
+       )
 FROM conversations c
 LEFT JOIN events i INDEXED BY events_by_id
     ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)
@@ -55,7 +62,10 @@ SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt,
            SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id
            FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
            WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
-       ))
+       )) OR EXISTS (
+           SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
+           WHERE newest.conversation = c.key AND newest.id > i.id
+       )
 FROM conversations c
 LEFT JOIN events i INDEXED BY events_by_id
     ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)

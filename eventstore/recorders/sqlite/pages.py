@@ -1,0 +1,227 @@
+"""The rows in a SQLite file, page by page, without SQLite: for files that it gives up on.
+
+Every page that looks like a leaf of a table, or like any page of an index, is read for itself; what leads to it does
+not matter. So a page can only lose its own rows. The newest state is what counts: pages come from the write-ahead log
+as far as that is whole, else from the file. Format: https://www.sqlite.org/fileformat2.html.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+__all__ = ["PageFile", "StoredRow"]
+
+_MAGIC = b"SQLite format 3\0"
+_USUAL_PAGE_BYTES = 4_096
+_TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR = 0x0D, 0x0A, 0x02
+_WAL_MAGIC = {0x377F0682: "<", 0x377F0683: ">"}
+_WAL_HEADER, _FRAME_HEADER = 32, 24
+_INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
+
+Value = int | float | bytes | None
+
+
+class StoredRow(NamedTuple):
+    """One row of some table, or entry of some index, as its columns; ``rowid`` is None in an index. Text is bytes."""
+
+    page: int
+    rowid: int | None
+    columns: Sequence[Value]
+    texts: Sequence[bool]
+    """Which of the columns are text."""
+
+
+class PageFile:
+    """A SQLite file with its log. A context manager. Raises ``OSError`` where it cannot be read at all."""
+
+    def __init__(self, path: str) -> None:
+        self._file: BinaryIO = Path(path).open("rb")  # noqa: SIM115 - closed with this
+        self._log: BinaryIO | None = None
+        header = self._file.read(100)
+        self.page_bytes = _page_bytes(header)
+        self._usable = self.page_bytes - (header[20] if header.startswith(_MAGIC) else 0)
+        self._in_log: dict[int, int] = {}
+        size = self._file.seek(0, 2)
+        self.pages = -(-size // self.page_bytes)
+        log = Path(f"{path}-wal")
+        if log.exists():
+            self._log = log.open("rb")
+            self._read_log()
+
+    def __enter__(self) -> PageFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        if self._log is not None:
+            self._log.close()
+
+    def rows(self) -> Iterator[StoredRow]:
+        """Rows of all tables and entries of all indices, by page. Cost: one reading of the file; memory for a row."""
+        for number in range(1, self.pages + 1):
+            page = self._page(number)
+            if page is not None:
+                yield from self._rows_of(number, page)
+
+    # -- pages --------------------------------------------------------------------------------------------------------
+
+    def _page(self, number: int) -> bytes | None:
+        """A whole page; None where the file ends before its end."""
+        if number in self._in_log and self._log is not None:
+            self._log.seek(self._in_log[number])
+            page = self._log.read(self.page_bytes)
+        else:
+            self._file.seek((number - 1) * self.page_bytes)
+            page = self._file.read(self.page_bytes)
+        return page if len(page) == self.page_bytes else None
+
+    def _read_log(self) -> None:
+        """Where the log has newer pages: up to the last commit before its checksums stop being right."""
+        assert self._log is not None
+        header = self._log.read(_WAL_HEADER)
+        if len(header) < _WAL_HEADER:
+            return
+        magic, _, page_bytes, _, *salts, one, two = struct.unpack(">8I", header)
+        order = _WAL_MAGIC.get(magic)
+        if order is None or page_bytes != self.page_bytes or _sum(header[:24], order, 0, 0) != (one, two):
+            return
+        pending: dict[int, int] = {}
+        sums = (one, two)
+        while True:
+            at = self._log.tell() + _FRAME_HEADER
+            frame = self._log.read(_FRAME_HEADER + page_bytes)
+            if len(frame) < _FRAME_HEADER + page_bytes:
+                return
+            number, size, *frame_salts, one, two = struct.unpack(">6I", frame[:_FRAME_HEADER])
+            sums = _sum(frame[_FRAME_HEADER:], order, *_sum(frame[:8], order, *sums))
+            if frame_salts != salts or sums != (one, two):
+                return
+            pending[number] = at
+            if size:  # the last frame of a transaction
+                self._in_log.update(pending)
+                self.pages = size
+                pending = {}
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _rows_of(self, number: int, page: bytes) -> Iterator[StoredRow]:
+        start = 100 if number == 1 else 0
+        kind = page[start]
+        if kind not in (_TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR):
+            return
+        pointers = start + (12 if kind == _INDEX_INTERIOR else 8)
+        count = int.from_bytes(page[start + 3 : start + 5], "big")
+        for n in range(min(count, (self.page_bytes - pointers) // 2)):
+            at = int.from_bytes(page[pointers + 2 * n : pointers + 2 * n + 2], "big")
+            try:
+                yield self._row(number, kind, page, at)
+            except (ValueError, IndexError, struct.error):
+                continue  # this cell is damaged; what was in it is missed by whoever counts
+
+    def _row(self, number: int, kind: int, page: bytes, at: int) -> StoredRow:
+        if kind == _INDEX_INTERIOR:
+            at += 4
+        size, at = _varint(page, at)
+        rowid = None
+        if kind == _TABLE_LEAF:
+            rowid, at = _varint(page, at)
+            local_max = self._usable - 35
+        else:
+            local_max = (self._usable - 12) * 64 // 255 - 23
+        record = self._payload(page, at, size, local_max)
+        columns, texts = _columns(record)
+        return StoredRow(number, None if rowid is None else _signed(rowid), columns, texts)
+
+    def _payload(self, page: bytes, at: int, size: int, local_max: int) -> bytes:
+        if size > self.pages * self.page_bytes:
+            raise ValueError("longer than the file")
+        if size <= local_max:
+            return _exactly(page[at : at + size], size)
+        local_min = (self._usable - 12) * 32 // 255 - 23
+        local = local_min + (size - local_min) % (self._usable - 4)
+        if local > local_max:
+            local = local_min
+        parts = [_exactly(page[at : at + local], local)]
+        left = size - local
+        following = int.from_bytes(_exactly(page[at + local : at + local + 4], 4), "big")
+        while left > 0:
+            overflow = self._page(following) if 0 < following <= self.pages else None
+            if overflow is None:
+                raise ValueError("the rest of it is not there")
+            part = overflow[4 : 4 + min(left, self._usable - 4)]
+            parts.append(part)
+            left -= len(part)
+            following = int.from_bytes(overflow[:4], "big")
+        return b"".join(parts)
+
+
+def _page_bytes(header: bytes) -> int:
+    size = int.from_bytes(header[16:18], "big")
+    size = 65_536 if size == 1 else size
+    return size if size >= 512 and size & (size - 1) == 0 else _USUAL_PAGE_BYTES
+
+
+def _columns(record: bytes) -> tuple[list[Value], list[bool]]:
+    header_bytes, at = _varint(record, 0)
+    if header_bytes > len(record):
+        raise ValueError("its header is longer than it")
+    types = []
+    while at < header_bytes:
+        code, at = _varint(record, at)
+        types.append(code)
+    columns: list[Value] = []
+    for code in types:
+        value, size = _value(code, record, at)
+        columns.append(value)
+        at += size
+    if at != len(record):
+        raise ValueError("its columns are not as long as it")
+    return columns, [code >= 13 and code % 2 == 1 for code in types]
+
+
+def _value(code: int, record: bytes, at: int) -> tuple[Value, int]:
+    if code == 0:
+        return None, 0
+    if code <= 6:
+        size = _INTEGER_BYTES[code]
+        return int.from_bytes(_exactly(record[at : at + size], size), "big", signed=True), size
+    if code == 7:
+        return float(struct.unpack(">d", _exactly(record[at : at + 8], 8))[0]), 8
+    if code in (8, 9):
+        return code - 8, 0
+    if code < 12:
+        raise ValueError("a type that is reserved")
+    size = (code - 12) // 2
+    return _exactly(record[at : at + size], size), size
+
+
+def _exactly(part: bytes, size: int) -> bytes:
+    if len(part) != size:
+        raise ValueError("it ends too early")
+    return part
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for n in range(8):
+        byte = data[at + n]
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, at + n + 1
+    return value << 8 | data[at + 8], at + 9
+
+
+def _signed(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value
+
+
+def _sum(data: bytes, order: str, one: int, two: int) -> tuple[int, int]:
+    """The checksum of a log, carried on."""
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for n in range(0, len(words), 2):
+        one = (one + words[n] + two) & 0xFFFFFFFF
+        two = (two + words[n + 1] + one) & 0xFFFFFFFF
+    return one, two
