@@ -17,7 +17,6 @@ Cost: the events given, once, whatever the length of the history.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
@@ -63,13 +62,14 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
         if type(event) in UNSEEN or event.id in left_behind:
             continue
         seen.append(position)
-        if isinstance(event, Action):
-            batch = None if event.response_id is None else of_response.get(event.response_id)
+        if type(event) is Action:
+            response_id = event.response_id
+            batch = None if response_id is None else of_response.get(response_id)
             if batch is None:
                 batch = Batch()
                 batches.append(batch)
-                if event.response_id is not None:
-                    of_response[event.response_id] = batch
+                if response_id is not None:
+                    of_response[response_id] = batch
             batch.members.append(position)
             batch.unanswered += 1
             of_call[position] = batch
@@ -77,14 +77,15 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
             if event.thinking:
                 loop = []
                 loops.append(loop)
-        elif isinstance(event, Observation):
+        elif type(event) is Observation:
             call = calls.take(event)
             if call is None:
                 orphans.append(position)
                 continue
             answers[call] = position
-            of_call[call].members.append(position)
-            of_call[call].unanswered -= 1
+            batch = of_call[call]
+            batch.members.append(position)
+            batch.unanswered -= 1
         else:
             loop = None
         if loop is not None:
@@ -96,13 +97,18 @@ class _Calls:
     """Positions of calls that wait for an answer, found by call id, the oldest first, or by the action's id."""
 
     def __init__(self) -> None:
-        self._by_call_id: dict[str, deque[int]] = {}
+        self._by_call_id: dict[str, list[int]] = {}
         self._by_event_id: dict[int, int] = {}
 
     def add(self, action: Action, position: int) -> None:
-        self._by_event_id[action.id] = position
-        if action.call_id is not None:
-            self._by_call_id.setdefault(action.call_id, deque()).append(action.id)
+        event_id, call_id = action.id, action.call_id
+        self._by_event_id[event_id] = position
+        if call_id is None:
+            return
+        if call_id in self._by_call_id:
+            self._by_call_id[call_id].append(event_id)
+        else:
+            self._by_call_id[call_id] = [event_id]
 
     def take(self, observation: Observation) -> int | None:
         """The call that ``observation`` answers, which waits no longer."""
@@ -111,7 +117,7 @@ class _Calls:
         queue = self._by_call_id.get(observation.call_id)
         position = None
         while queue and position is None:  # one that was answered by its id is queued under its call id still
-            position = self._by_event_id.pop(queue.popleft(), None)
+            position = self._by_event_id.pop(queue.pop(0), None)
         return position
 
 
