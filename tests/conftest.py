@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres.pooler import Pooler
 from tests.postgres.servers import Server, ServerUnavailable, new_primary
 
 
@@ -28,7 +30,19 @@ def postgres_server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(postgres_server: Server) -> Callable[[], str]:
+def postgres_front(postgres_server: Server) -> Iterator[Server | Pooler]:
+    """Where clients connect: the server, or the pgbouncer before it that ``$FOLDLOG_PGBOUNCER`` asks for."""
+    program = os.environ.get("FOLDLOG_PGBOUNCER")
+    if not program:
+        yield postgres_server
+        return
+    pooler = Pooler(program, postgres_server)
+    yield pooler
+    pooler.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_front: Server | Pooler) -> Callable[[], str]:
     """Makes the URL of a new, empty store each time it is called: another schema of the same database."""
     number = itertools.count()
-    return lambda: postgres_server.url(schema=f"store_{next(number)}", patience_s="10")
+    return lambda: postgres_front.url(schema=f"store_{next(number)}", patience_s="10")

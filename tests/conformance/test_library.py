@@ -132,7 +132,7 @@ def _names(case: type[unittest.TestCase]) -> list[str]:
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_server").url(schema="library_{number}"))
+        return str(request.getfixturevalue("postgres_front").url(schema="library_{number}"))
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/{{number}}.db"
 
 

