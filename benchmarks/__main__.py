@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmarks.frame import SCALES, Answer, Question, as_json, ask
 from benchmarks.plot import plot
 
-MODULES = ("reading", "importing", "folding", "opening", "cliffs", "rebuilding", "stepping", "size", "tokens")
+MODULES = ("append", "reading", "importing", "folding", "opening", "cliffs", "rebuilding", "stepping", "size", "tokens")
 RESULTS = Path(__file__).parent / "results"
 
 

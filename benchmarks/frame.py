@@ -9,7 +9,7 @@ import sqlite3
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -105,10 +105,14 @@ def ask(question: Question, scale: Scale, folder: Path, on_round: Callable[[], N
     )
 
 
-def in_new_process(module: str, *arguments: str) -> dict[str, float]:
+def in_new_process(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, float]:
     """What ``python -m MODULE ARGUMENTS`` prints as JSON: nothing of ours is warm there, only the page cache may be."""
     finished = subprocess.run(
-        [sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False, env=os.environ
+        [sys.executable, "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **(environment or {})},
     )
     if finished.returncode:
         raise RuntimeError(f"python -m {module} {' '.join(arguments)} failed:\n{finished.stderr}")
