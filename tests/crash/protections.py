@@ -34,9 +34,15 @@ class Protection(NamedTuple):
 PROTECTIONS = {
     "transaction": Protection(
         "a batch is one transaction",
-        f"{SQLITE}/recorder.py",
-        'connection.execute("BEGIN IMMEDIATE")',
-        'connection.execute("SELECT 1")',
+        f"{SQLITE}/transaction.py",
+        "        if len(rows) == 1:\n",
+        """        if len(rows) > 1:
+            self._execute(SQL["insert_event"], (position, key, *rows[0]))
+            self._execute("COMMIT")
+            self._execute("BEGIN IMMEDIATE")
+            rows, position = rows[1:], position + 1
+        if len(rows) == 1:
+""",
         "tests/crash/test_wal.py",
     ),
     "projection": Protection(
@@ -70,8 +76,11 @@ PROTECTIONS = {
     "migration": Protection(
         "a migration is one transaction",
         f"{SQLITE}/schema.py",
-        'execute("BEGIN IMMEDIATE")',
-        'execute("SELECT 1")',
+        "                execute(statement)\n",
+        """                execute(statement)
+                execute("COMMIT")
+                execute("BEGIN IMMEDIATE")
+""",
         "tests/crash/test_crashes.py -k killed_before_any_statement and migrate",
     ),
     "schema": Protection(
@@ -84,8 +93,13 @@ PROTECTIONS = {
     "staging": Protection(
         "a long import is staged, and seen when it is whole",
         "eventstore/ingestion.py",
-        "staged=True)",
-        "staged=False)",
+        "        return self._stage(first, second, history)\n",
+        """        chunk, at = first + second, 0
+        while chunk:
+            _, at = self._recorder.transact(partial(self._append, chunk=chunk, at=at))
+            chunk = _chunk(history)
+        return at, at
+""",
         "tests/crash/test_crashes.py -k killed_before_any_statement and ingest_staged",
     ),
     "left-over": Protection(

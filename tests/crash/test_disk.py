@@ -111,7 +111,9 @@ def test_after_a_sync_that_failed_nothing_is_written_until_the_store_is_opened_a
         "except EventStoreError as error: print(type(error).__name__, error)\n",
         tmp_path,
     )
-    first, second, third = printed.splitlines()
+    said = printed.splitlines()
+    assert len(said) == 3, said
+    first, second, third = said
     assert first.startswith("StoreUnavailable cannot write to ")
     assert "disk I/O error; look at the disk, then open the store again" in first
     assert "store.db is closed: a write failed (disk I/O error); open the store again" in second

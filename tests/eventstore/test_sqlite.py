@@ -366,7 +366,7 @@ class InterruptedBehind:
         return cursor
 
 
-@pytest.mark.parametrize(("statement", "stands"), [("COMMIT", True), ("BEGIN IMMEDIATE", False)])
+@pytest.mark.parametrize("statement, stands", [("COMMIT", True), ("BEGIN IMMEDIATE", False)])
 def test_what_was_committed_when_ctrl_c_came_stands_and_is_not_run_again(
     recorder: SQLiteRecorder, statement: str, stands: bool
 ):
