@@ -15,11 +15,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from eventstore.errors import InvalidEvent, UnknownEventType
 from eventstore.events import (
@@ -138,15 +137,15 @@ def encode(event: Event) -> Encoded:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
     except (TypeError, ValueError) as error:  # Undecodable is a ValueError
         raise InvalidEvent(f"this {kind} cannot be stored: {error}") from error
-    _check_depth(kind, body)
+    if len(body) > _DEPTH_MAX and not _is_flat(event):
+        _check_depth(kind, body)
     force_setattr(read_back, "id", event.id)
     return Encoded(kind, schema, read_back.shown, event.structural, body, read_back)
 
 
 def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
     if event.id != NOT_RECORDED:
-        event = copy(event)
-        force_setattr(event, "id", NOT_RECORDED)
+        event = replace(event, id=NOT_RECORDED)
     if not event.extra:
         try:
             body = _encoder.encode(event)
@@ -221,6 +220,20 @@ def _check_unknown(event: UnknownEvent) -> None:
         event.stored_kind.encode()
     except UnicodeEncodeError:
         raise InvalidEvent(f"the kind {event.stored_kind!r} is no Unicode text, so it cannot be stored") from None
+
+
+def _is_flat(event: _Known) -> bool:
+    """Whether an event is plainly not nested. Most are texts, and to look for brackets in them costs more than this."""
+    if event.origin is not None or event.meta or event.extra:
+        return False
+    if isinstance(event, Observation):
+        return isinstance(event.content, str) and not event.extras
+    if isinstance(event, Action):
+        arguments = event.arguments
+        if isinstance(arguments, dict) and not all(isinstance(value, str) for value in arguments.values()):
+            return False
+        return isinstance(event.thought, str) and not event.thinking
+    return isinstance(event, Message) and isinstance(event.content, str)
 
 
 def _check_depth(kind: str, body: bytes) -> None:

@@ -8,11 +8,10 @@ asks ``summaries_named`` which they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from enum import Enum
 from typing import Final, Literal, NamedTuple
 
-from msgspec.structs import force_setattr
+from msgspec.structs import replace
 
 from eventstore.errors import InvalidEvent, VersionConflict
 from eventstore.events import (
@@ -86,25 +85,32 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
         raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
     recorded = []
     for place, event in enumerate(command.events):
-        _check(state, event, f"event {place} of the batch for conversation {state.conversation!r}")
-        recorded.append(_with_id(event, state.version))
+        _check(state, event, place)
+        recorded.append(replace(event, id=state.version))
         state = evolve(state, event)
     return tuple(recorded)
 
 
-def _check(state: State, event: Event, where: str) -> None:
-    if event.id not in (NOT_RECORDED, state.version):
+def _check(state: State, event: Event, place: int) -> None:
+    if event.id != NOT_RECORDED and event.id != state.version:
         raise InvalidEvent(
-            f"{where} already has id {event.id}, it would get {state.version}; append a copy with id {NOT_RECORDED}"
+            f"{_where(state, place)} already has id {event.id}, it would get {state.version}; "
+            f"append a copy with id {NOT_RECORDED}"
         )
     if event.cause is not None and not 0 <= event.cause < state.version:
-        raise InvalidEvent(f"{where} names cause {event.cause}; a cause is an earlier event, 0 to {state.version - 1}")
+        raise InvalidEvent(
+            f"{_where(state, place)} names cause {event.cause}; a cause is an earlier event, 0 to {state.version - 1}"
+        )
     if isinstance(event, CondensationSummary):
         raise InvalidEvent(
-            f"{where} is a summary; summaries are made by a View, append the condensation that brings it"
+            f"{_where(state, place)} is a summary; summaries are made by a View, append the condensation that brings it"
         )
     if isinstance(event, CondensationAction):
-        _check_condensation(state, event, where)
+        _check_condensation(state, event, _where(state, place))
+
+
+def _where(state: State, place: int) -> str:
+    return f"event {place} of the batch for conversation {state.conversation!r}"
 
 
 def _check_condensation(state: State, event: CondensationAction, where: str) -> None:
@@ -130,9 +136,3 @@ def _check_condensation(state: State, event: CondensationAction, where: str) -> 
         raise InvalidEvent(f"{where} has an empty summary; leave it out, or say what is forgotten")
     if event.summary_offset is not None and event.summary_offset < 0:
         raise InvalidEvent(f"{where} has summary_offset {event.summary_offset}; it is an index in the View, from 0")
-
-
-def _with_id(event: Event, event_id: int) -> Event:
-    recorded = copy(event)
-    force_setattr(recorded, "id", event_id)  # a copy that nobody else has seen yet
-    return recorded

@@ -68,8 +68,10 @@ def link(
     stands before it, so no two events have the same bytes.
     """
     name = _bytes(kind)
-    fields = b"%d %d %d %d %d %d %b\n" % (event_id, schema, shown, structural, recorded_at, len(name), name)
-    return sha256(head + salt + fields + body).digest()
+    return sha256(
+        b"%b%b%d %d %d %d %d %d %b\n%b"
+        % (head, salt, event_id, schema, shown, structural, recorded_at, len(name), name, body)
+    ).digest()
 
 
 def checksum_seed(conversation: str) -> int:
