@@ -28,6 +28,7 @@ from eventstore.ingestion import Ingestion
 from eventstore.keys import KeyRing
 from eventstore.moving import Difference, Moved, compare_stores, move_store
 from eventstore.recorders.base import Conversation, Reader, Recorder, Row, Transaction
+from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.resealing import Resealed, reseal
 from eventstore.rows import (
     after,
@@ -379,6 +380,17 @@ class Store:
         """The conversations of another store that do not have the same head here. Raises ``StoreUnavailable``."""
         with _translated():
             yield from compare_stores(source._recorder, self._recorder)
+
+    def status(self) -> Status:
+        """Of a store on a server: who holds the followers back, and how far behind are they?
+
+        Raises ``StoreUnavailable`` where the store is not on a server; there, nothing holds followers back.
+        """
+        recorder = self._recorder.unguarded
+        if not isinstance(recorder, RecorderOnServer):
+            raise StoreUnavailable("only a store on a PostgreSQL server has a status; elsewhere nobody is held back")
+        with _translated():
+            return recorder.status()
 
     @property
     def uuid(self) -> str:

@@ -20,7 +20,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Histories": ("import", "list", "log", "view", "export"),
     "Views": ("why", "diff", "audit", "rebuild", "bench"),
     "Forgetting": ("condense", "condensers", "compare"),
-    "The store": ("copy", "backup", "vacuum"),
+    "The store": ("copy", "backup", "vacuum", "status"),
 }
 """Commands by the heading that the help puts them under, in its order."""
 

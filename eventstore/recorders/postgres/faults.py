@@ -60,6 +60,8 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Pe
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
     fault: PersistenceError
+    if "unsupported startup parameter" in text or "prepared statement" in text:
+        text += " (through a pooler, the URL needs pooler=transaction)"
     if state.startswith(_LOST):
         fault = ConnectionLost(text)
     elif state.startswith(_AGAIN):

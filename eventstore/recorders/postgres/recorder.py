@@ -23,6 +23,7 @@ from eventstore.recorders.postgres.pool import Pool
 from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.wire import Parameter, Wire
 from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction, Witness
+from eventstore.recorders.server import Status
 from eventstore.recorders.statements import statements
 
 __all__ = ["PostgresRecorder"]
@@ -167,8 +168,7 @@ class PostgresRecorder:
         with self._plain_connection() as connection:
             yield from status.findings(connection, self._schema)
 
-    def status(self) -> status.Status:
-        """Who holds the followers back, and how far behind are they?"""
+    def status(self) -> Status:
         with self._plain_connection() as connection:
             return status.status(connection, self._schema)
 

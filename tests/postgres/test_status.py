@@ -1,0 +1,126 @@
+"""What an operator is told: who holds the followers back, how far behind they are, what is wrong with the tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from foldlog.cli.application import build
+
+from .servers import Server
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+@pytest.fixture
+def url(postgres_url: Callable[[], str]) -> str:
+    return postgres_url()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with open_store(url) as store:
+        store.append("c1", [said("0"), said("1")], expected_version=0)
+        yield store
+
+
+def test_while_nobody_writes_nothing_is_held_back(store: Store):
+    status = store.status()
+    assert (status.held_back, status.horizon_age, status.held_by, status.followers) == (0, 0, None, ())
+    assert status.last_position == list(store.follow())[-1].position < status.horizon
+    assert (status.synchronous_commit, status.standbys) == ("on", "")
+
+
+def test_a_transaction_of_another_database_holds_followers_back_and_is_named(store: Store, postgres_server: Server):
+    postgres_server.sql("CREATE DATABASE elsewhere")
+    try:
+        with psycopg.connect(postgres_server.url("elsewhere", application_name="reports")) as other:
+            other.execute("SELECT pg_current_xact_id()")
+            for n in range(3):
+                store.append("c1", said(str(n)), expected_version=ANY_VERSION)
+            status = store.status()
+            assert (status.held_back, status.horizon_age) == (3, 4)
+            assert status.held_by is not None
+            assert (status.held_by.application, status.held_by.state) == ("reports", "idle in transaction")
+            assert len(list(store.follow())) == 2
+        assert len(list(store.follow())) == 5
+    finally:
+        postgres_server.sql("DROP DATABASE elsewhere")
+
+
+def test_a_prepared_transaction_holds_followers_back_and_is_named(store: Store, postgres_server: Server):
+    postgres_server.sql("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'")
+    try:
+        store.append("c1", said("2"), expected_version=2)
+        status = store.status()
+        assert status.held_by is not None
+        assert (status.held_by.pid, status.held_by.application, status.held_by.state) == (None, "forgotten", "prepared")
+        assert status.held_back == 1
+    finally:
+        postgres_server.sql("ROLLBACK PREPARED 'forgotten'")
+
+
+def test_followers_are_told_by_how_much_they_are_behind(store: Store):
+    recorder = store._recorder.unguarded
+    first = next(iter(store.follow()))
+    recorder.transact(lambda transaction: transaction.insert_tracking("reports \udcff", first.position))
+    recorder.transact(lambda transaction: transaction.insert_tracking("audit", store.status().last_position))
+    store.append("c1", [said("2")] * 3, expected_version=2)
+    behind = {lag.follower: (lag.position, lag.events) for lag in store.status().followers}
+    assert behind["reports \udcff"] == (first.position, 4)
+    assert behind["audit"][1] == 3
+    assert all(0 <= lag.seconds < 60 for lag in store.status().followers)
+
+
+def test_the_command_shows_it(url: str, store: Store):
+    recorder = store._recorder.unguarded
+    recorder.transact(lambda transaction: transaction.insert_tracking("audit", 1))
+    run = CliRunner().invoke(build(), ["status", "--db", url])
+    assert run.exit_code == 0
+    assert "a commit waits for: no standby (synchronous_commit on)" in run.output
+    assert "nothing is held back" in run.output
+    assert "follower audit: 2 events behind" in run.output
+    document = json.loads(CliRunner().invoke(build(), ["status", "--db", url, "--json"]).output)
+    assert document["followers"][0]["position"] == "1"
+    assert document["horizon_age"] == 0
+    assert int(document["last_position"]) > 2**20
+
+
+def test_a_store_in_a_file_has_no_status():
+    with open_store("memory:") as store, pytest.raises(StoreUnavailable, match="only a store on a PostgreSQL server"):
+        store.status()
+
+
+def test_rows_of_no_conversation_are_found(url: str, store: Store, postgres_server: Server):
+    recorder = store._recorder.unguarded
+    assert list(recorder.check()) == []
+    schema = url.partition("schema=")[2].partition("&")[0]
+    postgres_server.sql(f"DELETE FROM {schema}.conversations")
+    [finding] = recorder.check()
+    assert finding.startswith("2 events are of conversation number")
+
+
+def test_what_amcheck_finds_is_a_finding(url: str, store: Store, postgres_server: Server):
+    """Not every server has the extension; a function of its name and with its arguments stands for it."""
+    postgres_server.sql(
+        "CREATE FUNCTION public.bt_index_check(index regclass, heapallindexed boolean) RETURNS void AS $$ BEGIN "
+        "IF index::text LIKE '%by_position' THEN RAISE 'item order invariant violated for index'; END IF; "
+        "END $$ LANGUAGE plpgsql"
+    )
+    try:
+        [finding] = store._recorder.unguarded.check()
+        assert (
+            finding == "index events_by_position: item order invariant violated for index CONTEXT: PL/pgSQL function "
+            "bt_index_check(regclass,boolean) line 1 at RAISE"
+        )
+        postgres_server.sql("ALTER FUNCTION public.bt_index_check RENAME TO not_there")
+        assert list(store._recorder.unguarded.check()) == []
+    finally:
+        postgres_server.sql("DROP FUNCTION IF EXISTS public.bt_index_check, public.not_there")
