@@ -17,7 +17,16 @@ from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
 from eventstore.rows import after, from_microseconds, not_erased
 from eventstore.sealing import PLAIN
 
-__all__ = ["Arrival", "Arrived", "Carried", "RememberedKey", "carried", "copy_conversation"]
+__all__ = [
+    "Arrival",
+    "Arrived",
+    "Carried",
+    "RememberedKey",
+    "carried",
+    "chunked",
+    "copy_conversation",
+    "remembered_keys",
+]
 
 CHUNK = 1_000
 _CHUNK_BYTES = 8 * 2**20
@@ -73,7 +82,7 @@ def carried(source: Guard, conversation: str) -> tuple[Carried, Iterator[Row], I
         return what, iter(()), iter(())
     source.vault.known(found)  # its key is here, or it says so before anything is carried
     what = Carried(found.id, found.created_at, found.salt, found.version, found.head, None)
-    return what, _rows(source, found), _keys(source, found)
+    return what, _rows(source, found), remembered_keys(source, found)
 
 
 def _rows(source: Guard, found: Conversation) -> Iterator[Row]:
@@ -85,7 +94,8 @@ def _rows(source: Guard, found: Conversation) -> Iterator[Row]:
         yield from page
 
 
-def _keys(source: Guard, found: Conversation) -> Iterator[RememberedKey]:
+def remembered_keys(source: Guard, found: Conversation) -> Iterator[RememberedKey]:
+    """Its idempotency keys, read while they are asked for."""
     after: str | None = None
     while True:
         with source.read() as reader:
@@ -150,6 +160,10 @@ class Arrival:
             self._target.transact(lambda transaction: transaction.stage(staged.key, new))
         self._added += len(new)
         time.sleep(_REST_S)
+
+    def expect(self, version: int, head: bytes) -> None:
+        """Other events are to come than were announced: so many, and with this last head."""
+        self._what = self._what._replace(version=version, head=head)
 
     def end(self, keys: Iterable[RememberedKey]) -> Arrived:
         """All rows have come: show the conversation. Raises ``CorruptEvent`` where they are not all."""

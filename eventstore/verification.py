@@ -143,6 +143,8 @@ def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> I
         return
     known = guard.vault.known(found)
     salt = found.salt if known.data_key is None else known.data_key.salt
+    if not salt:
+        yield Finding(None, None, "its salt is lost, so nothing proves its heads")
     chain = _Pass(guard.vault, known, salt, dict(kept))
     for part in readable_rows(guard.unguarded, found.key, 0, found.version):
         if isinstance(part, Unreadable):
@@ -208,7 +210,7 @@ class _Pass:
         self._known = known
         self._salt = salt
         self._next = 0
-        self._head: bytes | None = integrity.seed(known.conversation, salt)
+        self._head: bytes | None = integrity.seed(known.conversation, salt) if salt else None
         self._counts: tuple[int, int] | None = (0, 0)
 
     def take(self, rows: Sequence[Row]) -> None:
@@ -240,7 +242,7 @@ class _Pass:
 
     def _sound(self, rows: Sequence[Row]) -> int:
         """The fast way over rows that are as they should be; how many."""
-        if self._head is None or self._counts is None:
+        if self._head is None or self._counts is None or not self._salt:
             return 0
         chain = integrity.Chain(self._head, self._next, *self._counts)
         count, (self._head, self._next, *counts) = integrity.sound_rows(
@@ -276,8 +278,10 @@ class _Pass:
         self._next = stored.id + 1
 
     def _is_as_written(self, row: Row) -> bool:
-        """Whether it follows the head before it; of a row behind a gap nobody can say, so it does."""
-        if row.encoding != PLAIN or self._head is None:
+        """Whether it follows the head before it; of a row behind a gap, or without the salt, nobody can say, so it
+        does.
+        """
+        if row.encoding != PLAIN or self._head is None or not self._salt:
             return row.encoding == PLAIN
         try:
             head = integrity.link(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 __all__ = ["PageFile", "StoredRow"]
 
@@ -25,11 +25,13 @@ Value = int | float | bytes | None
 
 
 class StoredRow(NamedTuple):
-    """One row of some table, or entry of some index, as its columns; ``rowid`` is None in an index. Text is bytes."""
+    """One row of some table, or entry of some index, as its columns: int, float, bytes (text too) or None, whatever
+    should be there. ``rowid`` is None in an index.
+    """
 
     page: int
     rowid: int | None
-    columns: Sequence[Value]
+    columns: Sequence[Any]
     texts: Sequence[bool]
     """Which of the columns are text."""
 

@@ -215,3 +215,19 @@ INSERT INTO tracking (application, notification_id) VALUES (?, ?)
 
 -- name: max_tracking_id
 SELECT max(notification_id) FROM tracking WHERE application = ?
+
+-- name: carve_conversation
+INSERT OR IGNORE INTO conversations
+VALUES (?1, CAST(?2 AS TEXT), ?3, ?4, ?5, ?6, ?7, CAST(?8 AS TEXT), ?9, ?10, ?11, ?12, CAST(?13 AS TEXT), ?14, ?15)
+
+-- name: carve_event
+INSERT OR REPLACE INTO events
+VALUES (?1, ?2, ?3, CAST(?4 AS TEXT), ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, iif(?14, CAST(?15 AS TEXT), ?16))
+
+-- name: carve_damaged_event
+INSERT OR IGNORE INTO events
+SELECT ?1, ?2, ?3, CAST(?4 AS TEXT), ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, iif(?14, CAST(?15 AS TEXT), ?16)
+WHERE NOT EXISTS (SELECT 1 FROM events WHERE conversation = ?17 AND id = ?18)
+
+-- name: carve_key
+INSERT OR IGNORE INTO idempotency_keys VALUES (?, CAST(? AS TEXT), ?, ?)

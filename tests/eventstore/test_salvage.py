@@ -1,0 +1,309 @@
+"""What is sound of a damaged store, in a new one, every event in its place, and what is lost by name."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import (
+    ANY_VERSION,
+    Annotation,
+    CondensationAction,
+    Event,
+    KeyRing,
+    Message,
+    Observation,
+    Store,
+    UnknownEvent,
+    UnknownEventType,
+    open_store,
+)
+from eventstore.recorders.sqlite.carving import Carved, carve
+from eventstore.recorders.sqlite.pages import PageFile
+from eventstore.salvage import Salvaged, salvage
+from projections import Views
+
+NAMES = ("a", "ümlaut ✓", "c")
+LENGTH = 60
+PAGE = 4_096
+KEYS = KeyRing([SecretStr("33" * 32)])
+
+
+def event(n: int) -> Event:
+    if n == 20:
+        return CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=9, summary="s", summary_offset=1)
+    if n % 7 == 3:
+        return Annotation(name="note", data=n)
+    if n == 33:
+        return Observation(content="long " * 4_000)
+    return Message(source="user", content=f"message {n} " + "x" * (n * 97 % 900))
+
+
+def fill(path: Path, **how: Any) -> None:
+    with open_store(f"sqlite:///{path}", **how) as store:
+        Views(store)
+        for name in NAMES[:2]:
+            for n in range(LENGTH):
+                store.append(name, event(n), expected_version=n, idempotency_key=f"turn-{n}")
+        store.ingest(NAMES[2], (event(n) for n in range(1_500)))
+        store.append("erased", event(0), expected_version=0)
+        store.erase("erased", reason="asked to")
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("once") / "sound.db"
+    fill(path)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path, made_once: Path) -> Path:
+    return Path(shutil.copy(made_once, tmp_path / "history.db"))
+
+
+def execute(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def salvaged(path: Path, keys: KeyRing | None = None) -> tuple[dict[str, Salvaged], Store]:
+    """What became of each conversation, and the new store."""
+    carved = path.with_name("carved.db")
+    carve(str(path), str(carved))
+    target = open_store(f"sqlite:///{path.with_name('salvaged.db')}", keys=keys)
+    with open_store(f"sqlite:///{carved}", keys=keys) as source:
+        done = {each.conversation: each for each in salvage(source.guard, target.guard)}
+    return done, target
+
+
+def state(store: Store) -> dict[str, Any]:
+    return {row.id: (row.version, row.head, row.created_at, row.erased_at) for row in store.conversations()}
+
+
+def assert_nothing_else_than_was_written(store: Store, done: dict[str, Salvaged]) -> None:
+    """Every event is what it was, or says that it is lost; and the new store is sound."""
+    for verdict in store.verify():
+        assert verdict.findings == ()
+    for name, each in done.items():
+        if name not in NAMES or each.problem is not None:
+            continue
+        for n, found in enumerate(store.events(name)):
+            expected = event(n)
+            same = found == type(expected)(**{f: getattr(expected, f) for f in expected.__struct_fields__} | {"id": n})
+            assert same or is_lost(found), (name, n, found)
+
+
+def is_lost(found: Event) -> bool:
+    match found:
+        case Message(source="environment", content=str(text)):
+            return "was damaged, and is lost" in text
+        case Annotation(name="foldlog.lost") | UnknownEvent(stored_kind="foldlog.lost"):
+            return True
+    return False
+
+
+def lost_ids(store: Store, name: str) -> list[int]:
+    return [each.id for each in store.events(name) if is_lost(each)]
+
+
+def test_a_sound_store_comes_over_whole_with_its_heads(path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        before = state(store)
+    done, target = salvaged(path)
+    with target:
+        assert state(target) == before
+        assert all(each.whole and each.lost == () for each in done.values())
+        assert_nothing_else_than_was_written(target, done)
+        assert target.append("a", event(7), expected_version=ANY_VERSION, idempotency_key="turn-7")[0].id == 7
+
+
+def test_one_bad_event_is_replaced_by_one_that_says_so_and_the_rest_keeps_its_place(path: Path):
+    execute(path, "UPDATE events SET body = CAST('{\"kind\":' AS TEXT) WHERE conversation = 1 AND id IN (7, 40)")
+    done, target = salvaged(path)
+    with target:
+        assert lost_ids(target, "a") == [7, 40]
+        assert (done["a"].events, done["a"].whole) == (LENGTH, False)
+        assert [finding.first for finding in done["a"].lost] == [7, 40]
+        assert all(each.whole for name, each in done.items() if name != "a")
+        assert_nothing_else_than_was_written(target, done)
+        shown = Views(target).current("a").events
+        assert any(is_lost(each) for each in shown)
+
+
+def test_heads_up_to_the_first_lost_event_are_those_of_before(path: Path):
+    def heads(database: Path) -> list[bytes]:
+        with closing(sqlite3.connect(database)) as connection:
+            key = connection.execute("SELECT key FROM conversations WHERE id = 'a'").fetchone()
+            return [
+                head
+                for (head,) in connection.execute("SELECT head FROM events WHERE conversation = ? ORDER BY id", key)
+            ]
+
+    before = heads(path)
+    execute(path, "UPDATE events SET recorded_at = 0 WHERE conversation = 1 AND id = 40")
+    _, target = salvaged(path)
+    target.close()
+    after = heads(path.with_name("salvaged.db"))
+    assert after[:40] == before[:40]
+    assert all(one != other for one, other in zip(after[40:], before[40:], strict=True))
+
+
+def test_a_lost_condensation_stops_a_view_rather_than_make_it_wrong(path: Path):
+    execute(path, "UPDATE events SET body = CAST('{}' AS TEXT) WHERE conversation = 1 AND id = 20")
+    _, target = salvaged(path)
+    with target:
+        assert lost_ids(target, "a") == [20]
+        assert len(list(target.events("a"))) == LENGTH
+        assert len(Views(target).at("a", version=20)) > 0
+        with pytest.raises(UnknownEventType):
+            Views(target).current("a")
+
+
+def test_an_unknown_name_is_no_damage(path: Path):
+    """A kind that this version does not know is carried; a name that was changed is damage."""
+    with open_store(f"sqlite:///{path}") as store:
+        later = UnknownEvent(stored_kind="later", stored_schema=9, body=b'{"of":"a later version"}')
+        store.append("a", later, expected_version=LENGTH)
+    execute(path, "UPDATE events SET kind = 'massage' WHERE conversation = 1 AND id = 8")
+    _, target = salvaged(path)
+    with target:
+        assert lost_ids(target, "a") == [8]
+        *_, last = target.events("a")
+        assert isinstance(last, UnknownEvent)
+        assert last.body == b'{"of":"a later version"}'
+
+
+def test_a_missing_last_event_that_a_key_knows_of_is_named(path: Path):
+    execute(path, "DELETE FROM events WHERE conversation = 1 AND id = 59")
+    done, target = salvaged(path)
+    with target:
+        assert done["a"].events == LENGTH - 1
+        assert any("its end may be cut off" in str(finding) for finding in done["a"].lost)
+
+
+@pytest.mark.parametrize("part", [0.25, 0.5, 0.75, 0.97])
+def test_a_truncated_file_gives_what_it_still_has(path: Path, part: float):
+    sound = path.read_bytes()
+    path.write_bytes(sound[: int(len(sound) * part)])
+    done, target = salvaged(path)
+    with target:
+        assert_nothing_else_than_was_written(target, done)
+        kept = sum(each.events for each in done.values())
+        assert kept > 0.6 * part * (2 * LENGTH + 1_500)
+        assert not all(each.whole for each in done.values())
+
+
+def test_every_page_can_be_lost_and_the_others_are_kept(path: Path):
+    sound = path.read_bytes()
+    for page in random.Random(3).sample(range(len(sound) // PAGE), 12):
+        for file in path.parent.glob("[cs]*"):
+            file.unlink()
+        path.write_bytes(sound[: page * PAGE] + b"\xff" * PAGE + sound[(page + 1) * PAGE :])
+        done, target = salvaged(path)
+        with target:
+            assert_nothing_else_than_was_written(target, done)
+            lost = sum(len(lost_ids(target, name)) for name in done if name in NAMES)
+            assert lost + (2 * LENGTH + 1_500 - sum(done[n].events for n in NAMES if n in done)) < 250
+
+
+def test_the_newest_state_is_taken_from_the_log(path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("a", Message(source="user", content="only in the log"), expected_version=LENGTH)
+        folder = path.with_name("crashed")
+        folder.mkdir()
+        for file in path.parent.glob("history.db*"):
+            shutil.copy(file, folder)
+    crashed = folder / "history.db"
+    assert (folder / "history.db-wal").stat().st_size > 0
+    done, target = salvaged(crashed)
+    with target:
+        assert done["a"] == Salvaged("a", LENGTH + 1, True)
+    for file in folder.glob("[cs]*.db*"):
+        file.unlink()
+    log = bytearray((folder / "history.db-wal").read_bytes())
+    log[-1] ^= 1  # the last transaction is not whole any more
+    (folder / "history.db-wal").write_bytes(log)
+    done, target = salvaged(crashed)
+    with target:
+        assert done["a"] == Salvaged("a", LENGTH, True)
+
+
+def test_conversations_whose_own_rows_are_lost_are_found_by_their_names_in_an_index(path: Path):
+    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 15)
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * PAGE : page * PAGE] = b"\xff" * PAGE
+    path.write_bytes(content)
+    done, target = salvaged(path)
+    with target:
+        assert [str(finding) for finding in done["a"].lost] == ["its salt is lost, so nothing proves its heads"]
+        assert [done[name].events for name in NAMES] == [LENGTH, LENGTH, 1_500]
+        assert_nothing_else_than_was_written(target, done)
+        assert done["erased"].problem == "none of its events is left"
+
+
+def test_a_lost_salt_gives_new_heads_and_the_same_events(path: Path):
+    execute(path, "UPDATE conversations SET salt = x'' WHERE id = 'a'")
+    done, target = salvaged(path)
+    with target:
+        assert lost_ids(target, "a") == []
+        assert [str(finding) for finding in done["a"].lost] == ["its salt is lost, so nothing proves its heads"]
+        assert_nothing_else_than_was_written(target, done)
+
+
+def test_a_sealed_store_is_salvaged_with_its_key_and_named_without(tmp_path: Path):
+    path = tmp_path / "history.db"
+    fill(path, keys=KEYS, compression="zlib")
+    execute(path, "UPDATE events SET body = zeroblob(50) WHERE conversation = 1 AND id = 5")
+    done, target = salvaged(path, KEYS)
+    with target:
+        assert lost_ids(target, "a") == [5]
+        assert_nothing_else_than_was_written(target, done)
+    for file in tmp_path.glob("[cs]*.db*"):
+        file.unlink()
+    done, target = salvaged(path)
+    with target:
+        assert "set FOLDLOG_KEY" in (done["a"].problem or "")
+        assert done["erased"].whole
+
+
+def test_what_has_no_rows_gives_none(tmp_path: Path):
+    for n, content in enumerate((b"", b"nothing" * 5_000, b"SQLite format 3\0" + bytes(5_000))):
+        path = tmp_path / f"{n}.bin"
+        path.write_bytes(content)
+        assert carve(str(path), str(tmp_path / f"{n}.db")) == Carved(0, 0, 0, 0)
+
+
+def rows(path: Path) -> Iterator[Any]:
+    with PageFile(str(path)) as pages:
+        yield from pages.rows()
+
+
+def test_pages_are_read_as_sqlite_reads_them(path: Path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.text_factory = bytes
+        expected = {r[0]: r[1:] for r in connection.execute("SELECT * FROM events")}
+    found = {
+        row.rowid: tuple(row.columns[1:]) for row in rows(path) if row.rowid is not None and len(row.columns) == 14
+    }
+    assert found == expected
+
+
+def test_noise_in_pages_ends_quickly_and_without_an_error(path: Path):
+    sound = path.read_bytes()
+    at = random.Random(5)
+    for _ in range(20):
+        content = bytearray(sound)
+        for _ in range(200):
+            content[at.randrange(len(content))] = at.randrange(256)
+        path.write_bytes(content)
+        assert sum(1 for _ in rows(path)) > 0

@@ -1,0 +1,48 @@
+"""A damaged file gives right answers or errors: never a wrong View, nor a shortened history that passes for whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.damage import Trial, places
+
+FLIPS = 600
+PAGE = 4_096
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    return Trial(tmp_path_factory.mktemp("damage"))
+
+
+def test_flipped_bits_anywhere_in_the_file(trial: Trial):
+    assert list(trial.flip(places(len(trial.sound), FLIPS, seed=1))) == []
+
+
+def test_flipped_bits_in_the_headers_of_all_pages(trial: Trial):
+    headers = [(page + byte, bit) for page in range(0, len(trial.sound), PAGE) for byte in range(12) for bit in (0, 2)]
+    assert list(trial.flip(headers)) == []
+
+
+def test_pages_that_are_gone_zeroed_or_those_of_another_place(trial: Trial):
+    sound = trial.sound
+    failures = []
+    for page in range(0, len(sound), PAGE):
+        other = sound[PAGE : 2 * PAGE]
+        for content in (
+            sound[:page],
+            sound[: page + PAGE // 2],
+            sound[:page] + bytes(PAGE) + sound[page + PAGE :],
+            sound[:page] + other + sound[page + PAGE :],
+        ):
+            failures += [(page, failure) for failure in trial.spoil(content)]
+    assert failures == []
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"SQLite format 3\0", b"no database at all" * 1_000])
+def test_what_is_no_store_is_refused(tmp_path: Path, content: bytes, trial: Trial):
+    before = trial.outcomes["refused"]
+    assert list(trial.spoil(content)) == []
+    assert trial.outcomes["refused"] == before + 1
