@@ -53,7 +53,7 @@ class Snapshot:
         if version == self.version:
             return self.head
         rows = self._reader.rows(self._conversation.key, version - 1, version, 1)
-        return rows[0].head if rows else None
+        return rows[0].head if rows and rows[0].id == version - 1 else None
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Events with ``start <= id < stop``, in order. Raises ``CorruptEvent`` at one that is missing or unreadable.
@@ -111,6 +111,8 @@ class Snapshot:
                 unsure.add(first)
             if not some or some[-1].id != last:
                 unsure.add(last + 1)
+        if sum(len(some) for _, _, some in found) != len(rows):
+            raise CorruptEvent(self.conversation, self.version - 1, "what leads to it leads to other events too")
         before = self._counts_before(unsure)
         for first, last, some in found:
             if first > last:
@@ -131,7 +133,7 @@ class Snapshot:
         for event_id in event_ids:
             if event_id not in counts:
                 rows = self._reader.rows(self._conversation.key, event_id, event_id + 1, 1)
-                if not rows:
+                if not rows or rows[0].id != event_id:
                     raise CorruptEvent(self.conversation, event_id, "it is missing")
                 row = sound(self.conversation, rows[0])
                 counts[event_id] = _Counts(row.shown_before, row.structural_before)

@@ -487,7 +487,7 @@ def _existing(reader: Reader, conversation: str) -> Conversation:
 def _brings_summary(transaction: Transaction, found: Conversation, synthetic_id: int) -> bool:
     condensation = summary_of(synthetic_id)
     rows = transaction.structural_rows(found.key, condensation, condensation + 1, 1)
-    event = event_of(found.id, rows[0]) if rows else None
+    event = event_of(found.id, rows[0]) if rows and rows[0].id == condensation else None
     return isinstance(event, CondensationAction) and event.summary is not None
 
 

@@ -190,7 +190,9 @@ def _beside(guard: Guard, found: Conversation, known: Known) -> Iterator[Finding
         after = None
         while page := reader.remembered(found.key, after, 1_000):
             for name, first, count in page:
-                if first + count > found.version:
+                if type(first) is not int or type(count) is not int:
+                    yield Finding(None, None, f"what idempotency key {name!r} stands for is damaged")
+                elif first + count > found.version:
                     problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"
                     yield Finding(
                         None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off"

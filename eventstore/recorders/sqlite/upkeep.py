@@ -64,5 +64,7 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     for key, count in reader.execute(SQL["rows_of_nobody"]):
         yield f"{count} events are of conversation number {key}, which is not there"
     given, found = reader.execute(SQL["positions_given_and_found"]).fetchone()
-    if found < given:
+    if type(given) is not int:
+        yield "how many events were recorded cannot be read"
+    elif found < given:
         yield f"{given - found} of the {given} events that were recorded are neither there nor in a receipt of erasure"
