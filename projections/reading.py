@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
-from eventstore.events import CondensationAction, Event, is_structural
+from eventstore.events import Event, is_structural
 from eventstore.snapshot import Record, Snapshot
 from projections.revising import Revised, condensations_named, intervals, restored, revise
 from projections.revisions import CODE, PROJECTION, Base, Revision, Undecodable, decoded
@@ -72,18 +72,11 @@ def _read(snapshot: Snapshot, version: int, revision: Revision, base: Base, stop
 
 def _named(snapshot: Snapshot, revision: Revision) -> Iterator[Event]:
     """The condensations whose summaries a revision shows. Cost: those, and a read for each run of neighbours."""
-    runs: list[list[tuple[int, int]]] = []
-    for condensation, nth in condensations_named(revision):
-        if runs and nth == runs[-1][-1][1] + 1:
-            runs[-1].append((condensation, nth))
-        else:
-            runs.append([(condensation, nth)])
-    for run in runs:
-        first, last = run[0][0], run[-1][0]
+    for first, last in condensations_named(revision):
         if first == last:
             yield from snapshot.events(first, first + 1)
         else:
-            yield from (e for e in snapshot.structural_events(first, last + 1) if isinstance(e, CondensationAction))
+            yield from snapshot.structural_events(first, last + 1)
 
 
 def _in_order(shown: Sequence[Event], structural: Sequence[Event]) -> Sequence[Event]:

@@ -6,8 +6,11 @@ the log, how many structural events there were, and the last full record.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import NamedTuple
 
 from eventstore.events import (
     NOT_RECORDED,
@@ -22,7 +25,7 @@ from eventstore.snapshot import Record
 from projections.batch import Register
 from projections.fold import EMPTY, State, resume, summary_event
 from projections.intervals import Intervals
-from projections.revisions import Base, Revision, Undecodable, record_of
+from projections.revisions import RUN, Base, Revision, Undecodable, record_of
 from projections.units import cut_positions
 
 __all__ = ["NOTHING", "Revised", "condensations_named", "intervals", "restored", "revise", "structure"]
@@ -103,12 +106,12 @@ def structure(revised: Revised) -> Revision:
     """What is stored of it. Cost: the items of the View."""
     state = revised.state
     kept: list[int] = []
-    summaries: list[int] = []
+    summaries: list[_Run] = []
     after, before_next = NOT_RECORDED, -2
     for event in state.items:
         if event.id < 0:
             condensation = summary_of(event.id)
-            summaries += (after, condensation, revised.nth[condensation])
+            _stand(summaries, after, condensation, revised.nth[condensation])
             continue
         after, ordinal = event.id, revised.ordinals[event.id]
         if ordinal != before_next:
@@ -126,7 +129,7 @@ def structure(revised: Revised) -> Revision:
     ids = [*(event.id for event in events), NOT_RECORDED]
     return Revision(
         kept=tuple(kept),
-        summaries=tuple(summaries),
+        summaries=tuple(chain.from_iterable(summaries)),
         register=register,
         tomb=tuple(end for first, last in state.tomb for end in (first, last + 1)),
         left_behind=tuple(sorted(state.left_behind)),
@@ -143,13 +146,46 @@ def intervals(ends: Sequence[int], version: int) -> Intervals:
     return tuple((start, stop - 1) for start, stop in zip(closed[::2], closed[1::2], strict=True) if start < stop)
 
 
+class _Run(NamedTuple):
+    """Summaries behind event ``after``, in the order of the View: of the condensations ``first`` to ``last`` and all
+    structural events between them, which are the ``nth`` to ``mth`` ones of the log.
+    """
+
+    after: int
+    first: int
+    nth: int
+    last: int
+    mth: int
+
+
+def _stand(runs: list[_Run], after: int, condensation: int, nth: int) -> None:
+    """Put one more summary behind the runs, into the last one if it goes on."""
+    if runs:
+        run = runs[-1]
+        step = nth - run.mth
+        if run.after == after and step in (1, -1) and (run.mth - run.nth) * step >= 0:
+            runs[-1] = run._replace(last=condensation, mth=nth)
+            return
+    runs.append(_Run(after, condensation, nth, condensation, nth))
+
+
+def _runs(revision: Revision) -> list[_Run]:
+    return [_Run(*revision.summaries[place : place + RUN]) for place in range(0, len(revision.summaries), RUN)]
+
+
 def condensations_named(revision: Revision) -> list[tuple[int, int]]:
-    """(id, nth structural event) of the condensations whose summaries the View shows, in the order of the log."""
-    summaries, register = revision.summaries, revision.register
-    named = list(zip(summaries[1::3], summaries[2::3], strict=True))
-    if register:
-        named.append((register[0], register[1]))
-    return sorted(named)
+    """First and last ids of neighbouring condensations whose summaries the View shows, in the order of the log."""
+    spans = [(min(run.nth, run.mth), max(run.nth, run.mth), *sorted((run.first, run.last))) for run in _runs(revision)]
+    if revision.register:
+        condensation, nth, _ = revision.register
+        spans.append((nth, nth, condensation, condensation))
+    joined: list[tuple[int, int, int, int]] = []
+    for nth, mth, first, last in sorted(spans):
+        if joined and joined[-1][1] + 1 == nth:
+            joined[-1] = (joined[-1][0], mth, joined[-1][2], last)
+        else:
+            joined.append((nth, mth, first, last))
+    return [(first, last) for _, _, first, last in joined]
 
 
 def restored(
@@ -159,13 +195,17 @@ def restored(
 
     Raises ``Undecodable`` where there are not all of these. Cost: the items of the View.
     """
+    if len(shown) < len(revision.kept) // 2:
+        raise Undecodable(f"the revision of version {version} keeps events that are not in the log")
     summaries = {c.id: summary_event(c) for c in condensations if isinstance(c, CondensationAction)}
-    missing = {condensation for condensation, _ in condensations_named(revision)} - summaries.keys()
-    if missing or len(shown) < len(revision.kept) // 2:
-        raise Undecodable(f"the revision of version {version} is not of this log")
+    ids = sorted(summaries)
+    nth: dict[int, int] = {}
     standing: dict[int, list[Event]] = {}
-    for after, condensation in zip(revision.summaries[::3], revision.summaries[1::3], strict=True):
-        standing.setdefault(after, []).append(summaries[condensation])
+    for run in _runs(revision):
+        members = _members(version, run, ids)
+        standing.setdefault(run.after, []).extend(summaries[condensation] for condensation in members)
+        step = 1 if run.nth <= run.mth else -1
+        nth.update(zip(members, range(run.nth, run.mth + step, step), strict=True))
     items: list[Event] = standing.get(NOT_RECORDED, [])
     ordinals: dict[int, int] = {}
     next_ordinal = 0
@@ -180,7 +220,10 @@ def restored(
         items += (event, *standing.get(event.id, ()))
     register = None
     if revision.register:
-        condensation, _, offset = revision.register
+        condensation, place, offset = revision.register
+        if condensation not in summaries:
+            raise Undecodable(f"the revision of version {version} names condensation {condensation}, which is none")
+        nth[condensation] = place
         register = Register(summaries[condensation], offset)
     return Revised(
         state=State(
@@ -193,8 +236,21 @@ def restored(
         ),
         ordinals=ordinals,
         next_ordinal=next_ordinal if len(revision.kept) % 2 else next_ordinal + 1,
-        nth=dict(condensations_named(revision)),
+        nth=nth,
         structural=revision.structural,
         condensations=revision.condensations,
         base=base,
     )
+
+
+def _members(version: int, run: _Run, condensations: Sequence[int]) -> Sequence[int]:
+    """The condensations of a run, of the ascending ids of those in the log, in the order of the View."""
+    first, last = sorted((run.first, run.last))
+    members = condensations[bisect_left(condensations, first) : bisect_right(condensations, last)]
+    named = abs(run.mth - run.nth) + 1
+    if len(members) != named:
+        raise Undecodable(
+            f"the revision of version {version} names {named} condensations from {first} to {last}, "
+            f"and the log has {len(members)}"
+        )
+    return members if run.first <= run.last else members[::-1]

@@ -5,8 +5,9 @@ Its body is a JSON object of flat lists of integers; a list that is empty is lef
 
     kept         ids at which what is kept begins and ends, in turn (``[0, 4, 40]``: 0 to 3, and all from 40 on). The
                  View holds every *shown* event in these intervals, so that what is not shown costs nothing
-    summaries    after, c, nth, …: the summary of condensation ``c`` stands behind event ``after`` (-1: before all), in
-                 the order of the View; the condensation is the nth structural event, from 0
+    summaries    after, c, nth, d, mth, …: behind event ``after`` (-1: before all) stand, in the order of the View, the
+                 summaries of the condensations from ``c`` to ``d``, which are the nth to mth structural events, from 0,
+                 and all those between; backwards where ``d`` is the smaller. A single one is from ``c`` to ``c``
     register     c, nth, offset: the newest summary, in the dialect ``batch``
     tomb         source ids, written like ``kept``, that are forgotten for good, in the dialect ``batch``
     left_behind  ids of events whose unit lost another member
@@ -15,7 +16,7 @@ Its body is a JSON object of flat lists of integers; a list that is empty is lef
     structural, condensations    how many such events there were so far
 
 The integers of a list ascend, and each is written as its difference to the one before it; those of ``summaries`` need
-not, and are written as the difference to the one three before it.
+not, and are written as the difference to the one five before it.
 
 A record with a ``base`` is a *delta* against the full one of that version. Of each ascending list it has the integers
 that are in one of the two and not in the other; of ``summaries``, where they differ, how many integers both begin and
@@ -34,12 +35,15 @@ import msgspec
 
 from eventstore.snapshot import Record
 
-__all__ = ["CODE", "PROJECTION", "Base", "Revision", "Undecodable", "decoded", "record_of"]
+__all__ = ["CODE", "PROJECTION", "RUN", "Base", "Revision", "Undecodable", "decoded", "record_of"]
 
 PROJECTION = "views"
 CODE = 1
 """Version of the fold and of this form. Whoever changes what a fold gives, or this form, counts it up: records of
 another version are made again, not trusted."""
+
+RUN = 5
+"""Integers that say where the summaries of neighbouring condensations stand."""
 
 _DELTA_RATIO = 4
 """A delta must be so many times smaller than its base to be worth a second read."""
@@ -114,7 +118,7 @@ def record_of(version: int, revision: Revision, base: Base | None) -> tuple[Reco
     body = _encode(
         _Body(
             kept=_gaps(revision.kept),
-            summaries=_gaps(revision.summaries, 3),
+            summaries=_gaps(revision.summaries, RUN),
             register=revision.register,
             tomb=_gaps(revision.tomb),
             left_behind=_gaps(revision.left_behind),
@@ -161,7 +165,7 @@ def _full(record: Record) -> Revision:
         record,
         Revision(
             kept=_sums(body.kept),
-            summaries=_sums(body.summaries, 3),
+            summaries=_sums(body.summaries, RUN),
             register=body.register,
             tomb=_sums(body.tomb),
             left_behind=_sums(body.left_behind),
@@ -178,7 +182,7 @@ def _checked(record: Record, revision: Revision) -> Revision:
     if (
         any(before >= after for values in ascending for before, after in pairwise(values))
         or (revision.kept and not 0 <= revision.kept[0] <= revision.kept[-1] <= record.version)
-        or len(revision.summaries) % 3
+        or len(revision.summaries) % RUN
         or len(revision.register) not in (0, 3)
     ):
         raise Undecodable(f"the revision of version {record.version} holds lists that no View has")
@@ -222,7 +226,7 @@ def _splice(before: Ints, after: Ints) -> Ints:
     prefix = _shared(before, after)
     rest = min(len(before), len(after)) - prefix
     suffix = _shared(before[::-1][:rest], after[::-1][:rest])
-    return (prefix, suffix, *_gaps(after[prefix : len(after) - suffix], 3))
+    return (prefix, suffix, *_gaps(after[prefix : len(after) - suffix], RUN))
 
 
 def _unspliced(record: Record, before: Ints, splice: Ints) -> Ints:
@@ -231,7 +235,7 @@ def _unspliced(record: Record, before: Ints, splice: Ints) -> Ints:
     if len(splice) < 2 or min(splice[:2]) < 0 or sum(splice[:2]) > len(before):
         raise Undecodable(f"the revision of version {record.version} does not fit the one it builds on")
     prefix, suffix = splice[:2]
-    return (*before[:prefix], *_sums(splice[2:], 3), *before[len(before) - suffix :])
+    return (*before[:prefix], *_sums(splice[2:], RUN), *before[len(before) - suffix :])
 
 
 def _shared(some: Sequence[int], others: Sequence[int]) -> int:

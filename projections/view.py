@@ -18,7 +18,8 @@ __all__ = ["View"]
 
 @dataclass(frozen=True)
 class View:
-    """The ordered events that a model is shown, with the request flag and the condensations that made it. Immutable.
+    """The ordered events that a model is shown, with the request flag and the condensations that made it. Immutable,
+    but for what Python cannot freeze: the maps inside its events are plain ones, shared with other Views, to be read.
 
     A sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), iteration. Summaries are
     ``CondensationSummary`` events with ids below -1. Views are equal that show the same and fold on in the same way.

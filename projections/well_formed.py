@@ -7,7 +7,7 @@ its faults included; conformance tests hold it to that, and nothing else should 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from eventstore.events import Event
 from projections import reference
@@ -24,7 +24,7 @@ def well_formed(view: View, policy: Policy = "fixed", history: Sequence[Event] |
 
     The policy ``reference`` needs ``history``, all events of the conversation, and reads them all.
     """
-    if policy == "fixed":
+    if _checked(policy) == "fixed":
         positions = view.fit_positions
         return view if len(positions) == len(view) else view.with_events(view.events[place] for place in positions)
     if history is None:
@@ -36,4 +36,10 @@ def cut_points(view: View, policy: Policy = "fixed") -> tuple[int, ...]:
     """The indices, of 0 to ``len(view)``, at which the View may be cut: forgetting ``view[i:j]`` for two of them takes
     nothing away from what stays. Cost: the events of the View.
     """
-    return view.cut_points if policy == "fixed" else reference.cut_points(view.events)
+    return view.cut_points if _checked(policy) == "fixed" else reference.cut_points(view.events)
+
+
+def _checked(policy: Policy) -> Policy:
+    if policy not in get_args(Policy):
+        raise ValueError(f"{policy!r} is no policy; there are {' and '.join(get_args(Policy))}")
+    return policy

@@ -20,7 +20,7 @@ ascending = st.sets(st.integers(-50, 1_000)).map(lambda values: tuple(sorted(val
 revisions = st.builds(
     Revision,
     kept=st.sets(st.integers(0, 900)).map(lambda values: tuple(sorted(values))),
-    summaries=st.lists(st.integers(-1, 200), max_size=12).map(lambda values: tuple(values[: len(values) // 3 * 3])),
+    summaries=st.lists(st.integers(-1, 200), max_size=12).map(lambda values: tuple(values[: len(values) // 5 * 5])),
     register=st.sampled_from([(), (3, 0, -2)]),
     tomb=ascending,
     left_behind=ascending,

@@ -440,8 +440,10 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
     [
         b'{"kept":[3,-2]}',
         b'{"kept":[0],"summaries":[0,99]}',
-        b'{"kept":[0],"summaries":[0,99,0]}',
-        b'{"kept":[0],"summaries":[0,1,0]}',
+        b'{"kept":[0],"summaries":[0,99,0,99,0]}',
+        b'{"kept":[0],"summaries":[0,1,0,1,0]}',
+        b'{"kept":[0],"summaries":[0,1,0,3,1]}',
+        b'{"kept":[0],"register":[1,0,0]}',
         b'{"kept":[0],"register":[1]}',
         b'{"kept":[0,1,1,1,1,1,1,1]}',
         b"[]",

@@ -183,3 +183,11 @@ def test_an_import_from_v0_that_goes_on_natively_fixes_the_old_summary_in_place(
     view = view.then([forget(5, 1), Message(id=6, source="user", content="e")])
     assert ids(view) == [2, 4, summary_id(3), 6]
     assert ids(view.then([forget(7, summary_id(3))])) == [2, 4, 6]
+
+
+def test_a_policy_that_does_not_exist_is_refused():
+    view = View.from_events(said("a"))
+    with pytest.raises(ValueError, match="fixed and reference"):
+        cut_points(view, policy="strict")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="fixed and reference"):
+        well_formed(view, policy="strict")  # type: ignore[arg-type]
