@@ -41,6 +41,7 @@ class LLMAttentionCondenser(RollingCondenser):
     """
 
     type = "llm_attention"
+    asks_a_model = True
 
     llm: Summarizer = field(kw_only=False)
     max_size: int = 100

@@ -173,6 +173,12 @@ class Condenser:
         """Whether a ``CondensationRequest`` will be answered. An agent that overflows asks before it requests."""
         return False
 
+    def sparing(self) -> Condenser:
+        """This condenser, for a while in which its model is to be asked only where it must be: it failed lately, and
+        what can wait is left as it is. By default this condenser itself.
+        """
+        return self
+
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
         """The View to go on with, or a condensation to append before asking again.
 

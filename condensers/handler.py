@@ -8,14 +8,24 @@ call is parted from an answer that came since. A plan that does not hold is drop
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Batch, Condensation, Condenser
+from condensers.base import AgentModel, Batch, Condensation, Condenser, Step
 from condensers.errors import CondenserError, NoCondensationAvailable
-from condensers.metadata import CONDENSER_METADATA_KEY, annotation, with_batches
+from condensers.metadata import (
+    CONDENSER_METADATA_KEY,
+    annotation,
+    batches_of,
+    is_standing,
+    take_abandoned,
+    with_batches,
+)
+from condensers.remembered import Remembered
 from eventstore import ANY_VERSION, CondensationAction, Event, Recorded, Snapshot, Store, VersionConflict
+from eventstore.events import is_structural
 from projections import View
 
 __all__ = ["CondenseHandler", "Outdated"]
@@ -37,13 +47,14 @@ class CondenseHandler:
         self, store: Store, views: CurrentViews, condenser: Condenser, agent_llm: AgentModel | None = None
     ) -> None:
         self._store, self._views, self._condenser, self._agent_llm = store, views, condenser, agent_llm
-        self._masks: dict[str, tuple[Batch, ...]] = {}
+        self._sparing = condenser.sparing()
+        self._remembered: dict[str, Remembered] = {}
 
     def handle(self, conversation: str) -> View | Condensation:
         """One step: the View to go on with, or a condensation that has been appended; ask again for the View after it.
 
-        What a step has to report without a condensation is appended as an ``Annotation``; a mask only where it differs
-        from the one before.
+        What a step has to report without a condensation is appended as an ``Annotation``; a mask only where its rule is
+        new. Where a model failed and condensing can wait, it is asked again some events later: see ``Remembered``.
 
         Raises ``NoCondensationAvailable`` where one is required and impossible, having appended one that is declined:
         the request is answered by it, and the next step goes on. Raises what the store raises, too. Durability: what it
@@ -51,39 +62,70 @@ class CondenseHandler:
         """
         while True:
             view = self._views.current(conversation)
+            remembered = self._memory_of(conversation)
+            condenser = self._condenser if remembered.may_ask(view.version) else self._sparing
             try:
-                result, batches = self._condenser.step(view, self._agent_llm)
+                result, batches = self._step(conversation, view, condenser)
             except NoCondensationAvailable as error:
                 if self._declined(conversation, view, error):
                     raise
                 continue
             if isinstance(result, View):
-                return self._reported(conversation, result, batches)
+                return self._reported(conversation, result, batches, remembered)
             try:
-                return Condensation(self._append(conversation, view, result.action, check_plan))
+                action = self._append(conversation, view, result.action, check_plan)
             except Outdated as error:
                 self._drop(conversation, result.action, view.version, str(error))
+            else:
+                remembered.condensed()
+                return Condensation(action)
+
+    def _memory_of(self, conversation: str) -> Remembered:
+        while len(self._remembered) >= _CONVERSATIONS_REMEMBERED and conversation not in self._remembered:
+            self._remembered.pop(next(iter(self._remembered)), None)
+        return self._remembered.setdefault(conversation, Remembered())
+
+    def _step(self, conversation: str, view: View, condenser: Condenser) -> Step:
+        """The condenser's answer. Raises ``NoCondensationAvailable`` also for a condensation that would change nothing:
+        the next step would make it again, and so for ever.
+        """
+        try:
+            step = condenser.step(view, self._agent_llm)
+        except NoCondensationAvailable:
+            raise
+        except BaseException:
+            if abandoned := take_abandoned():
+                self._store.append(conversation, annotation(abandoned), expected_version=ANY_VERSION)
+            raise
+        if isinstance(step.result, Condensation) and not _named(step.result.action) & _real_ids(view):
+            raise NoCondensationAvailable(
+                f"the condenser {self._condenser.type!r} would forget no event that the View of {len(view)} shows",
+                tuple(batches_of(step.result.action)),
+            )
+        return step
 
     def _append(self, conversation: str, view: View, action: CondensationAction, check: _Check) -> CondensationAction:
         """The condensation as it was appended. Raises ``Outdated`` where others came first and ``check`` says so.
 
-        Where others are always quicker it is checked in the transaction that appends it.
+        Where others are always quicker it is checked in the transaction that appends it, if not too many came since it
+        was checked last: they are read before, and the others wait for the rest alone.
         """
         planned_at = view.version
-        for _ in range(_CONFLICTS_MAX):
+        for conflicts in count():
             try:
-                return _condensation(self._store.append(conversation, action, expected_version=view.version))
+                if conflicts < _CONFLICTS_MAX:
+                    recorded = self._store.append(conversation, action, expected_version=view.version)
+                else:
+                    guard = _checking(action, view, check, _NEWS_MAX << (conflicts - _CONFLICTS_MAX))
+                    recorded = self._store.append(conversation, action, expected_version=ANY_VERSION, guard=guard)
             except VersionConflict:
                 meanwhile = tuple(self._store.events(conversation, start=view.version))
                 view = view.then(meanwhile)
                 check(action, meanwhile, view)
                 action = replace(action, metadata={**action.metadata, "planned_at": planned_at})
-
-        def guard(snapshot: Snapshot) -> None:
-            meanwhile = tuple(snapshot.events(view.version))
-            check(action, meanwhile, view.then(meanwhile))
-
-        return _condensation(self._store.append(conversation, action, expected_version=ANY_VERSION, guard=guard))
+            else:
+                return _condensation(recorded)
+        raise AssertionError("there is always a next time")
 
     def _drop(self, conversation: str, plan: CondensationAction, planned_at: int, problem: str) -> None:
         batch = {**plan.metadata, "outcome": "dropped", "problem": problem, "planned_at": planned_at}
@@ -106,24 +148,29 @@ class CondenseHandler:
             return False
         return True
 
-    def _reported(self, conversation: str, view: View, batches: tuple[Batch, ...]) -> View:
-        """``view`` as it is with the report that belongs to it."""
-        if not batches:
+    def _reported(self, conversation: str, view: View, batches: tuple[Batch, ...], remembered: Remembered) -> View:
+        """``view`` as it is with the report that belongs to it, and with what others said meanwhile."""
+        if not all(map(is_standing, batches)):
+            remembered.failed(view.version)
+        lately = max(0, view.version - _LOOKED_BACK)
+        news = remembered.news(batches, lambda: self._store.events(conversation, lately))
+        if not news:
             return view
-        if all("masked" in batch for batch in batches):  # the same at every step, until another event is masked
-            if self._masks.get(conversation) == batches:
-                return view
-            if len(self._masks) >= _MASKS_KEPT:
-                self._masks.clear()
-            self._masks[conversation] = batches
-        self._store.append(conversation, annotation(batches), expected_version=ANY_VERSION)
-        return view.then(self._store.events(conversation, start=view.version))
+        self._store.append(conversation, annotation(news), expected_version=ANY_VERSION)
+        meanwhile = tuple(self._store.events(conversation, start=view.version))
+        # What hides a part of a View knows nothing of a condensation that came since: that is for the next step.
+        return view if any(map(is_structural, meanwhile)) else view.then(meanwhile)
 
 
 _CONFLICTS_MAX = 5
 
-_MASKS_KEPT = 1_000
-"""Of so many conversations a handler knows which mask it reported last. One it has forgotten is reported once more."""
+_NEWS_MAX = 100
+"""So many events may be checked within a transaction, and twice as many after each time that there were more."""
+
+_CONVERSATIONS_REMEMBERED = 1_000
+
+_LOOKED_BACK = 100
+"""In so many of the last events a handler that is new to a conversation looks for the rules that are recorded."""
 
 _Check = Callable[[CondensationAction, Sequence[Event], View], None]
 """Raises ``Outdated`` where a condensation does not hold any more, given what came meanwhile and the View after it."""
@@ -139,8 +186,7 @@ def check_plan(plan: CondensationAction, meanwhile: Sequence[Event], view: View)
     A request in between, or a condensation that was declined, changes nothing that a plan is made of.
     """
     check_nothing_else_condensed(plan, meanwhile, view)
-    intervals, summaries = plan.forgotten
-    ids = {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}
+    ids = _named(plan)
     gone = ids.difference(event.id for event in view.events)
     if gone:
         raise Outdated(f"{len(gone)} of the {len(ids)} events that it forgets are not shown now, such as {min(gone)}")
@@ -155,6 +201,30 @@ def check_nothing_else_condensed(_: CondensationAction, meanwhile: Sequence[Even
     for event in meanwhile:
         if isinstance(event, CondensationAction) and event.metadata.get("outcome") != "declined":
             raise Outdated(f"condensation {event.id} came first")
+
+
+def _checking(action: CondensationAction, view: View, check: _Check, news_max: int) -> Callable[[Snapshot], None]:
+    """What checks, in a transaction, that ``action`` holds still. Raises ``VersionConflict`` where more than so many
+    events came since ``view``.
+    """
+
+    def guard(snapshot: Snapshot) -> None:
+        if snapshot.version - view.version > news_max:
+            raise VersionConflict(snapshot.conversation, view.version, snapshot.version)
+        meanwhile = tuple(snapshot.events(view.version))
+        check(action, meanwhile, view.then(meanwhile))
+
+    return guard
+
+
+def _named(action: CondensationAction) -> set[int]:
+    """The ids of what it forgets, summaries among them."""
+    intervals, summaries = action.forgotten
+    return {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}
+
+
+def _real_ids(view: View) -> set[int]:
+    return {event.id for event in view.events if event.id >= 0}
 
 
 def _condensation(recorded: Sequence[Recorded]) -> CondensationAction:

@@ -40,7 +40,7 @@ class ObservationMaskingCondenser(Condenser):
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         older = view[: max(0, len(view) - self.attention_window)]
         masks = {index: "<MASKED>" for index, event in enumerate(older) if isinstance(event, Observation)}
-        return _masked(view, masks, self.type)
+        return _masked(view, masks, self.type, self.attention_window)
 
 
 class BrowserOutputCondenser(Condenser):
@@ -54,8 +54,9 @@ class BrowserOutputCondenser(Condenser):
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         outputs = [(index, event) for index, event in enumerate(view.events) if _is_browser_output(event)]
         older = outputs[: max(0, len(outputs) - self.attention_window)]
-        masks = {index: f"{_where(view, event)}\nContent omitted" for index, event in older}
-        return _masked(view, masks, self.type)
+        urls = _called_urls(view) if older else {}
+        masks = {index: f"{_where(event, urls)}\nContent omitted" for index, event in older}
+        return _masked(view, masks, self.type, self.attention_window)
 
 
 def _checked(attention_window: int) -> int:
@@ -64,7 +65,7 @@ def _checked(attention_window: int) -> int:
     return attention_window
 
 
-def _masked(view: View, masks: Mapping[int, str], by: str) -> Step:
+def _masked(view: View, masks: Mapping[int, str], by: str, attention_window: int) -> Step:
     """``view`` with the contents at these indices replaced, and a report of which events that are."""
     if not masks:
         return Step(view)
@@ -72,7 +73,12 @@ def _masked(view: View, masks: Mapping[int, str], by: str) -> Step:
     for index, content in masks.items():
         event = events[index]
         events[index] = replace(event, content=content, meta={**event.meta, MASKED: by})
-    report = {"condenser": by, "masked": len(masks), "newest_masked": max(events[index].id for index in masks)}
+    report = {
+        "condenser": by,
+        "rule": {"attention_window": attention_window},
+        "masked": len(masks),
+        "newest_masked": max(events[index].id for index in masks),
+    }
     return Step(view.with_events(events), (report,))
 
 
@@ -80,14 +86,18 @@ def _is_browser_output(event: Event) -> TypeGuard[Observation]:
     return isinstance(event, Observation) and event.tool.partition("_")[0] in _BROWSER_TOOLS
 
 
-def _where(view: View, output: Observation) -> str:
+def _where(output: Observation, urls: Mapping[object, object]) -> str:
     """What an output was of: the address it names itself, or its call does, else the tool."""
-    url = output.extras.get("url") or _called_url(view, output)
+    url = output.extras.get("url") or urls.get(output.cause) or urls.get(output.call_id)
     return f"Visited URL {url}" if url else f"Output of {output.tool}"
 
 
-def _called_url(view: View, output: Observation) -> object:
+def _called_urls(view: View) -> dict[object, object]:
+    """The addresses that calls name, by the id of the call and of its event."""
+    urls: dict[object, object] = {}
     for event in view.events:
-        if isinstance(event, Action) and (event.id == output.cause or event.call_id == output.call_id is not None):
-            return event.arguments.get("url") if isinstance(event.arguments, dict) else None
-    return None
+        if isinstance(event, Action) and isinstance(event.arguments, dict) and event.arguments.get("url"):
+            urls[event.id] = event.arguments["url"]
+            if event.call_id is not None:
+                urls.setdefault(event.call_id, event.arguments["url"])
+    return urls

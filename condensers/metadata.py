@@ -30,7 +30,9 @@ __all__ = [
     "annotation",
     "batches_of",
     "get_condensation_metadata",
+    "is_standing",
     "open_batch",
+    "take_abandoned",
     "take_batch",
     "with_batches",
 ]
@@ -51,6 +53,13 @@ class History(Protocol):
     def append(self, event: Event) -> Any: ...
 
     def events(self) -> Iterable[Event]: ...
+
+
+def is_standing(batch: Batch) -> bool:
+    """Whether a batch holds until further notice, such as a mask: what it does is said by its ``rule``, and follows
+    from the View. A handler records it once, not at every step.
+    """
+    return "rule" in batch
 
 
 def annotation(batches: Iterable[Batch]) -> Annotation:
@@ -103,3 +112,12 @@ def take_batch(condenser: object) -> tuple[Batch, ...]:
     """Hands over what was gathered, if anything, and starts anew."""
     batch = _open.of.pop(condenser, None)
     return (batch,) if batch else ()
+
+
+def take_abandoned() -> tuple[Batch, ...]:
+    """Hands over what condensers gathered in this thread before an error ended their step, and starts anew: it would go
+    into the report of another conversation's step.
+    """
+    batches = tuple(batch for batch in _open.of.values() if batch)
+    _open.of.clear()
+    return batches

@@ -37,6 +37,9 @@ class CondenserPipeline(Condenser):
     def handles_condensation_requests(self) -> bool:
         return any(condenser.handles_condensation_requests() for condenser in self.condensers)
 
+    def sparing(self) -> Condenser:
+        return CondenserPipeline(condenser.sparing() for condenser in self.condensers)
+
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         whole = view
         batches: tuple[Batch, ...] = ()

@@ -8,6 +8,7 @@ hard (a request, tokens)    a condensation; else the hard reset; else NoCondensa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from condensers.base import AgentModel, Condensation, Condenser, Reason, Requirement, Step, reported
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
@@ -23,8 +24,14 @@ class RollingCondenser(Condenser):
     ``should_condense`` to say when.
     """
 
+    asks_a_model: ClassVar[bool] = False
+    """Whether a condensation takes a model's reply, which may fail and is paid for."""
+
     def handles_condensation_requests(self) -> bool:
         return True
+
+    def sparing(self) -> Condenser:
+        return _OnlyWhereItMust(self) if self.asks_a_model else self
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
         """Why a condensation is due now; empty where none is."""
@@ -90,6 +97,20 @@ class RollingCondenser(Condenser):
         if reset is None:
             raise unavailable
         return reset
+
+
+class _OnlyWhereItMust(Condenser):
+    """A rolling condenser that lets be what can wait."""
+
+    def __init__(self, rolling: RollingCondenser) -> None:
+        self._rolling = rolling
+
+    def handles_condensation_requests(self) -> bool:
+        return self._rolling.handles_condensation_requests()
+
+    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        must = self._rolling.condensation_requirement(view, agent_llm) is Requirement.HARD
+        return self._rolling.step(view, agent_llm) if must else Step(view)
 
 
 def reasons_by_size(view: View, max_size: int) -> frozenset[Reason]:

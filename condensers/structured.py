@@ -68,6 +68,7 @@ class StructuredSummaryCondenser(SummarizingCondenser):
     """
 
     type = "structured"
+    asks_a_model = True
 
     llm: Summarizer = field(kw_only=False)
     selection: SelectionRule = "openhands-v0"

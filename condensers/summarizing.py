@@ -20,6 +20,7 @@ class LLMSummarizingCondenser(SummarizingCondenser):
     """Has the model behind ``llm`` write the summary. For the rest see ``SummarizingCondenser``."""
 
     type = "llm"
+    asks_a_model = True
 
     llm: Summarizer = field(kw_only=False)
 

@@ -8,18 +8,18 @@ import time
 
 import pytest
 
-from condensers.base import Condensation
+from condensers.base import Condensation, Condenser, Step
 from condensers.errors import NoCondensationAvailable
 from condensers.handler import CondenseHandler
 from condensers.masking import ObservationMaskingCondenser
 from condensers.metadata import CONDENSER_METADATA_KEY, batches_of
-from condensers.pipeline import NoOpCondenser
+from condensers.pipeline import NoOpCondenser, PipelineCondenser
 from condensers.summarizing import LLMSummarizingCondenser
-from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser
-from eventstore import ANY_VERSION, Annotation, CondensationAction, ConversationNotFound, open_store
+from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+from eventstore import ANY_VERSION, Annotation, CondensationAction, ConversationNotFound, VersionConflict, open_store
 from projections import View, Views
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair
-from tests.condensers.scripted import Characters, Scripted, failed
+from tests.condensers.scripted import Characters, Scripted, failed, said
 
 
 @pytest.fixture(params=["memory:", "sqlite"])
@@ -98,25 +98,170 @@ def test_the_agents_model_is_what_must_have_room(store, views):
 
 def test_a_failed_model_call_is_reported_and_costs_nothing_else(store, views):
     begin(store, messages(11))
-    handler = CondenseHandler(store, views, llm(failed()))
-    for times in (1, 2):
+    view = CondenseHandler(store, views, llm(failed())).handle("c1")
+    assert len(view) == 11
+    assert view.version == store.version("c1") == 12, "the View is of after the report"
+    assert [batches_of(note)[0]["failure"] for note in stored(store, Annotation)] == ["unavailable"]
+
+
+# --- what it does not do again at every step ---
+
+
+def asked_at(store, handler, condenser, events):
+    """The versions at which the model was asked, while so many events arrive one at a time."""
+    versions = []
+    for n in range(events):
+        before = len(condenser.llm.calls)
         view = handler.handle("c1")
-        assert len(view) == 11
-        assert view.version == store.version("c1"), "the View is of after the report"
-        assert [batches_of(note)[0]["failure"] for note in stored(store, Annotation)] == ["unavailable"] * times
+        assert isinstance(view, View)
+        if len(condenser.llm.calls) > before:
+            versions.append(view.version - 1)
+        store.append("c1", message(f"more {n}"), expected_version=ANY_VERSION)
+    return versions
 
 
-def test_a_mask_is_reported_when_it_changes(store, views):
+def test_a_model_that_failed_is_asked_again_after_ever_more_events_where_condensing_can_wait(store, views):
+    begin(store, messages(11))
+    condenser = llm(failed(), max_size=10)
+    handler = CondenseHandler(store, views, condenser)
+    assert asked_at(store, handler, condenser, 160) == [11, 21, 41, 81, 161], "10, 20, 40 and 80 later"
+    assert len(stored(store, Annotation)) == 5
+
+
+@pytest.mark.parametrize("reply", [None, said("cut o", finish_reason="length"), "x" * 10_000])
+def test_a_reply_that_was_paid_for_in_vain_is_waited_after_too(store, views, reply):
+    begin(store, messages(11))
+    condenser = llm(reply)
+    assert len(asked_at(store, CondenseHandler(store, views, condenser, Characters()), condenser, 5)) == 1
+
+
+def test_a_condensation_that_must_be_is_not_waited_with(store, views):
+    begin(store, messages(11))
+    condenser = llm(failed(), "NEW")
+    handler = CondenseHandler(store, views, condenser)
+    assert isinstance(handler.handle("c1"), View)
+    assert isinstance(handler.handle("c1"), View)
+    assert len(condenser.llm.calls) == 1
+    store.append("c1", REQUEST, expected_version=ANY_VERSION)
+    assert isinstance(handler.handle("c1"), Condensation)
+
+
+def test_after_a_condensation_the_next_failure_is_a_first_one(store, views):
+    begin(store, messages(11))
+    condenser = llm(failed(), failed(), "NEW", failed())
+    handler = CondenseHandler(store, views, condenser)
+    assert asked_at(store, handler, condenser, 12) == [11, 21]
+    store.append("c1", REQUEST, expected_version=ANY_VERSION)
+    assert isinstance(handler.handle("c1"), Condensation)
+    store.append("c1", messages(11), expected_version=ANY_VERSION)
+    first, second = asked_at(store, handler, condenser, 12)
+    assert second == first + 10
+
+
+def test_other_conversations_are_not_made_to_wait(store, views):
+    begin(store, messages(11))
+    store.append("c2", messages(11), expected_version=0)
+    handler = CondenseHandler(store, views, llm(failed(), "NEW"))
+    assert isinstance(handler.handle("c1"), View)
+    assert isinstance(handler.handle("c2"), Condensation)
+
+
+def test_what_needs_no_model_goes_on_while_a_model_is_waited_for(store, views):
+    begin(store, messages(11))
+    condenser = PipelineCondenser([llm(failed(), max_size=10), AmortizedForgettingCondenser(max_size=12)])
+    handler = CondenseHandler(store, views, condenser)
+    assert isinstance(handler.handle("c1"), View)
+    store.append("c1", messages(2), expected_version=ANY_VERSION)
+    match handler.handle("c1"):
+        case Condensation(action=action):
+            assert action.metadata["condenser"] == "amortized"
+        case View():
+            pytest.fail("the second of them was due")
+
+
+def test_a_mask_is_recorded_once_and_not_at_every_step(store, views):
     begin(store, pair(1), pair(2))
     handler = CondenseHandler(store, views, ObservationMaskingCondenser(1))
-    for _ in range(3):
+    for n in range(3, 20):
         view = handler.handle("c1")
         assert view[1].content == "<MASKED>"
         assert view.version == store.version("c1")
+        store.append("c1", pair(n), expected_version=ANY_VERSION)
+    (batch,) = batches_of(stored(store, Annotation)[0])
+    assert (batch["condenser"], batch["rule"]) == ("observation_masking", {"attention_window": 1})
     assert len(stored(store, Annotation)) == 1
-    store.append("c1", messages(1), expected_version=ANY_VERSION)
-    handler.handle("c1")
-    assert [batches_of(note)[0]["masked"] for note in stored(store, Annotation)] == [1, 2]
+
+
+def test_a_rule_is_recorded_again_only_where_it_is_another_or_nobody_would_find_it(store, views):
+    begin(store, pair(1), pair(2))
+    CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
+    CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
+    assert len(stored(store, Annotation)) == 1, "found among the last events"
+    both = PipelineCondenser([ObservationMaskingCondenser(1), RecentEventsCondenser(max_events=2, keep_first=0)])
+    CondenseHandler(store, views, both).handle("c1")
+    assert [[batch["condenser"] for batch in batches_of(note)] for note in stored(store, Annotation)] == [
+        ["observation_masking"],
+        ["recent"],
+    ]
+    store.append("c1", messages(100), expected_version=ANY_VERSION)
+    CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
+    assert len(stored(store, Annotation)) == 3
+
+
+def test_a_view_with_something_hidden_is_not_mixed_with_a_condensation_that_came_since(store, views):
+    begin(store, messages(11))
+
+    class Hiding(Condenser):
+        def step(self, view, agent_llm=None):
+            store.append("c1", condensed(0, summary="S", offset=0), expected_version=ANY_VERSION)
+            return Step(view.with_events(view[5:]), ({"told": "something"},))
+
+    view = CondenseHandler(store, views, Hiding()).handle("c1")
+    assert ids(view) == [5, 6, 7, 8, 9, 10]
+    assert view.version == 11
+
+
+# --- condensers that do what they should not ---
+
+
+class Broken(Condenser):
+    """Spends something, and dies of an accident."""
+
+    type = "broken"
+
+    def condense(self, view, agent_llm=None):
+        self.add_metadata("spent on", len(view))
+        if len(view) == 3:
+            raise ZeroDivisionError
+        return view
+
+
+def test_an_accident_in_a_condenser_is_an_error_and_what_it_spent_is_recorded_where_it_belongs(store, views):
+    begin(store, messages(3))
+    store.append("c2", messages(4), expected_version=0)
+    handler = CondenseHandler(store, views, Broken())
+    with pytest.raises(ZeroDivisionError):
+        handler.handle("c1")
+    handler.handle("c2")
+    assert [batches_of(note) for note in stored(store, Annotation)] == [[{"spent on": 3}]]
+    *_, of_the_other = store.events("c2")
+    assert batches_of(of_the_other) == [{"spent on": 4}]
+
+
+@pytest.mark.parametrize("useless", [condensed(summary="again", offset=0), condensed(2, summary="S", offset=0)])
+def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(store, views, useless):
+    begin(store, messages(4), condensed(2), REQUEST)
+
+    class Useless(Condenser):
+        type = "useless"
+
+        def condense(self, view, agent_llm=None):
+            return Condensation(useless)
+
+    handler = CondenseHandler(store, views, Useless())
+    with pytest.raises(NoCondensationAvailable, match="'useless' would forget no event that the View of 3 shows"):
+        handler.handle("c1")
+    assert [action.metadata.get("outcome") for action in stored(store, CondensationAction)] == [None, "declined"]
 
 
 # --- what cannot be met ---
@@ -234,18 +379,33 @@ def test_a_plan_is_outdated_also_where_the_others_are_always_quicker(store, view
     assert not {1, 2, 3} & set(ids(views.current("c1")))
 
 
+def test_only_a_few_events_are_checked_while_writers_wait(store, views):
+    begin(store, messages(11))
+    busy = Busy(store, 9, says=[messages(150)] * 9)
+    assert isinstance(
+        CondenseHandler(busy, views, AmortizedForgettingCondenser(max_size=10)).handle("c1"), Condensation
+    )
+    assert busy.conflicts == 6, "five before the guard, and one in it, since 150 events are more than it checks at once"
+    assert len(stored(store, CondensationAction)) == 1
+
+
 class Busy:
     """A store in which somebody is always a little quicker, so many times."""
 
     def __init__(self, store, times, says=()):
         self.store, self.times, self.says = store, times, list(says)
+        self.conflicts = 0
 
     def append(self, conversation, events, **how):
         if self.times:
             self.times -= 1
             said = self.says.pop(0) if self.says else message("quicker")
             self.store.append(conversation, said, expected_version=ANY_VERSION)
-        return self.store.append(conversation, events, **how)
+        try:
+            return self.store.append(conversation, events, **how)
+        except VersionConflict:
+            self.conflicts += 1
+            raise
 
     def events(self, *args, **kwargs):
         return self.store.events(*args, **kwargs)

@@ -98,7 +98,10 @@ def test_every_report_is_kept_however_deep():
     inner = PipelineCondenser([ObservationMaskingCondenser(3), llm("NEW", max_size=10)])
     result = PipelineCondenser([BrowserOutputCondenser(), inner]).condense(viewed(pair(1), messages(9)))
     batches = plan(result).metadata[CONDENSER_METADATA_KEY]  # P2
-    assert [sorted(batch) for batch in batches] == [["condenser", "masked", "newest_masked"], ["metrics", "response"]]
+    assert [sorted(batch) for batch in batches] == [
+        ["condenser", "masked", "newest_masked", "rule"],
+        ["metrics", "response"],
+    ]
     _, reported = PipelineCondenser([inner]).step(viewed(pair(1), messages(5)))
     assert [batch["masked"] for batch in reported] == [1]
 
