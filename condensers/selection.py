@@ -11,12 +11,22 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from eventstore.events import CondensationAction, CondensationSummary, Event, SystemMessage
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    Observation,
+    SystemMessage,
+    UnknownEvent,
+)
 from projections import View
 
 __all__ = [
     "Span",
     "after_system_prompt",
+    "apart",
     "best_choice",
     "forget",
     "middle",
@@ -80,7 +90,30 @@ def unkept(view: View, kept: Set[int]) -> tuple[Event, ...]:
     for start, stop in pairwise(view.cut_points):
         if kept.isdisjoint(range(start, stop)):
             events += (event for event in view[start:stop] if not isinstance(event, CondensationSummary))
-    return tuple(events)
+    return apart(view, events)
+
+
+def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
+    """``forgotten`` without the events that have to stay because nothing comes into their place.
+
+    A tool loop ends at the next event that is no call and no answer. Were that forgotten, the loop would run on into
+    the calls behind it, and one with an abandoned call would take them along (docs/decisions/0031-joined-loops.md). So
+    where something would be lost, such an event stays behind every loop.
+    """
+    going = {event.id: event for event in forgotten}
+    after = view.with_events(event for event in view.events if event.id not in going)
+    sent_before, sent_after = ({each[place].id for place in each.fit_positions} for each in (view, after))
+    if sent_before <= sent_after | going.keys():
+        return tuple(going.values())
+    in_a_loop = False
+    for event in view.events:
+        if isinstance(event, Action | Observation):
+            in_a_loop = in_a_loop or event.id not in going
+        elif not isinstance(event, Annotation | UnknownEvent) and event.id not in view.left_behind:
+            if in_a_loop:
+                going.pop(event.id, None)
+            in_a_loop = False
+    return tuple(going.values())
 
 
 def best_choice(choices: Iterable[tuple[Event, ...]]) -> tuple[Event, ...]:

@@ -8,7 +8,7 @@ from condensers.base import AgentModel, Condensation, Condenser, Reason, Step
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.rendering import plain_text
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from condensers.selection import best_choice, next_cut, tail_starts, unkept
+from condensers.selection import apart, best_choice, next_cut, tail_starts, unkept
 from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from projections import View
 
@@ -34,7 +34,15 @@ class RecentEventsCondenser(Condenser):
         head = next_cut(view.cut_points, self.keep_first)
         head = len(view) if head is None else head
         tail = max(head, tail_starts(view, max(0, self.max_events - head))[0])
-        return Step(view.with_events(view[:head] + view[tail:]))
+        hidden = {event.id for event in apart(view, view[head:tail])}
+        if not hidden:
+            return Step(view)
+        report = {
+            "condenser": self.type,
+            "rule": {"keep_first": self.keep_first, "max_events": self.max_events},
+            "hidden": len(hidden),
+        }
+        return Step(view.with_events(event for event in view.events if event.id not in hidden), (report,))
 
 
 class AmortizedForgettingCondenser(RollingCondenser):
@@ -53,7 +61,7 @@ class AmortizedForgettingCondenser(RollingCondenser):
         target = self.max_size // 2
         start = next_cut(view.cut_points, self.keep_first)
         stops = tail_starts(view, target - self.keep_first)
-        forgotten = best_choice(() if start is None else view[start:stop] for stop in stops)
+        forgotten = best_choice(() if start is None else apart(view, view[start:stop]) for stop in stops)
         return self.without_summary(view, forgotten, f"a View of {len(view)} is within half of max_size ({target})")
 
 

@@ -19,10 +19,20 @@ from condensers.rolling import RollingCondenser
 from condensers.structured import StructuredSummaryCondenser
 from condensers.summarizing import LLMSummarizingCondenser
 from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
-from eventstore.events import CondensationAction, CondensationRequest, CondensationSummary, Event, SystemMessage
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from projections import View, well_formed
 from tests.condensers.scripted import FULL_STATE, Characters, Scripted, called, said
-from tests.properties.histories import histories
+from tests.properties.histories import THINKING, histories, history
 
 many = settings(max_examples=200, deadline=None)
 
@@ -142,6 +152,42 @@ def test_what_stays_is_still_sent_to_the_model(
     after = result if isinstance(result, View) else view.then([result])
     before, sent = set(ids(well_formed(view))), set(ids(well_formed(after)))
     assert before & set(ids(after)) <= sent
+
+
+def _worked(event_id: int, thinking: bool, answered: bool) -> list[Event]:
+    call = Action(tool="run", call_id=f"c{event_id}", thinking=THINKING if thinking else ())
+    return [call, Observation(content="done", call_id=f"c{event_id}")] if answered else [call]
+
+
+loops = st.builds(
+    history,
+    st.lists(
+        st.one_of(
+            st.builds(
+                lambda thinking, answered: lambda i: _worked(i, thinking, answered), st.booleans(), st.booleans()
+            ),
+            st.sampled_from(
+                [Message(source="user", content="go on"), SystemMessage(content="s"), Annotation(name="a", shown=True)]
+            ).map(lambda event: lambda _: [event]),
+        ),
+        min_size=3,
+        max_size=16,
+    ),
+)
+"""Tool loops, many of them with a call that was abandoned, and what stands between them."""
+
+
+@many
+@given(loops, st.booleans(), condensers)
+def test_a_loop_does_not_take_along_what_was_behind_the_event_that_ended_it(
+    events: list[Event], requested: bool, condenser: Condenser
+) -> None:
+    view = viewed(events, requested)
+    result = stepped(condenser, view, None)
+    if result is None:
+        return
+    after = result if isinstance(result, View) else view.then([result])
+    assert set(ids(well_formed(view))) & set(ids(after)) <= set(ids(well_formed(after)))
 
 
 @many

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from condensers.attention import LLMAttentionCondenser
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
 from eventstore.events import Action, Observation
+from projections import View, well_formed
 from tests.condensers.made import (
     REQUEST,
     SYSTEM,
@@ -23,6 +26,7 @@ from tests.condensers.made import (
     shown,
     viewed,
 )
+from tests.condensers.scripted import Scripted
 
 # --- recent events ---
 
@@ -198,3 +202,34 @@ def test_defaults_are_those_of_the_decision_page():
     recent, amortized = RecentEventsCondenser(), AmortizedForgettingCondenser()
     assert (recent.max_events, recent.keep_first) == (100, 1)
     assert (amortized.max_size, amortized.keep_first) == (100, 1)
+
+
+def abandoned_loop():
+    """A tool loop with a call that was never answered, the message that ended it, and work behind that."""
+    thinking = ({"type": "thinking", "thinking": "hm"},)
+    loop = [replace(call(call_id="a"), thinking=thinking), answer(call_id="a"), call(call_id="never")]
+    return [message(), *loop, message("go on"), pair(1), pair(2)]
+
+
+@pytest.mark.parametrize(
+    "condenser",
+    [
+        RecentEventsCondenser(max_events=6, keep_first=2),
+        AmortizedForgettingCondenser(max_size=8, keep_first=2),
+        LLMAttentionCondenser(Scripted('{"ids": [1, 7, 8]}'), max_size=8, keep_first=1),
+    ],
+    ids=lambda condenser: condenser.type,
+)
+def test_the_event_that_ends_a_loop_stays_where_the_loop_would_take_along_what_is_behind_it(condenser):
+    view = viewed(*abandoned_loop())
+    result = condenser.condense(view)
+    seen = result if isinstance(result, View) else after(view, result)
+    assert 4 in ids(seen)
+    assert {7, 8} <= set(ids(well_formed(seen)))
+
+
+def test_what_recent_events_hide_is_reported():
+    view = viewed(messages(5))
+    (batch,) = RecentEventsCondenser(max_events=3, keep_first=1).step(view).batches
+    assert batch == {"condenser": "recent", "rule": {"keep_first": 1, "max_events": 3}, "hidden": 2}
+    assert RecentEventsCondenser(max_events=5).step(view).batches == ()
