@@ -237,9 +237,8 @@ def test_the_limit_of_the_agents_model_is_kept_to(foldlog, config, tmp_path):
 
 def test_a_reset_is_called_one(foldlog, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append(
-            "c1", [Message(source="user", content="hi"), Message(source="agent", content="ho")], expected_version=0
-        )
+        long = [Message(source=source, content="word " * 9_000) for source in ("user", "agent")]
+        store.append("c1", long, expected_version=0)
     assert "the context was reset" in foldlog("condense", "c1").out
 
 
