@@ -132,11 +132,13 @@ class Snapshot:
         counts = {0: _Counts(0, 0), self.version: _Counts(self._conversation.shown, self._conversation.structural)}
         for event_id in event_ids:
             if event_id not in counts:
-                rows = self._reader.rows(self._conversation.key, event_id, event_id + 1, 1)
-                if not rows or rows[0].id != event_id:
-                    raise CorruptEvent(self.conversation, event_id, "it is missing")
+                # Of the event before it, not of itself: a version can be looked at though what came next is damaged.
+                before = event_id - 1
+                rows = self._reader.rows(self._conversation.key, before, event_id, 1)
+                if not rows or rows[0].id != before:
+                    raise CorruptEvent(self.conversation, before, "it is missing")
                 row = sound(self.conversation, rows[0])
-                counts[event_id] = _Counts(row.shown_before, row.structural_before)
+                counts[event_id] = _Counts(row.shown_before + row.shown, row.structural_before + row.structural)
         return counts
 
     def record_at(self, projection: str, version: int | None = None) -> Record | None:

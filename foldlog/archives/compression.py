@@ -22,9 +22,11 @@ class NotReadable(ValueError):
 
 
 class Sink(Protocol):
-    """What can be written to."""
+    """What can be written to. What was written before ``flush`` can be read though the file is cut off later."""
 
     def write(self, data: bytes, /) -> object: ...
+
+    def flush(self) -> object: ...
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from foldlog.archives.lines import (
     GivenUpLine,
     KeyLine,
     Lines,
-    NotAnArchive,
     conversation_of,
     row_of,
 )
@@ -29,14 +28,11 @@ _BESIDE_THE_BODY = 4_096
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the file begins as an archive does. Raises ``OSError``."""
+    """Whether the file is compressed as archives are; if it is none all the same, reading it says so. Raises
+    ``OSError``.
+    """
     with path.open("rb") as file:
-        if not is_compressed(file):
-            return False
-        try:
-            return Lines(path, file, _BESIDE_THE_BODY).next_of("foldlog_archive") is not None
-        except NotAnArchive:
-            return False
+        return is_compressed(file)
 
 
 def read_archive(store: Store, path: Path) -> Iterator[Arrived | Problem]:

@@ -64,6 +64,7 @@ def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
             problems.append(Problem(conversation, str(error)))
             sink.write(line({"given_up": conversation, "problem": str(error)}))
         else:
+            sink.flush()
             count += 1
             events += what.version if what.erasure is None else 0
     sink.write(line({"end": True, "conversations": count, "events": events}))

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Views": ("why", "diff", "audit", "rebuild", "bench"),
     "Forgetting": ("condense", "condensers", "compare"),
     "The store": ("copy", "backup", "vacuum", "status"),
+    "Trust": ("verify", "head", "salvage", "seal", "erase"),
 }
 """Commands by the heading that the help puts them under, in its order."""
 
@@ -38,7 +39,8 @@ def build() -> typer.Typer:
             module = importlib.import_module(
                 f"foldlog.cli.{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{name}"
             )
-            application.command(name, rich_help_panel=heading)(module.run)
+            settings = getattr(module, "SETTINGS", None)
+            application.command(name, rich_help_panel=heading, context_settings=settings)(module.run)
     return application
 
 

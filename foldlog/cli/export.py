@@ -1,4 +1,4 @@
-"""``foldlog export``: a history as its source wrote it."""
+"""``foldlog export``: a history as its source wrote it, or all of them in an archive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from foldlog.cli import terminal
-from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing
 
@@ -32,7 +32,12 @@ def _formats() -> list[str]:
 
 
 def run(
-    conversation: ConversationId,
+    conversations: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ID", help="The conversation; with --all any number.", show_default=False, autocompletion=completed
+        ),
+    ] = None,
     format: Annotated[
         str | None,
         typer.Option(
@@ -46,10 +51,30 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", show_default="stdout", help="The file to write.")
     ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option("--all", metavar="FILE", help="Write an archive of all histories, or of those named."),
+    ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Write a history as its source wrote it, one JSON record a line; forgotten events too."""
+    """Write a history as its source wrote it, one JSON record a line; forgotten events too.
+
+    With --all, histories go into one compressed file with their heads, times and keys, for 'foldlog import' to bring
+    in as they are. It holds plain text, also of a sealed store.
+    """
+    if archive is not None:
+        from foldlog.cli import archives
+
+        if format is not None or output is not None:
+            raise Refused("--all writes an archive; leave out --format and --output")
+        return archives.write(db, archive, conversations, as_json=as_json)
+    if conversations is None or len(conversations) != 1:
+        raise Refused("name one history to export, or write an archive with --all FILE")
+    return _export(conversations[0], format, output, db, as_json=as_json)
+
+
+def _export(conversation: str, format: str | None, output: Path | None, db: str, *, as_json: bool) -> int:
     from foldlog.formats import UnknownFormat, encode
 
     with open_existing(db) as store:

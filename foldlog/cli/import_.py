@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.archives import parted, read
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_or_create
@@ -66,6 +67,7 @@ def run(
     as_json: AsJson = False,
 ) -> int:
     """Bring histories in, whole folders at once; again adds nothing, a source that has grown adds its tail."""
+    archives, paths = parted(paths, conversation, strict=strict)
     sources = _sources(paths, format)
     if conversation is not None and len(list(islice(sources, 2))) > 1:
         raise Refused("--conversation names one history, and there are several; import them one at a time")
@@ -74,6 +76,10 @@ def run(
     with open_or_create(db) as store:
         brought = list(bring_in(store, sources, conversation, quiet=as_json))
         elsewhere = [str(finding) for finding in sources.findings]
+        for archive in archives:
+            of_it, damage = _from_archive(store, archive, quiet=as_json)
+            brought += of_it
+            elsewhere += damage
     _warn(elsewhere, len(elsewhere), "these paths")
     if not any(one.version for one in brought) and not any(one.refused for one in brought):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
@@ -92,6 +98,28 @@ def _sources(paths: list[Path], format: str) -> Sources:
         return open_sources(paths, format)
     except (NotAHistory, UnknownFormat) as error:
         raise Refused(str(error)) from error
+
+
+def _from_archive(store: Store, path: Path, *, quiet: bool) -> tuple[list[Brought], list[str]]:
+    """What became of the histories in an archive, and what is wrong with it as a whole."""
+    from foldlog.archives import Problem
+
+    brought: list[Brought] = []
+    damage: list[str] = []
+    for outcome in read(store, path):
+        if isinstance(outcome, str):
+            damage.append(outcome)
+            continue
+        problems = (f"{path}: {outcome.problem}",) if isinstance(outcome, Problem) else ()
+        added, version = (0, 0) if isinstance(outcome, Problem) else (outcome.added, outcome.version)
+        one = Brought(
+            str(path), outcome.conversation, "archive", added, version, bool(problems), problems, len(problems)
+        )
+        _warn(problems, len(problems), str(path))
+        if not quiet:
+            _tell(one)
+        brought.append(one)
+    return brought, damage
 
 
 def _refuse_findings(sources: Sources) -> None:

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["DEFAULT_DB", "AsJson", "ConversationId", "Db", "SomeConversations"]
+__all__ = ["DEFAULT_DB", "AsJson", "ConversationId", "Db", "SomeConversations", "completed"]
 
 DEFAULT_DB = "sqlite:///foldlog.db"
 
 
-def _conversation_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+def completed(ctx: typer.Context, incomplete: str) -> list[str]:
     """For shell completion: ids that begin so. Silent where there is no store."""
     from eventstore import EventStoreError
     from foldlog.cli.stores import ids_from, open_existing
@@ -30,11 +30,9 @@ Db = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 ConversationId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=_conversation_ids),
+    typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=completed),
 ]
 SomeConversations = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[ID]...", help="The conversations.", show_default="all of them", autocompletion=_conversation_ids
-    ),
+    typer.Argument(metavar="[ID]...", help="The conversations.", show_default="all of them", autocompletion=completed),
 ]

@@ -316,10 +316,18 @@ def test_a_line_without_an_end_is_refused_before_memory_is_given_to_it(target: S
 
 def test_an_archive_is_told_from_other_files(tmp_path: Path, archive: Path):
     assert is_archive(archive)
-    for content in (b"", b"{}", b"\x1f\x8b", gzip.compress(b"{}"), b"\x28\xb5\x2f\xfdxxxx", os.urandom(100)):
-        path = tmp_path / "other"
+    path = tmp_path / "other"
+    for content in (b"", b"{}", b"PK" + os.urandom(100)):
         path.write_bytes(content)
         assert not is_archive(path)
+
+
+def test_what_is_compressed_and_no_archive_is_told_so(tmp_path: Path, target: Store):
+    path = tmp_path / "other"
+    for content in (b"\x1f\x8b", gzip.compress(b"{}\n"), gzip.compress(b""), b"\x28\xb5\x2f\xfdxxxx"):
+        path.write_bytes(content)
+        with pytest.raises(NotAnArchive, match="line 1"):
+            list(read_archive(target, path))
 
 
 def test_without_zstandard_it_is_gzip(source: Store, target: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

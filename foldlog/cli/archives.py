@@ -1,0 +1,68 @@
+"""Archives at the command line: what ``export --all`` and ``import`` do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foldlog.cli import terminal
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.stores import all_conversations, open_existing
+
+if TYPE_CHECKING:
+    from eventstore import Store
+    from eventstore.copying import Arrived
+    from foldlog.archives import Problem
+
+__all__ = ["parted", "read", "write"]
+
+
+def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: bool) -> int:
+    """Write conversations, or all of them, to an archive."""
+    from foldlog.archives import write_archive
+    from foldlog.cli.gist import count
+
+    with open_existing(db) as store, terminal.progress() as bars:
+        names = list(conversations or ()) or [row.id for row in all_conversations(store)]
+        bar = bars.add_task(f"archiving to {path.name}", unit="histories", total=len(names))
+        written = write_archive(store, path, bars.track(dict.fromkeys(names), task_id=bar))
+    if as_json:
+        terminal.emit(
+            {
+                "archive": str(path),
+                "bytes": path.stat().st_size,
+                "conversations": written.conversations,
+                "events": written.events,
+                "findings": [problem._asdict() for problem in written.problems],
+            }
+        )
+    else:
+        events, histories = count(written.events, "event"), count(written.conversations, "history", "histories")
+        terminal.console().print(f"{events} of {histories} in {terminal.printable(str(path))}.")
+    for name, problem in written.problems:
+        terminal.warn(f"conversation {name!r} is left out: {problem}")
+    return FINDINGS if written.problems else DONE
+
+
+def parted(paths: Sequence[Path], conversation: str | None, *, strict: bool) -> tuple[list[Path], list[Path]]:
+    """Archives, and the other paths. Refused where an option is given that archives do not have."""
+    from foldlog.archives import is_archive
+
+    archives = [path for path in paths if path.is_file() and is_archive(path)]
+    if archives and (conversation is not None or strict):
+        raise Refused(
+            f"{archives[0]} is an archive: each of its histories comes under its own id, whole or not at all; "
+            f"leave out {'--strict' if conversation is None else '--conversation'}"
+        )
+    return archives, [path for path in paths if path not in archives]
+
+
+def read(store: Store, path: Path) -> Iterator[Arrived | Problem | str]:
+    """What became of each conversation of an archive; last, where it is damaged, what is wrong with it."""
+    from foldlog.archives import NotAnArchive, read_archive
+
+    try:
+        yield from read_archive(store, path)
+    except NotAnArchive as error:
+        yield str(error)

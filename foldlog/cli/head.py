@@ -1,0 +1,41 @@
+"""``foldlog head``: what to publish, so that every later change to a history shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog.cli.outcome import DONE
+from foldlog.cli.stores import all_conversations, open_existing
+
+if TYPE_CHECKING:
+    from eventstore import ConversationRow
+
+__all__ = ["run"]
+
+
+def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
+    """Show the heads of histories: publish them, and every later change to what they cover shows.
+
+    A head is a hash of all events up to a version. Keep what '--json' prints where the store's owner cannot change it,
+    and give it to 'foldlog verify --heads FILE' later.
+    """
+    with open_existing(db) as store:
+        rows = (store.conversation(name) for name in conversations) if conversations else all_conversations(store)
+        if as_json:
+            terminal.emit_list({"store": store.uuid}, "heads", map(_as_json, rows))
+        else:
+            for row in rows:
+                print_head(row)
+    return DONE
+
+
+def print_head(row: ConversationRow) -> None:
+    terminal.console().print(
+        f"{row.head}  {row.version}  {terminal.printable(row.id, one_line=True)}", soft_wrap=True, style=None
+    )
+
+
+def _as_json(row: ConversationRow) -> dict[str, object]:
+    return {"conversation": row.id, "version": row.version, "head": row.head}

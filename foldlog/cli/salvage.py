@@ -1,0 +1,115 @@
+"""``foldlog salvage``: what is sound of a damaged store, in a new one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import AsJson
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
+
+if TYPE_CHECKING:
+    from eventstore import Store
+    from eventstore.salvage import Salvaged
+
+__all__ = ["run"]
+
+
+def run(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The damaged store: a file, or its URL.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The new store: a file that is not there yet, or a URL.")],
+    as_json: AsJson = False,
+) -> int:
+    """Copy what is sound of a damaged store to a new one, and say what is lost.
+
+    The file is read page by page, so that what SQLite gives up on is read too; it is not changed. In the place of each
+    lost event stands one that says so. Histories that are whole keep their heads. Exit status 1 if anything is lost.
+    """
+    from eventstore import open_store
+    from eventstore.salvage import salvage
+
+    to = _url(target)
+    if os.path.exists(_path(to) or ""):
+        raise Refused(f"{target} is there already; salvage into a new store")
+    done: list[Salvaged] = []
+    with _readable(_url(source), to) as old, open_store(to) as new, terminal.progress() as bars:
+        bar = bars.add_task("salvaging", unit="events", total=None)
+        for each in salvage(old.guard, new.guard):
+            bars.advance(bar, each.events)
+            done.append(each)
+    if as_json:
+        terminal.emit({"from": source, "to": target, "conversations": [_document(each) for each in done]})
+    else:
+        _sum_up(done, target)
+    for each in done:
+        if each.problem is not None:
+            terminal.warn(f"conversation {each.conversation!r}: nothing of it was copied: {each.problem}")
+        for finding in each.lost:
+            terminal.warn(f"conversation {each.conversation!r}, {finding}")
+    return DONE if all(each.whole for each in done) else FINDINGS
+
+
+@contextmanager
+def _readable(source: str, target: str) -> Iterator[Store]:
+    """The source as a store that can be asked; of a file, its rows in a file beside the target."""
+    from eventstore import open_store
+    from eventstore.recorders.sqlite.carving import carve
+    from foldlog.cli.stores import open_existing
+
+    path = _path(source)
+    if path is None:
+        with open_existing(source) as store:
+            yield store
+        return
+    if not os.path.exists(path):
+        raise Refused(f"there is no file {path}")
+    carved = f"{_path(target) or path}.rows-{os.getpid()}"
+    try:
+        found = carve(path, carved)
+        if found.conversations == 0:
+            raise Refused(f"{path} holds no conversation that can be read; nothing was written")
+        with open_store(f"sqlite:///{carved}") as store:
+            yield store
+        if found.nameless:
+            terminal.warn(f"events of {found.nameless} conversations whose names are lost were left")
+    finally:
+        for suffix in ("", "-wal", "-shm", "-queue"):
+            if os.path.exists(carved + suffix):
+                os.unlink(carved + suffix)
+
+
+def _url(named: str) -> str:
+    return named if "://" in named or named == "memory:" else f"sqlite:///{named}"
+
+
+def _path(url: str) -> str | None:
+    from eventstore.urls import parse
+
+    location = parse(url)
+    return location.path if location.scheme == "sqlite" else None
+
+
+def _document(each: Salvaged) -> dict[str, Any]:
+    return {
+        "conversation": each.conversation,
+        "events": each.events,
+        "whole": each.whole,
+        "lost": [{"first": f.first, "last": f.last, "problem": f.problem} for f in each.lost],
+        "problem": each.problem,
+    }
+
+
+def _sum_up(done: list[Salvaged], target: str) -> None:
+    from foldlog.cli.gist import count
+
+    whole = sum(each.whole for each in done)
+    parts = sum(not each.whole and each.problem is None for each in done)
+    lost = sum(each.problem is not None for each in done)
+    events = count(sum(each.events for each in done), "event")
+    words = f"{count(whole, 'history', 'histories')} whole, {parts:,} in part, {lost:,} not at all"
+    terminal.console().print(f"{words}; {events} in {terminal.printable(target)}.")

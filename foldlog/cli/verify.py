@@ -1,0 +1,140 @@
+"""``foldlog verify``: is every event what was written, all of them there, each in its place?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from eventstore import Store
+    from eventstore.verification import Published, Verdict
+
+__all__ = ["run"]
+
+
+def run(
+    conversations: SomeConversations = None,
+    heads: Annotated[
+        Path | None,
+        typer.Option("--heads", metavar="FILE", help="Heads to compare with, as 'foldlog head --json' printed them."),
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Check every event: its checksum, its place in the hash chain, and that none is missing.
+
+    What is changed, missing, put in, swapped or moved is named by conversation and id; exit status 1. That an end was
+    cut off, or a history written anew, shows against heads that were published before. An erased history is named as
+    such, and is no finding.
+    """
+    from foldlog.cli.gist import count
+
+    published = {} if heads is None else _published(heads)
+    found = _Found()
+    with open_existing(db) as store, terminal.progress() as bars:
+        bar = bars.add_task("verifying", unit="events", total=None)
+        verdicts = found.counted(_verdicts(store, conversations, published), lambda events: bars.advance(bar, events))
+        if as_json:
+            terminal.emit_list({"db": db}, "conversations", map(_document, verdicts), found.summary)
+        else:
+            for verdict in verdicts:
+                _show_erased(verdict)
+    for name, finding in found.findings:
+        terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
+    if not as_json:
+        outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "all as written"
+        words = f"{count(found.conversations, 'history', 'histories')} with {count(found.events, 'event')} checked"
+        terminal.console().print(f"{words}: {outcome}.")
+    return FINDINGS if found.findings else DONE
+
+
+def _verdicts(
+    store: Store, conversations: Sequence[str] | None, published: Mapping[str, Sequence[Published]]
+) -> Iterator[Verdict]:
+    if not conversations:
+        yield from store.verify(published=published)
+        return
+    for name in dict.fromkeys(conversations):
+        yield from store.verify(name, published)
+
+
+class _Found:
+    """What was checked so far, and what is wrong."""
+
+    def __init__(self) -> None:
+        self.conversations = self.events = self.erased = 0
+        self.findings: list[tuple[str | None, str]] = []
+
+    def counted(self, verdicts: Iterator[Verdict], on_events: Any) -> Iterator[Verdict]:
+        """The verdicts on conversations, as they pass; that on the database is only counted."""
+        for verdict in verdicts:
+            self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
+            if verdict.conversation is None:
+                continue
+            if verdict.erasure is None:
+                self.conversations += 1
+                self.events += verdict.version
+                on_events(verdict.version)
+            else:
+                self.erased += 1
+            yield verdict
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "checked": {"conversations": self.conversations, "events": self.events, "erased": self.erased},
+            "database": [finding for name, finding in self.findings if name is None],
+            "sound": not self.findings,
+        }
+
+
+def _document(verdict: Verdict) -> dict[str, Any]:
+    from eventstore.rows import from_microseconds
+
+    document: dict[str, Any] = {
+        "conversation": verdict.conversation,
+        "version": verdict.version,
+        "head": None if verdict.head is None else verdict.head.hex(),
+        "status": "damaged" if verdict.findings else "sound" if verdict.erasure is None else "erased",
+        "findings": [{"first": f.first, "last": f.last, "problem": f.problem} for f in verdict.findings],
+    }
+    if verdict.erasure is not None:
+        document["erased_at"] = from_microseconds(verdict.erasure.erased_at).isoformat()
+        document["erased_reason"] = verdict.erasure.reason
+    return document
+
+
+def _show_erased(verdict: Verdict) -> None:
+    from eventstore.rows import from_microseconds
+    from foldlog.cli.gist import count
+
+    if verdict.erasure is not None:
+        name = terminal.printable(verdict.conversation or "", one_line=True)
+        reason = terminal.printable(verdict.erasure.reason, one_line=True)
+        when = from_microseconds(verdict.erasure.erased_at)
+        events = count(verdict.erasure.events, "event")
+        terminal.console().print(f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})")
+
+
+def _published(path: Path) -> dict[str, list[Published]]:
+    """The heads in a file. Several of one conversation may stand in it, of several versions."""
+    from eventstore.verification import Published
+
+    heads: dict[str, list[Published]] = {}
+    try:
+        for entry in json.loads(path.read_text("utf-8"))["heads"]:
+            name, version, head = entry["conversation"], entry["version"], bytes.fromhex(entry["head"])
+            if type(name) is not str or type(version) is not int:
+                raise TypeError("a conversation is a text, a version a number")
+            heads.setdefault(name, []).append(Published(version, head))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Refused(f"{path} does not hold heads as 'foldlog head --json' prints them ({error})") from error
+    return heads

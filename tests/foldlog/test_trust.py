@@ -1,0 +1,283 @@
+"""The commands that verify, publish heads, salvage, seal, erase, and carry histories in archives."""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from eventstore import Message, open_store
+from projections import Views
+
+KEY = "ab" * 32
+STEERS = "\x1b[31mred\x1b]0;title\x07"
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch):
+    for name in ("FOLDLOG_KEY", "FOLDLOG_KEY_FILE", "FOLDLOG_COMPRESSION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with three short histories, one of which is named so that it would steer a terminal."""
+    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as opened:
+        for name in ("one", "two", STEERS):
+            opened.append(
+                name, [Message(source="user", content=f"{n} of {name}") for n in range(5)], expected_version=0
+            )
+    return tmp_path / "foldlog.db"
+
+
+def execute(path, *statements):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def heads_of(path):
+    with open_store(f"sqlite:///{path}?mode=ro") as store:
+        return {row.id: row.head for row in store.conversations()}
+
+
+def spoil(path, event_id=2):
+    execute(path, f"UPDATE events SET body = CAST('{{}}' AS TEXT) WHERE conversation = 1 AND id = {event_id}")
+
+
+def test_verify_says_that_all_is_as_written(foldlog, store):
+    ran = foldlog("verify")
+    assert (ran.status, ran.err) == (0, "")
+    assert "3 histories with 15 events checked: all as written." in ran.out
+    document = foldlog("verify", "--json").document
+    assert document["sound"]
+    assert document["checked"] == {"conversations": 3, "events": 15, "erased": 0}
+    assert {entry["status"] for entry in document["conversations"]} == {"sound"}
+
+
+def test_verify_names_what_is_damaged_and_ends_with_1(foldlog, store):
+    spoil(store)
+    ran = foldlog("verify")
+    assert ran.status == 1
+    assert "conversation 'one': event 2: its checksum does not match" in ran.err
+    document = foldlog("verify", "one", "--json").document
+    assert document["conversations"][0]["findings"][0]["first"] == 2
+    assert not document["sound"]
+    assert foldlog("verify", "two").status == 0
+
+
+def test_a_published_head_shows_a_cut_end(foldlog, store, tmp_path):
+    (tmp_path / "heads.json").write_text(foldlog("head", "--json").out)
+    execute(store, "DELETE FROM events WHERE conversation = 2 AND id >= 3")
+    ran = foldlog("verify", "two", "--heads", "heads.json")
+    assert ran.status == 1
+    assert "its end is cut off: it had 5 events when its head was published, and has 3" in ran.err
+
+
+def test_head_prints_what_list_has(foldlog, store):
+    head = heads_of(store)["one"]
+    assert foldlog("head", "one").out == f"{head}  5  one\n"
+    assert foldlog("head", "one", "--json").document["heads"] == [{"conversation": "one", "version": 5, "head": head}]
+    assert foldlog("head", "nobody").status == 2
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"heads": [{"conversation": 1}]}', '{"heads": 5}', "[" * 5_000])
+def test_what_holds_no_heads_is_refused(foldlog, store, tmp_path, content):
+    (tmp_path / "heads.json").write_text(content)
+    ran = foldlog("verify", "--heads", "heads.json")
+    assert ran.status == 2
+    assert len(ran.err.splitlines()) == 1
+    assert foldlog("verify", "--heads", "nowhere.json").status == 2
+
+
+def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
+    assert foldlog("audit", "--to", "audit.db").status == 0
+    assert b"3 of one" in (tmp_path / "audit.db").read_bytes()
+    head = heads_of(store)["one"]
+    receipt = foldlog("erase", "one", "--reason", "asked to", "--audit", "audit.db", "--json").document
+    assert (receipt["conversation"], receipt["events"], receipt["reason"]) == ("one", 5, "asked to")
+    assert receipt["head"] == head
+    for file in tmp_path.iterdir():
+        assert b"3 of one" not in file.read_bytes(), file
+    assert foldlog("log", "one").status == 2
+    assert "was erased at" in foldlog("log", "one").err
+    ran = foldlog("verify")
+    assert ran.status == 0
+    assert "one: erased at" in ran.out
+    assert "with 5 events (asked to)" in ran.out
+    assert foldlog("export", "--all", "later.foldlog").status == 0
+    assert "3 of two" in foldlog("log", "two").out
+
+
+def test_erase_needs_a_reason_and_a_history_that_is_there(foldlog, store):
+    assert foldlog("erase", "one").status == 2
+    assert foldlog("erase", "one", "--reason", "  ").status == 2
+    assert foldlog("erase", "nobody", "--reason", "x").status == 2
+    assert foldlog("erase", "one", "--reason", "x", "--audit", "nowhere.db").status == 2
+    assert foldlog("verify", "--json").document["checked"]["erased"] == 0
+
+
+def test_an_archive_brings_everything_to_another_store_with_its_heads(foldlog, store, tmp_path):
+    foldlog("erase", "two", "--reason", "asked to")
+    written = foldlog("export", "--all", "all.foldlog", "--json").document
+    assert (written["conversations"], written["events"], written["findings"]) == (3, 10, [])
+    ran = foldlog("import", "all.foldlog", "--db", "sqlite:///other.db", "--json")
+    assert ran.status == 0
+    assert [(e["format"], e["added"]) for e in ran.document["imported"]] == [
+        ("archive", 5),
+        ("archive", 5),
+        ("archive", 0),
+    ]
+    assert heads_of(tmp_path / "other.db") == heads_of(store)
+    again = foldlog("import", "all.foldlog", "--db", "sqlite:///other.db")
+    assert again.status == 0
+    assert "nothing new, 5 events as before" in again.out
+
+
+def test_some_histories_go_into_an_archive(foldlog, store):
+    assert foldlog("export", "one", "two", "--all", "some.foldlog", "--json").document["conversations"] == 2
+    assert foldlog("export", "nobody", "--all", "some.foldlog").status == 2
+    assert foldlog("export", "one", "--all", "some.foldlog", "--format", "openhands-v1").status == 2
+    assert foldlog("export").status == 2
+    assert foldlog("export", "one", "two").status == 2
+
+
+def test_archives_and_other_files_are_imported_together(foldlog, store, five_messages):
+    foldlog("export", "--all", "all.foldlog")
+    ran = foldlog("import", "all.foldlog", five_messages, "--db", "sqlite:///other.db", "--json")
+    assert {e["conversation"] for e in ran.document["imported"]} == {"one", "two", STEERS, "five"}
+    assert foldlog("import", "all.foldlog", "--conversation", "x").status == 2
+    assert foldlog("import", "all.foldlog", "--strict").status == 2
+
+
+def test_a_damaged_archive_is_a_finding_and_what_is_whole_comes(foldlog, store, tmp_path):
+    foldlog("export", "--all", "all.foldlog")
+    path = tmp_path / "all.foldlog"
+    path.write_bytes(path.read_bytes()[:-40])
+    ran = foldlog("import", "all.foldlog", "--db", "sqlite:///other.db")
+    assert ran.status in (1, 2)
+    assert "all.foldlog, line" in ran.err
+    assert len(ran.err.splitlines()) <= 2
+
+
+def test_a_damaged_history_is_left_out_of_an_archive_and_named(foldlog, store):
+    spoil(store)
+    ran = foldlog("export", "--all", "all.foldlog")
+    assert ran.status == 1
+    assert "conversation 'one' is left out" in ran.err
+    document = foldlog("import", "all.foldlog", "--db", "sqlite:///other.db", "--json").document
+    assert [(e["conversation"], e["refused"]) for e in document["imported"] if e["refused"]] == [("one", True)]
+
+
+def test_salvage_says_what_is_lost_and_keeps_the_rest(foldlog, store, tmp_path):
+    before = heads_of(store)
+    spoil(store)
+    content = store.read_bytes()
+    ran = foldlog("salvage", "foldlog.db", "new.db")
+    assert ran.status == 1
+    assert "2 histories whole, 1 in part, 0 not at all; 15 events in new.db." in ran.out
+    assert "conversation 'one', event 2: its checksum does not match" in ran.err
+    assert store.read_bytes() == content
+    assert {name: head for name, head in heads_of(tmp_path / "new.db").items() if name != "one"} == {
+        name: head for name, head in before.items() if name != "one"
+    }
+    assert foldlog("verify", "--db", "sqlite:///new.db").status == 0
+    assert {path.name for path in tmp_path.glob("new.db*")} <= {"new.db", "new.db-queue"}
+
+
+def test_salvage_reads_what_sqlite_gives_up_on(foldlog, store, tmp_path):
+    content = store.read_bytes()
+    store.write_bytes(content[: len(content) - 4_096 * 3])
+    assert foldlog("list").status == 2
+    document = foldlog("salvage", "foldlog.db", "new.db", "--json").document
+    assert {entry["conversation"] for entry in document["conversations"]} == {"one", "two", STEERS}
+
+
+def test_salvage_refuses_a_target_that_is_there_and_a_source_that_is_none(foldlog, store, tmp_path):
+    assert foldlog("salvage", "foldlog.db", "foldlog.db").status == 2
+    assert foldlog("salvage", "nowhere.db", "new.db").status == 2
+    (tmp_path / "noise").write_bytes(b"noise" * 1_000)
+    ran = foldlog("salvage", "noise", "new.db")
+    assert ran.status == 2
+    assert "holds no conversation that can be read" in ran.err
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        "foldlog.db",
+        "foldlog.db-queue",
+        "noise",
+        "new.db",
+        "new.db-queue",
+    }
+
+
+def test_seal_brings_a_store_to_a_key_and_to_another(foldlog, store, tmp_path, monkeypatch):
+    before = heads_of(store)
+    assert b"3 of one" in store.read_bytes()
+    monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
+    ran = foldlog("seal")
+    assert ran.out == "3 histories: 15 events stored anew, 3 keys wrapped anew.\n"
+    assert all(b"3 of one" not in file.read_bytes() for file in tmp_path.iterdir())
+    assert "3 of one" in foldlog("log", "one").out
+    monkeypatch.setenv("FOLDLOG_KEY", f"{'cd' * 32} {KEY}")
+    assert "0 events stored anew, 3 keys wrapped anew" in foldlog("seal").out
+    monkeypatch.setenv("FOLDLOG_KEY", "cd" * 32)
+    assert foldlog("verify").status == 0
+    monkeypatch.delenv("FOLDLOG_KEY")
+    ran = foldlog("log", "one")
+    assert ran.status == 2
+    assert "set FOLDLOG_KEY or FOLDLOG_KEY_FILE" in ran.err
+    assert heads_of(store) == before
+
+
+def test_a_key_that_is_none_is_one_line_without_the_key(foldlog, store, monkeypatch):
+    monkeypatch.setenv("FOLDLOG_KEY", "swordfish")
+    ran = foldlog("list")
+    assert ran.status == 2
+    assert len(ran.err.splitlines()) == 1
+    assert "swordfish" not in ran.err
+
+
+def test_no_name_steers_a_terminal(foldlog, store, tmp_path):
+    execute(store, "UPDATE events SET shown = 0 WHERE conversation = 3 AND id = 1")
+    for arguments in (
+        ["head"],
+        ["verify"],
+        ["salvage", "foldlog.db", "new.db"],
+        ["export", "--all", "all.foldlog"],
+        ["import", "all.foldlog", "--db", "sqlite:///other.db"],
+        ["seal"],
+        ["erase", STEERS, "--reason", STEERS],
+        ["verify"],
+    ):
+        ran = foldlog(*arguments)
+        assert ran.status in (0, 1), (arguments, ran.err)
+        assert "\x1b" not in ran.out + ran.err, arguments
+        assert "\x07" not in ran.out + ran.err, arguments
+    assert "\\x1b[31mred" in foldlog("list").out
+
+
+def test_a_view_of_a_damaged_history_is_an_error_and_the_others_are_shown(foldlog, store):
+    spoil(store, 4)
+    ran = foldlog("view", "one")
+    assert ran.status == 1
+    assert "event 4 of conversation 'one' is damaged" in ran.err
+    assert foldlog("view", "two").status == 0
+    assert foldlog("log", "one", "--stop", 4).status == 0
+    with open_store(f"sqlite:///{store}") as opened:
+        assert len(Views(opened).at("one", version=4)) == 4
+
+
+def test_a_lost_write_ahead_log_is_noticed_against_a_published_head(foldlog, store, tmp_path):
+    crashed = tmp_path / "crashed"
+    crashed.mkdir()
+    with open_store(f"sqlite:///{store}") as opened:
+        opened.append("one", Message(source="user", content="newest"), expected_version=5)
+        (tmp_path / "heads.json").write_text(
+            json.dumps({"heads": [{"conversation": r.id, "version": r.version, "head": r.head}
+                                  for r in opened.conversations()]})
+        )  # fmt: skip
+        shutil.copy(store, crashed / "foldlog.db")
+    ran = foldlog("verify", "--db", f"sqlite:///{crashed / 'foldlog.db'}", "--heads", "heads.json")
+    assert ran.status == 1
+    assert "its end is cut off" in ran.err
