@@ -208,9 +208,11 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     shown: bool = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.forgotten_event_ids, Iterable):
+            # a list is welcome, a frozen value holds a tuple
+            force_setattr(self, "forgotten_event_ids", tuple(self.forgotten_event_ids))
+        self._check_types()
         ids, start, end = self.forgotten_event_ids, self.forgotten_events_start_id, self.forgotten_events_end_id
-        if ids is not None and not isinstance(ids, tuple):
-            force_setattr(self, "forgotten_event_ids", tuple(ids))  # a list is welcome, a frozen value holds a tuple
         if (start is None) != (end is None):
             raise InvalidEvent(
                 f"a condensation's range has only one end (start {start}, end {end}); "
@@ -225,6 +227,19 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
             raise InvalidEvent("a condensation's summary and summary_offset come together or not at all")
         if self.origin is None:
             self._check_it_does_something()
+
+    def _check_types(self) -> None:
+        """The fields that are reckoned with before a codec sees them."""
+        ids: object = self.forgotten_event_ids
+        if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
+            raise InvalidEvent(f"a condensation's forgotten_event_ids are whole numbers, not {ids!r}")
+        for name in ("forgotten_events_start_id", "forgotten_events_end_id", "summary_offset"):
+            if not isinstance(getattr(self, name), int | None):
+                raise InvalidEvent(f"a condensation's {name} is a whole number, not {getattr(self, name)!r}")
+        if not isinstance(self.summary, str | None):
+            raise InvalidEvent(f"a condensation's summary is a text, not {self.summary!r}")
+        if not isinstance(self.metadata, dict):
+            raise InvalidEvent(f"a condensation's metadata is a map, not {self.metadata!r}")
 
     def _check_it_does_something(self) -> None:
         start, end = self.forgotten_events_start_id, self.forgotten_events_end_id

@@ -133,6 +133,8 @@ def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") 
     first.
     """
     location = urls.parse(url)
+    if durability not in ("full", "relaxed"):
+        raise StoreUnavailable(f"durability is {durability!r}; it can be full, relaxed")
     if location.scheme == "memory":
         from eventstore.recorders.memory import MemoryRecorder
 
@@ -287,7 +289,7 @@ class Store:
         Give the last id of one page as ``after`` of the next. Cost: the conversations returned.
         """
         with self._read() as reader:
-            return tuple(_listed(found) for found in reader.conversations(after, limit))
+            return tuple(_listed(found) for found in reader.conversations(after, max(limit, 0)))
 
     def conversation(self, conversation: str) -> ConversationRow:
         """One conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""

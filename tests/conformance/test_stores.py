@@ -422,3 +422,17 @@ def test_the_log_has_the_stores_clock(recorder: Recorder):
     store = Store(recorder, clock=lambda: datetime(2026, 1, 2, tzinfo=UTC))
     store.append("c1", [said("a"), said("b")], expected_version=0)
     assert [(logged.recorded_at.day, logged.event.id) for logged in store.log("c1", 1)] == [(2, 1)]
+
+
+def test_a_limit_below_zero_is_none_at_all(store: Store):
+    for conversation in ("c1", "c2", "c3"):
+        store.append(conversation, said("a"), expected_version=0)
+    assert store.conversations(limit=-1) == ()
+    assert list(store.follow(limit=-1)) == []
+
+
+@pytest.mark.parametrize("durability", ["Full", "relax", ""])
+def test_a_durability_that_does_not_exist_is_refused_not_relaxed(tmp_path: Path, durability: str):
+    with pytest.raises(StoreUnavailable, match="full, relaxed"):
+        open_store(f"sqlite:///{tmp_path}/x.db", durability=durability)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []

@@ -100,3 +100,22 @@ def test_what_is_forgotten_comes_as_intervals_and_summaries():
     action = CondensationAction(forgotten_event_ids=[9, 2, 3, 3, -7, 4, -1, -2], summary="s", summary_offset=0)
     assert action.forgotten == (((2, 4), (9, 9)), (-2, -7))
     assert CondensationAction(forgotten_events_start_id=3, forgotten_events_end_id=8).forgotten == (((3, 8),), ())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"forgotten_event_ids": 5},
+        {"forgotten_event_ids": "12"},
+        {"forgotten_event_ids": [1, "2"]},
+        {"forgotten_event_ids": [True]},
+        {"forgotten_events_start_id": "1", "forgotten_events_end_id": 2},
+        {"forgotten_event_ids": [1], "summary": 7, "summary_offset": 0},
+        {"forgotten_event_ids": [1], "summary": "s", "summary_offset": 0.5},
+        {"forgotten_event_ids": [1], "metadata": None},
+    ],
+    ids=str,
+)
+def test_a_condensation_of_wrong_types_is_refused_when_it_is_built(fields: dict[str, object]):
+    with pytest.raises(InvalidEvent, match="a condensation's"):
+        CondensationAction(**fields)  # type: ignore[arg-type]
