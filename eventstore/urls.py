@@ -39,7 +39,10 @@ def parse(url: str) -> Location:
     """
     if url == MEMORY:
         return Location("memory", "", {})
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise StoreUnavailable(f"{without_password(url)!r} is no URL ({error}); use one of: {_EXAMPLES}") from error
     if parts.scheme in ("postgresql", "postgres"):
         return _postgresql(url)
     if parts.scheme != "sqlite":

@@ -152,7 +152,7 @@ def _show_one(console: Console, one: Audit) -> None:
         before, after = forgetting.said("tokens_before"), forgetting.said("tokens_after")
         said = " ".join(summary_text(action.summary or "(no summary)").split())
         reason = terminal.printable(str(forgetting.said("reason") or forgetting.said("outcome") or ""), one_line=True)
-        tokens = "" if before is None else f"{before:,}" if after is None else f"{before:,} → {after:,}"
+        tokens = " → ".join(_tokens(number) for number in (before, after) if number is not None)
         table.add_row(
             f"{forgetting.version:,}",
             f"{forgetting.forgotten:,}",
@@ -161,3 +161,8 @@ def _show_one(console: Console, one: Audit) -> None:
             Text.assemble((f"{reason}: " if reason else "", "yellow"), said),
         )
     console.print(table)
+
+
+def _tokens(said: Any) -> str:
+    """A number of tokens; a condensation's metadata may say anything."""
+    return f"{said:,}" if isinstance(said, int) else terminal.printable(str(said), one_line=True)

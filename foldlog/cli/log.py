@@ -31,15 +31,21 @@ def run(
     """Show the events of a conversation, in order, forgotten ones too: the log forgets nothing."""
     with open_existing(db) as store:
         findings: list[str] = []
+        head = {"conversation": conversation, "version": _version(store, conversation)}
         events = _sound(store, conversation, start, stop, findings)
         if as_json:
-            head = {"conversation": conversation, "version": store.version(conversation)}
             terminal.emit_list(head, "events", map(_as_json, events), lambda: {"findings": findings})
         else:
             _show(events)
     for finding in findings:
         terminal.warn(finding)
     return FINDINGS if findings else DONE
+
+
+def _version(store: Store, conversation: str) -> int:
+    """How many events it has. Raises ``ConversationNotFound`` before anything is printed."""
+    store.events(conversation, stop=0)
+    return store.version(conversation)
 
 
 def _sound(store: Store, conversation: str, start: int, stop: int | None, findings: list[str]) -> Iterator[Event]:

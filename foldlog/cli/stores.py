@@ -53,11 +53,13 @@ def all_conversations(store: Store) -> Iterator[ConversationRow]:
 
 
 def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
-    """The conversations named, each once, or else all that have events. Raises ``ConversationNotFound`` before the
-    first is done, where one of those named is not there.
+    """The conversations named, each once, or else all that have events. Raises ``ConversationNotFound`` or
+    ``ConversationErased`` before the first is done, where one of those named is not there, or not any more.
     """
     if conversations:
-        yield from dict.fromkeys(store.conversation(name).id for name in conversations)
+        for name in conversations:
+            store.events(name, stop=0)
+        yield from dict.fromkeys(conversations)
     else:
         yield from (row.id for row in all_conversations(store) if row.erased_at is None)
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from eventstore import CondensationSummary
     from projections import Why
 
-__all__ = ["run"]
+__all__ = ["SETTINGS", "run"]
+
+SETTINGS = {"ignore_unknown_options": True}
+"""For the command line: the id of a summary begins with a minus, and is no option."""
 
 
 def run(

@@ -5,6 +5,7 @@ import sqlite3
 
 import pytest
 
+from eventstore import open_store
 from tests.foldlog.records import said
 
 
@@ -14,6 +15,7 @@ def refused(ran, *words):
     assert ran.out == ""
     assert ran.err.startswith("foldlog: ")
     assert ran.err.count("\n") == 1, ran.err
+    assert "did not foresee" not in ran.err, ran.err
     for word in words:
         assert word in ran.err, ran.err
     return True
@@ -148,7 +150,9 @@ def test_a_store_that_is_not_there_is_not_made(foldlog, tmp_path, command):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [["log"], ["view"], ["export"], ["view", "--json"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["log"], ["view"], ["export"], ["view", "--json"], ["log", "--json"]], ids=" ".join
+)
 def test_a_conversation_that_does_not_exist(foldlog, five_messages, command):
     foldlog("import", five_messages)
     name, *options = command
@@ -160,6 +164,7 @@ def test_a_conversation_that_does_not_exist(foldlog, five_messages, command):
     [
         "foldlog.db",
         "mysql://localhost/x",
+        "mysql://[1",
         "sqlite://foldlog.db",
         "sqlite:///",
         "sqlite:///x.db?speed=fast",
@@ -244,3 +249,11 @@ def test_an_export_in_a_format_that_does_not_exist(foldlog, five_messages):
 )
 def test_wrong_usage_says_where_to_look(foldlog, arguments):
     assert refused(foldlog(*arguments), "--help")
+
+
+@pytest.mark.parametrize("command", ["log", "view", "export", "audit", "rebuild", "bench"])
+def test_a_conversation_that_was_erased(foldlog, five_messages, command):
+    foldlog("import", five_messages)
+    with open_store("sqlite:///foldlog.db") as store:
+        store.erase("five", reason="asked for")
+    assert refused(foldlog(command, "five", "--json"), "'five'", "asked for")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import Message, open_store
+from eventstore import CondensationAction, Message, open_store
 from tests.foldlog.records import condensed, said
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
@@ -136,6 +136,24 @@ def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
         assert ran.status == 0
         assert not set(ran.out + ran.err) & set("\x1b\x07\x9b\r\u202e\u2066"), arguments
     assert foldlog("view", f"{hostile}?").err.count("\n") == 1
+
+
+def test_a_summary_is_asked_about_by_its_id_which_begins_with_a_minus(foldlog, five_messages):
+    foldlog("import", five_messages)
+    assert foldlog("why", "five", "-7", "--json").document["fate"] == "shown"
+    assert foldlog("why", "five", "--", "-7").status == 0
+    assert foldlog("why", "five", "-7", "--frob").status == 2
+
+
+def test_an_audit_shows_whatever_a_condensation_says_of_itself(foldlog):
+    said_of_itself = {"tokens_before": "about \x1b[31m900", "tokens_after": [1], "reason": 7}
+    forgets = CondensationAction(forgotten_event_ids=[0], metadata=said_of_itself)
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append("c1", [Message(source="user", content="hi"), forgets], expected_version=0)
+    ran = foldlog("audit", "c1")
+    assert ran.status == 0
+    assert "\x1b" not in ran.out
+    assert "about" in ran.out
 
 
 def test_the_demo_shows_the_view_what_was_forgotten_and_why(foldlog, tmp_path):
