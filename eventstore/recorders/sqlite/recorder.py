@@ -18,6 +18,7 @@ from eventstore.recorders.sqlite import forks, schema, upkeep
 from eventstore.recorders.sqlite.connections import ReaderPool, create_private, has_wal, open_reader, open_writer
 from eventstore.recorders.sqlite.errors import leaves_doubt, translate, translated
 from eventstore.recorders.sqlite.reader import SQLiteReader
+from eventstore.recorders.sqlite.tails import Tails
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.sqlite.turns import Turns
 
@@ -43,6 +44,7 @@ class SQLiteRecorder:
     _polling: threading.Lock
     _readers: ReaderPool
     _writer: sqlite3.Connection | None
+    _tails: Tails
     _poller: sqlite3.Connection | None
     _holds_writers: bool
 
@@ -161,12 +163,11 @@ class SQLiteRecorder:
             try:
                 self._check_open()
                 self._turns.take()
-                if self._writer is None:
-                    self._writer = open_writer(self.path, durable=self._durable)
-                connection = self._writer
+                connection = self._writer or self._open_writer()
                 connection.execute("BEGIN IMMEDIATE")
-                schema.check_unchanged(connection, self.path)
-                transaction = SQLiteTransaction(connection)
+                if not self._tails.still_hold(connection):
+                    schema.check_unchanged(connection, self.path)
+                transaction = SQLiteTransaction(connection, self._tails)
                 for job in jobs:
                     changes = connection.total_changes
                     try:
@@ -177,7 +178,7 @@ class SQLiteRecorder:
                         job.fail(translate(error, f"write to {self.path}"))
                         if connection.total_changes != changes:
                             done.clear()
-                            connection.rollback()
+                            self._roll_back(connection)
                             return [other for other in jobs if not other.done]
                 committing = True
                 connection.execute("COMMIT")
@@ -186,13 +187,17 @@ class SQLiteRecorder:
                 self._fail(jobs, error, committing)
             except BaseException:  # Ctrl-C
                 if connection is not None and connection.in_transaction:
-                    connection.rollback()
+                    self._roll_back(connection)
                 else:
                     _succeed(done)  # it came just behind the commit, which stands and must not be run again
                 raise
             finally:
                 self._turns.give_back()
         return []
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        self._tails.forget()
+        connection.rollback()
 
     def _fail(self, jobs: list[Job[Any]], error: Exception, committing: bool) -> None:
         """End all jobs with an error of the database; where the disk failed, that is the end of the recorder too.
@@ -255,15 +260,18 @@ class SQLiteRecorder:
         with self._writing:
             try:
                 self._turns.take()
-                if self._writer is None:
-                    self._writer = open_writer(self.path, durable=self._durable)
-                yield self._writer
+                yield self._writer or self._open_writer()
             finally:
                 self._turns.give_back()
 
     def _check_open(self) -> None:
         if self._closed_because is not None:
             raise InterfaceError(f"{self.path} is closed: {self._closed_because}; open the store again")
+
+    def _open_writer(self) -> sqlite3.Connection:
+        self._writer = open_writer(self.path, durable=self._durable)
+        self._tails = Tails()
+        return self._writer
 
     def _close_writer(self) -> None:
         if self._writer is not None:

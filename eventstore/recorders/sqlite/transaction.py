@@ -9,6 +9,7 @@ from eventsourcing.persistence import IntegrityError
 
 from eventstore.recorders.base import Conversation, Erasure, Record, Row
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
+from eventstore.recorders.sqlite.tails import Tails
 
 __all__ = ["SQLiteTransaction"]
 
@@ -18,9 +19,18 @@ _PLAIN = 0
 class SQLiteTransaction(SQLiteReader):
     """What may be written, under the one write lock that SQLite has."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, tails: Tails) -> None:
         super().__init__(connection)
         self._executemany = connection.executemany
+        self._tails = tails
+
+    def conversation(self, conversation_id: str) -> Conversation | None:
+        found = self._tails.conversation(conversation_id)
+        if found is None:
+            found = super().conversation(conversation_id)
+            if found is not None:
+                self._tails.learn(found)
+        return found
 
     def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
         cursor = self._execute(
@@ -28,17 +38,18 @@ class SQLiteTransaction(SQLiteReader):
         )
         key = cursor.lastrowid
         assert key is not None  # an INSERT into a rowid table has one
-        return Conversation(key, conversation_id, created_at, salt, 0, None, None)
+        begun = Conversation(key, conversation_id, created_at, salt, 0, None, None)
+        if not staged:
+            self._tails.learn(begun)
+        return begun
 
     def insert(self, key: int, rows: Sequence[Row]) -> int:
-        first_id, last_id = rows[0].id, rows[-1].id
-        position, taken = self._execute(SQL["place_for"], (key, first_id, last_id)).fetchone()
-        if taken:
-            raise IntegrityError(
-                f"conversation number {key} has an event with an id of {first_id} to {last_id} already"
-            )
+        position = self._tails.place_for(key, rows[0].id)
+        if position is None:
+            position = self._place_for(key, rows[0].id, rows[-1].id)
         self._insert(key, rows, position)
-        return int(position)
+        self._tails.grow(key, rows, position)
+        return position
 
     def stage(self, key: int, rows: Sequence[Row]) -> None:
         self._check_staged(key)
@@ -46,6 +57,7 @@ class SQLiteTransaction(SQLiteReader):
         self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
 
     def publish(self, key: int, size: int) -> int:
+        self._tails.forget()
         self._check_staged(key)
         first = self.last_position() + 1
         self._execute(SQL["reserve_positions"], (first + size - 1,))
@@ -53,6 +65,7 @@ class SQLiteTransaction(SQLiteReader):
         return first
 
     def discard(self, key: int, limit: int) -> bool:
+        self._tails.forget()
         if not self._is_staged(key):
             return True
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
@@ -63,21 +76,25 @@ class SQLiteTransaction(SQLiteReader):
         return True
 
     def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
+        self._tails.forget()
         self._execute(SQL["set_key"], (salt, None if key_id is None else bound(key_id), sealed_key, key))
 
     def replace(self, key: int, rows: Sequence[Row]) -> None:
+        self._tails.forget()
         self._executemany(
             SQL["replace_row"],
             [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, key, r.id) for r in rows],
         )
 
     def erase(self, key: int, erasure: Erasure) -> None:
+        self._tails.forget()
         self._execute(
             SQL["erase_conversation"],
             (erasure.erased_at, bound(erasure.reason), erasure.events, erasure.head, key),
         )
 
     def expunge(self, key: int, limit: int) -> bool:
+        self._tails.forget()
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
             return False
         self._execute(SQL["forget_keys"], (key,))
@@ -100,6 +117,14 @@ class SQLiteTransaction(SQLiteReader):
                 f"{application!r} is at notification {newest} already, {notification_id} comes too late"
             )
         self._execute(SQL["insert_tracking"], (application, notification_id))
+
+    def _place_for(self, key: int, first_id: int, last_id: int) -> int:
+        position, taken = self._execute(SQL["place_for"], (key, first_id, last_id)).fetchone()
+        if taken:
+            raise IntegrityError(
+                f"conversation number {key} has an event with an id of {first_id} to {last_id} already"
+            )
+        return int(position)
 
     def _is_staged(self, key: int) -> bool:
         return self._execute(SQL["is_staged"], (key,)).fetchone() is not None

@@ -1,0 +1,72 @@
+"""What this process's last commits left, so that the next append need not ask for it.
+
+Most appends follow on one of the same process. As long as nobody else has committed, which SQLite tells in a
+microsecond, the conversation is as that one left it, and the next position is behind its own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from eventstore.recorders.base import Conversation, Row
+
+__all__ = ["Tails"]
+
+_KEPT_MAX = 10_000
+
+
+class Tails:
+    """What one connection knows of the conversations that it wrote to. It is told within a transaction, so it must
+    ``forget`` where one is rolled back, and where anything but an append is written.
+    """
+
+    def __init__(self) -> None:
+        self._data_version = -1
+        self._next_position: int | None = None
+        self._by_id: dict[str, Conversation] = {}
+        self._by_key: dict[int, Conversation] = {}
+
+    def still_hold(self, connection: sqlite3.Connection) -> bool:
+        """Whether nobody else has committed since this was asked before; else everything is forgotten. To be asked at
+        the beginning of a write transaction.
+        """
+        (data_version,) = connection.execute("PRAGMA data_version").fetchone()
+        if data_version == self._data_version:
+            return True
+        self.forget()
+        self._data_version = data_version
+        return False
+
+    def conversation(self, conversation_id: str) -> Conversation | None:
+        return self._by_id.get(conversation_id)
+
+    def place_for(self, key: int, event_id: int) -> int | None:
+        """The next position, if it is known, and the event is known to be the next of its conversation."""
+        end = self._by_key.get(key)
+        return None if end is None or end.version != event_id else self._next_position
+
+    def learn(self, conversation: Conversation) -> None:
+        if len(self._by_key) >= _KEPT_MAX:
+            self.forget()
+        self._by_id[conversation.id] = self._by_key[conversation.key] = conversation
+
+    def grow(self, key: int, rows: Sequence[Row], position: int) -> None:
+        """These rows were inserted, from this position on."""
+        self._next_position = position + len(rows)
+        end, last = self._by_key.get(key), rows[-1]
+        if end is not None and last.id >= end.version:
+            self.learn(
+                end._replace(
+                    version=last.id + 1,
+                    updated_at=last.recorded_at,
+                    head=last.head,
+                    shown=last.shown_before + last.shown,
+                    structural=last.structural_before + last.structural,
+                )
+            )
+
+    def forget(self) -> None:
+        self._next_position = None
+        self._by_id.clear()
+        self._by_key.clear()
