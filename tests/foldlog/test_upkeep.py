@@ -1,0 +1,67 @@
+"""``foldlog backup`` and ``foldlog vacuum``."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from eventstore import open_store
+
+
+def test_a_backup_is_a_store_that_answers_the_same(foldlog, five_messages):
+    foldlog("import", five_messages)
+    done = foldlog("backup", "copy.db")
+    assert done.status == 0
+    assert done.out.startswith("copy.db: 6 events of 1 conversation, ")
+    assert done.out.endswith(" bytes, every event verified\n")
+    copied = foldlog("view", "five", "--json", "--db", "sqlite:///copy.db").document
+    assert copied == foldlog("view", "five", "--json").document
+
+
+def test_a_backup_tells_programs_what_is_in_it(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    document = foldlog("backup", "copy.db", "--json").document
+    size = (tmp_path / "copy.db").stat().st_size
+    assert document == {"file": "copy.db", "bytes": size, "conversations": 1, "events": 6, "findings": []}
+
+
+def test_a_backup_does_not_replace_a_file(foldlog, five_messages):
+    foldlog("import", five_messages)
+    refused = foldlog("backup", "five.jsonl")
+    assert refused.status == 2
+    assert refused.err == "foldlog: five.jsonl exists already; give the backup a name of its own\n"
+
+
+def test_damage_in_a_backup_is_a_finding(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    with closing(sqlite3.connect(tmp_path / "foldlog.db")) as decaying:
+        decaying.execute("UPDATE events SET body = replace(body, 'message 2', 'message 9')")
+        decaying.commit()
+    done = foldlog("backup", "copy.db")
+    assert done.status == 1
+    assert "found: conversation 'five', event 2: " in done.err
+    assert "verified" not in done.out
+
+
+def test_vacuum_gives_the_space_of_an_erased_history_back(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        for n in range(50):
+            store.ingest(f"other-{n}", list(store.events("five")))
+        for n in range(50):
+            store.erase(f"other-{n}", reason="asked for")
+        before = [(r.position, r.conversation, r.id) for r in store.follow()]
+    document = foldlog("vacuum", "--json").document
+    assert document["imports_discarded"] == 0
+    assert document["bytes_after"] < document["bytes_before"]
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        assert [(r.position, r.conversation, r.id) for r in store.follow()] == before
+    again = foldlog("vacuum")
+    assert again.status == 0
+    assert again.out.endswith(" now\n")
+
+
+def test_a_mistyped_store_is_not_made(foldlog, tmp_path):
+    assert foldlog("backup", "copy.db", "--db", "sqlite:///mistyped.db").status == 2
+    assert foldlog("vacuum", "--db", "sqlite:///mistyped.db").status == 2
+    assert list(tmp_path.iterdir()) == []
