@@ -8,6 +8,7 @@ a *register*, the newest summary. The first native condensation takes that out o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,13 +20,13 @@ from eventstore.events import (
 )
 from projections.intervals import Intervals, contains, normalized
 
-__all__ = ["Register", "buried", "entombed", "holds", "is_batch", "with_register"]
+__all__ = ["Register", "buried", "entombed", "holds", "index", "is_batch", "with_register"]
 
 _FORMAT = "openhands-v0"
 
 
 class Register(NamedTuple):
-    """The newest summary, and the index at which each reading inserts it."""
+    """The newest summary, and the index at which each reading inserts it: a number that a list takes."""
 
     summary: CondensationSummary
     offset: int
@@ -56,6 +57,11 @@ def buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
 def holds(tomb: Intervals, event: Event) -> bool:
     """Whether the tomb holds an event. One that is not from V0 has no source id, and is never in it."""
     return is_batch(event) and contains(tomb, _source_id(event))
+
+
+def index(offset: int) -> int:
+    """An offset that an imported condensation names as a list takes it: no list is as long as the largest."""
+    return max(-sys.maxsize, min(offset, sys.maxsize))
 
 
 def with_register(items: Sequence[Event], register: Register) -> list[Event]:

@@ -28,7 +28,7 @@ from eventstore.events import (
     UnknownEvent,
     summary_id,
 )
-from projections.batch import Register, buried, entombed, is_batch, with_register
+from projections.batch import Register, buried, entombed, index, is_batch, with_register
 from projections.intervals import Intervals
 from projections.parting import Parting
 
@@ -181,12 +181,12 @@ class _Folding:
             self._register = None
         self._forget(_named(action, self._items), action.id)
         if action.summary is not None and action.summary_offset is not None:
-            self._items.insert(action.summary_offset, summary_event(action))
+            self._items.insert(index(action.summary_offset), summary_event(action))
 
     def _condense_batch(self, action: CondensationAction) -> None:
         self._entomb(action)
         if action.summary is not None and action.summary_offset is not None:
-            self._register = Register(summary_event(action), action.summary_offset)
+            self._register = Register(summary_event(action), index(action.summary_offset))
 
     def _entomb(self, event: CondensationAction | CondensationRequest) -> None:
         self._tomb = entombed(self._tomb, event)

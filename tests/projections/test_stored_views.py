@@ -358,6 +358,29 @@ def test_a_difference_to_the_same_version_is_empty(views: Views):
     assert difference.entered == difference.left == difference.summarized == ()
 
 
+@pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_imported_condensation_may_name_numbers_of_any_size(store: Store, format: str, sign: int):
+    def origin(number: int) -> Origin:
+        return Origin(format=format, id=number)
+
+    history: list[Event] = [
+        Message(source="user", content="a", origin=origin(0)),
+        Message(source="user", content="b", origin=origin(10**30)),
+        CondensationAction(
+            forgotten_event_ids=(10**25, 10**30), summary="S", summary_offset=sign * 10**40, origin=origin(1)
+        ),
+        CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=10**35, origin=origin(2)),
+        Message(source="user", content="c", origin=origin(3)),
+    ]
+    views = Views(store)
+    store.ingest("c2", history)
+    for version in range(len(history) + 1):
+        assert Views(store).at("c2", version) == View.from_events(history[:version])
+    assert views.rebuild("c2") == 2
+    assert not audit(store, "c2").findings
+
+
 def test_a_difference_goes_back_too(views: Views):
     there, back = views.difference("c", 2, 10), views.difference("c", 10, 2)
     assert back.entered == there.left
