@@ -14,7 +14,7 @@ from eventstore import integrity
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.guard import Guard
 from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
-from eventstore.rows import after, from_microseconds, not_erased
+from eventstore.rows import from_microseconds, not_erased
 from eventstore.sealing import PLAIN
 
 __all__ = [
@@ -147,13 +147,13 @@ class Arrival:
         another event, ``VersionConflict`` where somebody else appends to it meanwhile.
         """
         rows = _sound(self._come, rows)
-        self._come = after(self._come, rows)
+        self._come = self._come.grown(rows[-1])
         new = rows if self._there is None else self._behind(self._there, rows)
         if not new:
             return
         if self._there is not None:
             self._target.transact(partial(self._append, rows=new))
-            self._there = after(self._there, new)
+            self._there = self._there.grown(new[-1])
         else:
             staged = self._staged or self._target.transact(self._begin)
             self._staged = staged

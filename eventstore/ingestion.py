@@ -21,7 +21,7 @@ from eventstore.codec import Encoded
 from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
-from eventstore.rows import after, beginning_with_an_event, chained, event_of, not_erased
+from eventstore.rows import beginning_with_an_event, chained, event_of, not_erased
 
 __all__ = ["CHUNK", "Ingestion"]
 
@@ -127,7 +127,7 @@ class Ingestion:
 
     def _add_to(self, staged: Conversation, chunk: list[Encoded]) -> Conversation:
         rows = chained(staged, chunk, self._now())
-        longer = after(staged, rows)
+        longer = staged.grown(rows[-1])
         events = [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)]
 
         def stage(transaction: Transaction) -> None:
@@ -171,7 +171,7 @@ class Ingestion:
             found = transaction.begin(self._conversation, now, integrity.new_salt())
         rows = chained(found, chunk, now)
         transaction.insert(found.key, rows)
-        longer = after(found, rows)
+        longer = found.grown(rows[-1])
         events = [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)]
         self._project(transaction, longer, events)
         return len(rows), longer.version

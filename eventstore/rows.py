@@ -13,7 +13,6 @@ from eventstore.recorders.base import Conversation, Row
 from eventstore.sealing import PLAIN
 
 __all__ = [
-    "after",
     "beginning_with_an_event",
     "chained",
     "dense_events",
@@ -50,18 +49,6 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> l
         shown_before += shown
         structural_before += structural
     return rows
-
-
-def after(conversation: Conversation, rows: Sequence[Row]) -> Conversation:
-    """The conversation once ``rows`` are its newest."""
-    last = rows[-1]
-    return conversation._replace(
-        version=last.id + 1,
-        updated_at=last.recorded_at,
-        head=last.head,
-        shown=last.shown_before + last.shown,
-        structural=last.structural_before + last.structural,
-    )
 
 
 def event_of(conversation: str, row: Row) -> Event:

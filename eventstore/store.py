@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from types import TracebackType
 from typing import Literal, NamedTuple, TypeVar
 
@@ -31,7 +31,6 @@ from eventstore.recorders.base import Conversation, Reader, Recorder, Row, Trans
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.resealing import Resealed, reseal
 from eventstore.rows import (
-    after,
     beginning_with_an_event,
     chained,
     dense_events,
@@ -206,19 +205,27 @@ class Store:
             if found is not None and guard is not None:
                 guard(Snapshot(transaction, found))
             version = 0 if found is None else found.version
-            existing = frozenset(i for i in named if found is not None and _brings_summary(transaction, found, i))
+            existing = (
+                frozenset(i for i in named if found is not None and _brings_summary(transaction, found, i))
+                if named
+                else named
+            )
             decided = decide(State(conversation, version, existing), append)
             now = self._now()
             if found is None:
                 found = transaction.begin(conversation, now, integrity.new_salt())
             rows = chained(found, batch, now)
-            first_position = transaction.insert(found.key, rows)
+            position = transaction.insert(found.key, rows)
             if idempotency_key is not None:
                 transaction.remember(found.key, idempotency_key, version, len(rows))
-            self._project(transaction, after(found, rows), decided)
+            if self._projections:
+                self._project(transaction, found.grown(rows[-1]), decided)
             recorded_at = from_microseconds(rows[0].recorded_at)
             return tuple(
-                Recorded(first_position + n, conversation, recorded_at, event) for n, event in enumerate(decided)
+                [
+                    Recorded(position, conversation, recorded_at, event)
+                    for position, event in enumerate(decided, position)
+                ]
             )
 
         return self._transact(work)
@@ -451,8 +458,10 @@ class Store:
                 projection.project(snapshot, events)
 
     def _transact(self, work: Callable[[Transaction], T]) -> T:
-        with _translated():
+        try:
             return self._recorder.transact(work)
+        except PersistenceError as error:  # as ``_translated``, without the cost of a context in every append
+            raise StoreUnavailable(str(error)) from error
 
     @contextlib.contextmanager
     def _read(self) -> Iterator[Reader]:
@@ -460,17 +469,26 @@ class Store:
             yield reader
 
     def _pages(self, conversation: str, start: int, stop: int | None) -> Iterator[tuple[Sequence[Row], int, int]]:
-        """Pages of rows, each with the range of ids that it should hold. Looks for the conversation at once."""
+        """Pages of rows, each with the range of ids that it should hold. The first one is read at once, together with
+        the conversation: most histories fit it.
+        """
         with self._read() as reader:
             found = _existing(reader, conversation)
-        last = found.version if stop is None else min(stop, found.version)
+            last = found.version if stop is None else min(stop, found.version)
+            starts = iter(range(max(start, 0), last, _PAGE))
+
+            def page(reader: Reader, first: int) -> tuple[Sequence[Row], int, int]:
+                end = min(first + _PAGE, last)
+                return reader.rows(found.key, first, end, _PAGE), first, end
+
+            opening = [page(reader, first) for first in islice(starts, 1)]
 
         def pages() -> Iterator[tuple[Sequence[Row], int, int]]:
-            for first in range(max(start, 0), last, _PAGE):
-                end = min(first + _PAGE, last)
+            yield from opening
+            for first in starts:
                 with self._read() as reader:
-                    rows = reader.rows(found.key, first, end, _PAGE)
-                yield rows, first, end
+                    read = page(reader, first)
+                yield read
 
         return pages()
 

@@ -89,6 +89,16 @@ class Conversation(NamedTuple):
     structural: int = 0
     astray: bool = False
 
+    def grown(self, last: Row) -> Conversation:
+        """The conversation once ``last`` is its newest row."""
+        return self._replace(
+            version=last.id + 1,
+            updated_at=last.recorded_at,
+            head=last.head,
+            shown=last.shown_before + last.shown,
+            structural=last.structural_before + last.structural,
+        )
+
 
 class Record(NamedTuple):
     """What a projection keeps for one version of a conversation. ``code`` is the version of the projection's code;

@@ -19,6 +19,9 @@ __all__ = ["ReaderPool", "create_private", "has_wal", "open_reader", "open_write
 _BUSY_TIMEOUT_S: Final = 10.0
 """Only writers that are not foldlog can keep us waiting in SQLite itself; ours wait in the queue."""
 
+_CHECKPOINT_PAGES: Final = 4_000
+"""A log of 16 MB: a page that is written many times is then copied once, and synced so much the less often."""
+
 
 def create_private(path: str) -> None:
     """The file with mode 0600 from its first moment; SQLite gives its WAL the same mode."""
@@ -64,6 +67,7 @@ def open_writer(path: str, *, durable: bool) -> sqlite3.Connection:
     connection.execute("PRAGMA fullfsync = ON")  # on macOS a plain fsync stops at the drive's cache
     connection.execute("PRAGMA checkpoint_fullfsync = ON")
     connection.execute("PRAGMA secure_delete = ON")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     return connection
 
 

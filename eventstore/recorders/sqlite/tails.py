@@ -56,15 +56,7 @@ class Tails:
         self._next_position = position + len(rows)
         end, last = self._by_key.get(key), rows[-1]
         if end is not None and last.id >= end.version:
-            self.learn(
-                end._replace(
-                    version=last.id + 1,
-                    updated_at=last.recorded_at,
-                    head=last.head,
-                    shown=last.shown_before + last.shown,
-                    structural=last.structural_before + last.structural,
-                )
-            )
+            self.learn(end.grown(last))
 
     def forget(self) -> None:
         self._next_position = None
