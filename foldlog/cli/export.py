@@ -13,7 +13,7 @@ import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
-from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
@@ -84,15 +84,28 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
         except UnknownFormat as error:
             raise Refused(str(error)) from error
         head = {"conversation": conversation, "format": chosen}
+        findings: list[str] = []
         if output is not None:
             count = _to_file(output, records)
             if as_json:
                 terminal.emit({**head, "output": str(output), "records": count})
         elif as_json:
-            terminal.emit_list(head, "records", records)
+            terminal.emit_list(head, "records", _readable(records, findings), lambda: {"findings": findings})
         else:
             _write(sys.stdout, records)
-    return DONE
+    for finding in findings:
+        terminal.warn(finding)
+    return FINDINGS if findings else DONE
+
+
+def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
+    """The records up to the first that cannot be read or written, a finding: a document has to have its end."""
+    from eventstore import EventStoreError
+
+    try:
+        yield from records
+    except (EventStoreError, ValueError) as error:
+        findings.append(str(error))
 
 
 def _format_of(store: Store, conversation: str) -> str:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["AuditDatabaseMismatch", "Updated", "update"]
 
 _CHUNK = 1_000
+_SQLITE_BITS = 64
 
 _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "conversations": (
@@ -244,7 +245,7 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[s
         "timestamp": event.timestamp and event.timestamp.isoformat(),
         "tool": _text(event.tool) if isinstance(event, Action | Observation) else None,
         "call_id": _text(event.call_id) if isinstance(event, Action | Observation) and event.call_id else None,
-        "cause": event.cause,
+        "cause": _number(event.cause),
         "is_error": event.is_error if isinstance(event, Observation) else None,
         "text": _text(_said(event)),
         "body": stored.body.decode(),
@@ -261,13 +262,13 @@ def _condensation_row(conversation: str, recorded_at: datetime, event: Condensat
         "reason": _plain(metadata.get("reason")),
         "outcome": _plain(metadata.get("outcome")),
         "forgotten": msgspec.json.encode([*intervals, *((i, i) for i in summaries)]).decode(),
-        "forgotten_count": sum(last - first + 1 for first, last in intervals) + len(summaries),
+        "forgotten_count": _number(sum(last - first + 1 for first, last in intervals) + len(summaries)),
         "summary": None if event.summary is None else _text(event.summary),
-        "summary_offset": event.summary_offset,
-        "tokens_before": metadata.get("tokens_before"),
-        "tokens_after": metadata.get("tokens_after"),
+        "summary_offset": _number(event.summary_offset),
+        "tokens_before": _number(metadata.get("tokens_before")),
+        "tokens_after": _number(metadata.get("tokens_after")),
         "model": _plain(metadata.get("model")),
-        "cost": metadata.get("cost"),
+        "cost": _number(metadata.get("cost")),
         "metadata": _text(_json(metadata)),
     }
 
@@ -304,6 +305,13 @@ def _json(value: Any) -> str:
 
 def _plain(value: Any) -> str | None:
     return None if value is None else _text(value if isinstance(value, str) else _json(value))
+
+
+def _number(value: Any) -> int | float | str | None:
+    """A number that SQLite can hold; whatever else stands in the place of one, as text."""
+    if isinstance(value, float) or (isinstance(value, int) and value.bit_length() < _SQLITE_BITS):
+        return value
+    return _plain(value)
 
 
 def _text(text: str) -> str:

@@ -17,8 +17,10 @@ from eventstore import (
     Annotation,
     CondensationAction,
     ConversationNotFound,
+    Event,
     Message,
     Observation,
+    Origin,
     Store,
     open_store,
 )
@@ -131,3 +133,23 @@ def test_the_documented_queries_find_something(store: Store, tmp_path: Path, que
     path = tmp_path / "audit.db"
     update(store, path)
     assert rows(path, query.replace("c.id = 93", "c.id = 4"))
+
+
+def test_numbers_of_any_size_and_what_is_none_are_taken_too(store: Store, tmp_path: Path):
+    origin = Origin(format="openhands-v0", id=7)
+    odd: list[Event] = [
+        Message(source="user", content="a", cause=10**30),
+        CondensationAction(
+            forgotten_events_start_id=0,
+            forgotten_events_end_id=10**35,
+            summary="S",
+            summary_offset=-(10**40),
+            metadata={"tokens_before": 10**30, "tokens_after": {"about": 1}, "cost": "little"},
+            origin=origin,
+        ),
+    ]
+    store.ingest("odd", odd)
+    update(store, tmp_path / "audit.db")
+    (row,) = rows(tmp_path / "audit.db", "SELECT * FROM condensations WHERE conversation = 'odd'")
+    assert (row["forgotten_count"], row["tokens_before"]) == (1e35, 1e30)
+    assert (row["tokens_after"], row["cost"]) == ('{"about": 1}', "little")

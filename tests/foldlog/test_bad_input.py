@@ -234,6 +234,15 @@ def test_a_damaged_history_is_not_exported_as_if_it_were_whole(foldlog, tmp_path
     assert {path.name for path in set(tmp_path.iterdir()) - before} <= {"foldlog.db-wal", "foldlog.db-shm"}
 
 
+@pytest.mark.usefixtures("damaged")
+def test_an_export_of_a_damaged_history_is_one_document_all_the_same(foldlog):
+    ran = foldlog("export", "five", "--json")
+    assert ran.status == 1
+    assert len(ran.document["records"]) == 2
+    assert "event 2 of conversation 'five'" in ran.document["findings"][0]
+    assert "event 2 of conversation 'five'" in ran.err
+
+
 def test_an_export_that_cannot_be_written(foldlog, five_messages):
     foldlog("import", five_messages)
     assert refused(foldlog("export", "five", "--output", "no/where.jsonl"), "no/where.jsonl")
