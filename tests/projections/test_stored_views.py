@@ -339,6 +339,20 @@ def test_why_an_imported_event_was_forgotten_before_it_came(store: Store):
     assert views.why("c", summary_id(1)).reason == "condensation 3 forgot it at version 4"
 
 
+def test_source_ids_of_any_size_are_folded_and_stored(store: Store):
+    def v0(source_id: int, event: Event) -> Event:
+        from msgspec.structs import replace
+
+        return replace(event, origin=Origin(format="openhands-v0", id=source_id))
+
+    first, second = said("a", "b")
+    gone = CondensationAction(forgotten_event_ids=(10**30, -(10**25)), origin=Origin(format=""))
+    store.ingest("c", [v0(0, first), v0(10**30, second), v0(2, gone)])
+    assert ids(Views(store).current("c")) == [0]
+    assert ids(Views(store).current("c")) == [0], "from its revision"
+    assert audit(store, "c").findings == ()
+
+
 # --- difference ---
 
 
