@@ -7,14 +7,15 @@ call is parted from an answer that came since. A plan that does not hold is drop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from condensers.base import AgentModel, Batch, Condensation, Condenser, Step
-from condensers.errors import CondenserError, NoCondensationAvailable
+from condensers.errors import NoCondensationAvailable
 from condensers.metadata import (
     CONDENSER_METADATA_KEY,
     annotation,
@@ -23,8 +24,9 @@ from condensers.metadata import (
     take_abandoned,
     with_batches,
 )
+from condensers.plans import Outdated, Plan
 from condensers.remembered import Remembered
-from eventstore import ANY_VERSION, CondensationAction, Event, Recorded, Snapshot, Store, VersionConflict
+from eventstore import ANY_VERSION, CondensationAction, Recorded, Snapshot, Store, VersionConflict
 from eventstore.events import is_structural
 from projections import View
 
@@ -73,7 +75,7 @@ class CondenseHandler:
             if isinstance(result, View):
                 return self._reported(conversation, result, batches, remembered)
             try:
-                action = self._append(conversation, view, result.action, check_plan)
+                action = self._append(conversation, view, result.action)
             except Outdated as error:
                 self._drop(conversation, result.action, view.version, str(error))
             else:
@@ -97,32 +99,30 @@ class CondenseHandler:
             if abandoned := take_abandoned():
                 self._store.append(conversation, annotation(abandoned), expected_version=ANY_VERSION)
             raise
-        if isinstance(step.result, Condensation) and not _named(step.result.action) & _real_ids(view):
+        if isinstance(step.result, Condensation) and not Plan(step.result.action, view).forgets_something():
             raise NoCondensationAvailable(
                 f"the condenser {self._condenser.type!r} would forget no event that the View of {len(view)} shows",
                 tuple(batches_of(step.result.action)),
             )
         return step
 
-    def _append(self, conversation: str, view: View, action: CondensationAction, check: _Check) -> CondensationAction:
-        """The condensation as it was appended. Raises ``Outdated`` where others came first and ``check`` says so.
+    def _append(self, conversation: str, view: View, action: CondensationAction) -> CondensationAction:
+        """The condensation as it was appended. Raises ``Outdated`` where others came first and it holds no more.
 
         Where others are always quicker it is checked in the transaction that appends it, if not too many came since it
         was checked last: they are read before, and the others wait for the rest alone.
         """
-        planned_at = view.version
+        plan = Plan(action, view)
         for conflicts in count():
             try:
                 if conflicts < _CONFLICTS_MAX:
-                    recorded = self._store.append(conversation, action, expected_version=view.version)
+                    recorded = self._store.append(conversation, action, expected_version=plan.view.version)
                 else:
-                    guard = _checking(action, view, check, _NEWS_MAX << (conflicts - _CONFLICTS_MAX))
+                    guard = partial(_check, plan, news_max=_NEWS_MAX << (conflicts - _CONFLICTS_MAX))
                     recorded = self._store.append(conversation, action, expected_version=ANY_VERSION, guard=guard)
             except VersionConflict:
-                meanwhile = tuple(self._store.events(conversation, start=view.version))
-                view = view.then(meanwhile)
-                check(action, meanwhile, view)
-                action = replace(action, metadata={**action.metadata, "planned_at": planned_at})
+                plan = plan.after(tuple(self._store.events(conversation, start=plan.view.version)))
+                action = replace(action, metadata={**action.metadata, "planned_at": view.version})
             else:
                 return _condensation(recorded)
         raise AssertionError("there is always a next time")
@@ -143,7 +143,7 @@ class CondenseHandler:
         if isinstance(newest, CondensationAction) and newest.metadata == declined.metadata:
             return True
         try:
-            self._append(conversation, view, declined, check_nothing_else_condensed)
+            self._append(conversation, view, declined)
         except Outdated:
             return False
         return True
@@ -172,59 +172,12 @@ _CONVERSATIONS_REMEMBERED = 1_000
 _LOOKED_BACK = 100
 """In so many of the last events a handler that is new to a conversation looks for the rules that are recorded."""
 
-_Check = Callable[[CondensationAction, Sequence[Event], View], None]
-"""Raises ``Outdated`` where a condensation does not hold any more, given what came meanwhile and the View after it."""
 
-
-class Outdated(CondenserError):
-    """What was planned does not fit what others did meanwhile. It was not appended; plan anew."""
-
-
-def check_plan(plan: CondensationAction, meanwhile: Sequence[Event], view: View) -> None:
-    """Raises ``Outdated`` unless ``plan``, made before ``meanwhile``, holds for ``view``, the View after it.
-
-    A request in between, or a condensation that was declined, changes nothing that a plan is made of.
-    """
-    check_nothing_else_condensed(plan, meanwhile, view)
-    ids = _named(plan)
-    gone = ids.difference(event.id for event in view.events)
-    if gone:
-        raise Outdated(f"{len(gone)} of the {len(ids)} events that it forgets are not shown now, such as {min(gone)}")
-    sent = {view[place].id for place in view.fit_positions}
-    parted = sent & (view.then((plan,)).left_behind - view.left_behind)
-    if parted:
-        raise Outdated(f"it would part {len(parted)} events from their calls or answers, such as {min(parted)}")
-
-
-def check_nothing_else_condensed(_: CondensationAction, meanwhile: Sequence[Event], __: View) -> None:
-    """Raises ``Outdated`` where a condensation came meanwhile that was not declined."""
-    for event in meanwhile:
-        if isinstance(event, CondensationAction) and event.metadata.get("outcome") != "declined":
-            raise Outdated(f"condensation {event.id} came first")
-
-
-def _checking(action: CondensationAction, view: View, check: _Check, news_max: int) -> Callable[[Snapshot], None]:
-    """What checks, in a transaction, that ``action`` holds still. Raises ``VersionConflict`` where more than so many
-    events came since ``view``.
-    """
-
-    def guard(snapshot: Snapshot) -> None:
-        if snapshot.version - view.version > news_max:
-            raise VersionConflict(snapshot.conversation, view.version, snapshot.version)
-        meanwhile = tuple(snapshot.events(view.version))
-        check(action, meanwhile, view.then(meanwhile))
-
-    return guard
-
-
-def _named(action: CondensationAction) -> set[int]:
-    """The ids of what it forgets, summaries among them."""
-    intervals, summaries = action.forgotten
-    return {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}
-
-
-def _real_ids(view: View) -> set[int]:
-    return {event.id for event in view.events if event.id >= 0}
+def _check(plan: Plan, snapshot: Snapshot, *, news_max: int) -> None:
+    """Raises ``Outdated`` where the plan does not hold, and ``VersionConflict`` where too many events came since."""
+    if snapshot.version - plan.view.version > news_max:
+        raise VersionConflict(snapshot.conversation, plan.view.version, snapshot.version)
+    plan.after(tuple(snapshot.events(plan.view.version)))
 
 
 def _condensation(recorded: Sequence[Recorded]) -> CondensationAction:

@@ -1,0 +1,75 @@
+"""Whether a plan holds after what others did: the look at what came agrees with a look at everything."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
+
+from condensers.base import Condenser
+from condensers.plans import Outdated, Plan
+from eventstore.events import CondensationAction, Event
+from projections import View, well_formed
+from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair, viewed
+from tests.condensers.test_laws import condensers, loops, stepped
+from tests.condensers.test_laws import viewed as viewed_if_asked
+from tests.properties.histories import histories
+
+DECLINED = CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})
+
+
+def outdated(plan: Plan, meanwhile: list[Event]) -> str | None:
+    try:
+        plan.after(meanwhile)
+    except Outdated as error:
+        return str(error)
+    return None
+
+
+def following(view: View, events: list[Event]) -> list[Event]:
+    """``events`` as they would come behind the View, but for condensations."""
+    others = (event for event in events if not isinstance(event, CondensationAction))
+    return [replace(event, id=view.version + place) for place, event in enumerate(others)]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(loops | histories, loops | histories, condensers)
+def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stays(
+    events: list[Event], later: list[Event], condenser: Condenser
+) -> None:
+    view = viewed_if_asked(events, requested=True)
+    action = stepped(condenser, view, None)
+    if not isinstance(action, CondensationAction):
+        return
+    plan, came = Plan(action, view), following(view, later)
+    forgotten = set(ids(view)).difference(ids(view.then([action])))
+    for n in range(len(came) + 1):
+        now = view.then(came[:n])
+        parted = now.then([action]).left_behind - now.left_behind
+        holds = forgotten <= set(ids(now)) and not parted & set(ids(well_formed(now)))
+        assert (outdated(plan, came[:n]) is None) == holds
+
+
+@pytest.mark.parametrize(
+    "came, problem",
+    [
+        ([message("more"), REQUEST, DECLINED], None),
+        ([condensed(1, 2)], "condensation 11 came first"),
+        ([condensed(summary="S", offset=0)], "condensation 11 came first"),
+        ([answer(call_id="late")], "would part 1 events"),
+        ([answer(call_id=None, cause=1)], "would part 1 events"),
+        ([call(call_id="new", response_id="r"), answer(call_id="new")], None),
+        ([*pair(9)], None),
+    ],
+)
+def test_what_outdates_a_plan(came, problem):
+    view = viewed(message(), call(call_id="late"), messages(9))
+    plan = Plan(condensed(1, 2, 3), view)
+    told = outdated(plan, [replace(event, id=view.version + place) for place, event in enumerate(came)])
+    assert told is problem is None or problem in told
+
+
+def test_a_plan_that_forgets_nothing_that_is_shown_says_so():
+    view = viewed(messages(3), condensed(0, summary="S", offset=0))
+    assert Plan(condensed(1), view).forgets_something()
+    assert not Plan(condensed(0, -5), view).forgets_something()
