@@ -46,8 +46,9 @@ def run_agent(
 ) -> str:
     """Work until the model answers in words, and return that answer.
 
-    Raises ``NoCondensationAvailable`` where the context is full and nothing can be forgotten, ``ModelCallFailed`` where
-    the model cannot be reached, and ``TimeoutError`` after ``steps_max`` steps.
+    Raises ``NoCondensationAvailable`` where the context is full and nothing can be forgotten, ``InvalidCondenser``
+    where it is full and the condenser answers no requests, ``ModelCallFailed`` where the model cannot be reached, and
+    ``TimeoutError`` after ``steps_max`` steps.
     """
     for _ in range(steps_max):
         match history.step():
@@ -62,12 +63,12 @@ def run_agent(
             if not is_context_window_error(error):
                 raise
             say(f"  the prompt of {len(view)} events is too long for the model: asking for a condensation")
-            history.request_condensation("the prompt was too long")
+            condense(history, "the prompt was too long", say)
             continue
         for call in reply.tool_calls:
             if call.name == REQUEST_CONDENSATION_TOOL:
                 say("  the model asks for a condensation")
-                history.request_condensation("the model asked for it")
+                condense(history, "the model asked for it", say)
             else:
                 act(history, reply, call, folder, say)
         if not reply.tool_calls:
@@ -75,6 +76,16 @@ def run_agent(
             history.append(Message(source="agent", content=answer))
             return answer
     raise TimeoutError(f"no answer after {steps_max} steps; the history is kept, start again to go on")
+
+
+def condense(history: History, reason: str, say: Callable[[str], None]) -> None:
+    """Ask for a condensation and have it made: a request that nobody answers would be made for ever.
+
+    Raises ``InvalidCondenser`` where the condenser answers no requests, besides what ``history.step`` raises.
+    """
+    match history.condense(reason):
+        case Condensation(action=action):
+            say(f"  condensed: {_account(action.metadata)}")
 
 
 def act(history: History, reply: Reply, call: ToolCall, folder: Path, say: Callable[[str], None]) -> None:

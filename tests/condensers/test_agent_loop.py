@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from condensers.errors import ModelCallFailed, NoCondensationAvailable
+from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.llm import LLM, LLMConfig
 from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
 from tests.condensers.openai_server import Failure, OpenAIServer, Request, Text, ToolCall, up_to
@@ -140,6 +140,24 @@ def test_a_prompt_that_cannot_be_made_any_shorter_ends_in_a_clear_error(agent_lo
         with pytest.raises(NoCondensationAvailable):
             agent_loop.run_agent(history, model, tmp_path, say=silence)
         assert len(server.requests) <= 2, "once as it was, and once more if anything could be forgotten"
+    assert not history.view.unhandled_condensation_request
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"type": "noop"}, {"type": "pipeline", "condensers": [{"type": "recent"}]}],
+    ids=lambda config: config["type"],
+)
+def test_a_prompt_that_is_too_long_is_an_error_where_the_condenser_answers_no_requests(
+    agent_loop, started, tmp_path, config
+):
+    with OpenAIServer() as server:
+        server.respond(up_to(10, Counting()))
+        model = model_at(server)
+        history = started(model, config)
+        with pytest.raises(InvalidCondenser, match=f"{config['type']!r} does not handle condensation requests"):
+            agent_loop.run_agent(history, model, tmp_path, say=silence)
+        assert len(server.requests) == 1
     assert not history.view.unhandled_condensation_request
 
 
