@@ -1,7 +1,7 @@
 """How fast is a store on PostgreSQL? Against the recorder of the eventsourcing library, and against SELECTs by hand.
 
-``python -m benchmarks.postgres [--writers]`` starts its servers and prints the table; ``--writers`` adds appends a second
-by number of writers. The standby is 5 milliseconds away: between it and the primary there is a proxy that passes each
+``python -m benchmarks.postgres [--writers]`` starts its servers and prints the table; ``--writers`` adds appends a
+second by number of writers. The standby is 5 ms away: between it and the primary there is a proxy that passes each
 chunk on 2.5 ms after it came, in each direction, however many come meanwhile (``tests/postgres/delay.py``). Both sides
 talk to the same server, by the same TCP loopback, with one connection for each writer.
 """
