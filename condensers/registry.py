@@ -195,10 +195,15 @@ def _type_of(table: Mapping[str, Any], path: str) -> type[CondenserConfig]:
     name = table.get(key)
     if name is None:
         raise InvalidCondenser(f"{path}.type: is required; it is one of {', '.join(map(_name, config_types()))}")
-    found = _find(name) if isinstance(name, str) else None
+    if not isinstance(name, str):
+        raise InvalidCondenser(
+            f"{path}.{key}: expected text, found {type(name).__name__}; it is one of "
+            f"{', '.join(map(_name, config_types()))}"
+        )
+    found = _find(name)
     if found is None:
         raise InvalidCondenser(
-            f"{path}.{key}: unknown condenser type {name!r}{_suggestion(str(name), map(_name, config_types()))}"
+            f"{path}.{key}: unknown condenser type {name!r}{_suggestion(name, map(_name, config_types()))}"
         )
     return found
 

@@ -226,8 +226,8 @@ def row_of(lines: Lines, conversation: str, text: bytes) -> Row:
     """
     try:
         read = _event.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        read = lines.read(text, _Event)  # a kind that is no Unicode, or an error to be named
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        read = lines.read(text, _Event)  # an error to be named, or what only the other parser takes
     body = bytes(read.body)
     if read.body64 is not None:
         try:

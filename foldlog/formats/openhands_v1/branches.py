@@ -36,9 +36,14 @@ def _is_linear(records: Iterable[Any], leaf: str | None) -> bool:
         elif type(parent) is str and parent != last and parent != last_step:
             return False
         last = record.get("id")
-        if record.get("kind") not in _NOT_A_STEP:
+        if _is_step(record):
             last_step = last
     return leaf is None or leaf in (last, last_step)
+
+
+def _is_step(record: dict[str, Any]) -> bool:
+    kind = record.get("kind")
+    return type(kind) is not str or kind not in _NOT_A_STEP
 
 
 def _outside(records: Iterable[Any], leaf: str | None) -> Container[int]:
@@ -55,7 +60,7 @@ def _outside(records: Iterable[Any], leaf: str | None) -> Container[int]:
             parents[number] = above
         if type(record.get("id")) is str:
             numbers[record["id"]] = number
-        if record.get("kind") not in _NOT_A_STEP:
+        if _is_step(record):
             last_step = number
         previous = number
     tip = numbers.get(leaf, last_step) if leaf is not None else last_step

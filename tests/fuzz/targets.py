@@ -1,0 +1,356 @@
+"""What hostile input is given to, and what may come of it. A target raises ``AssertionError``, or any error that is not
+of ours, where something came of it that may not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import random
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from condensers import condenser_from_config, load_condenser
+from condensers.errors import InvalidCondenser
+from eventstore import (
+    Event,
+    InvalidEvent,
+    KeyRing,
+    KeyUnavailable,
+    Message,
+    StoreUnavailable,
+    UnknownEventType,
+    codec,
+    open_store,
+    urls,
+)
+from eventstore.recorders.sqlite.pages import PageFile
+from eventstore.sealing import Unopenable, unpacked
+from foldlog.archives import NotAnArchive, read_archive, write_archive
+from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources
+from tests.fuzz.mutation import any_text, as_json, mutated, mutated_json
+
+__all__ = ["TARGETS", "Target"]
+
+_CORPUS = Path(__file__).parent / "corpus"
+_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class Target(NamedTuple):
+    """``share``: how many of a hundred inputs it gets. ``run(at)`` makes an input and tries it; returns a word for
+    what came of it.
+    """
+
+    share: int
+    run: Callable[[random.Random], str]
+
+
+def _lines(name: str) -> list[Any]:
+    return [json.loads(line) for line in (_CORPUS / name).read_text("utf-8").splitlines()]
+
+
+# -- the codec ---------------------------------------------------------------------------------------------------------
+
+_BODIES = _lines("bodies.jsonl")
+
+
+def stored_body(at: random.Random) -> str:
+    sound = at.choice(_BODIES)
+    body = as_json(mutated_json(at, sound)) if at.randrange(2) else mutated(at, as_json(sound))
+    kind = sound["kind"] if at.randrange(4) else at.choice((*codec.KINDS, "later", "os:system", ""))
+    schema = at.choice((1, 1, 2, 0, -1, 3, 2**40))
+    try:
+        event = codec.decode(kind, schema, body, at.choice((0, 5, 2**40)), shown=True)
+    except codec.Undecodable:
+        return "undecodable"
+    return _stored(event)
+
+
+def _stored(event: Event) -> str:
+    """Whatever is an event can be stored, or is refused; and it comes back as it went."""
+    try:
+        encoded = codec.encode(event)
+    except (InvalidEvent, UnknownEventType):
+        return "refused"
+    again = codec.decode(
+        encoded.kind, encoded.schema, encoded.body, event.id, shown=encoded.shown, structural=encoded.structural
+    )
+    assert repr(again) == repr(encoded.event)
+    return "stored"
+
+
+# -- formats -----------------------------------------------------------------------------------------------------------
+
+_RECORDS = {name: _lines(f"{name}.jsonl") for name in ("openhands-v0", "openhands-v1", "openai-chat")}
+
+
+def records(at: random.Random) -> str:
+    name = at.choice(list(_RECORDS))
+    hostile = mutated_json(at, _RECORDS[name])
+    if not isinstance(hostile, list):
+        hostile = [hostile]
+    found: list[Any] = []
+    with_history = name == "openhands-v0" and at.randrange(2) == 0
+    try:
+        events = list(
+            decode(hostile, at.choice((name, name, *FORMATS)), as_history=with_history, findings=found.append)
+        )
+    except InvalidEvent:
+        return "refused"
+    for event in events:
+        _stored(event)
+    if not events or found:
+        return "findings" if found else "nothing"
+    origin = events[0].origin
+    back = list(encode(events, origin.format if origin is not None else name))
+    assert _same(back, hostile), "an export is not what was imported"
+    return "imported"
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return True  # what this comparison cannot say
+
+
+def files(at: random.Random) -> str:
+    name = at.choice(list(_RECORDS))
+    sound = _RECORDS[name]
+    whole: Any = sound
+    match at.randrange(4):
+        case 0:
+            content, suffix = b"".join(as_json(record) + b"\n" for record in sound), ".jsonl"
+        case 1:
+            content, suffix = as_json(sound), ".json"
+        case 2:
+            whole = {"messages" if name == "openai-chat" else "history": sound, "instance_id": "x"}
+            content, suffix = as_json(whole), ".json"
+        case _:
+            content, suffix = as_json({"trajectory": sound}), ".traj"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"source{suffix}"
+        path.write_bytes(mutated(at, content))
+        count = 0
+        try:
+            for source in open_sources([path], at.choice(("auto", "auto", name))):
+                for event in source.events():
+                    count += 1
+                    _stored(event)
+        except NotAHistory as error:
+            assert "\n" not in str(error)  # noqa: PT017 - another run than pytest's
+            return "not a history"
+    return "imported" if count else "nothing"
+
+
+# -- configuration -----------------------------------------------------------------------------------------------------
+
+_CONFIGS = _lines("condensers.jsonl")
+_TOML = (_CORPUS / "condenser.toml").read_bytes()
+
+
+def configuration(at: random.Random) -> str:
+    config = mutated_json(at, at.choice(_CONFIGS))
+    if not isinstance(config, dict):
+        config = {"type": config}
+    try:
+        condenser_from_config(config)
+    except InvalidCondenser as error:
+        assert str(error)  # noqa: PT017 - another run than pytest's
+        return "refused"
+    return "taken"
+
+
+def configuration_file(at: random.Random) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config.toml"
+        path.write_bytes(mutated(at, _TOML))
+        try:
+            load_condenser(path, at.choice((None, None, "small", any_text(at))))
+        except InvalidCondenser:
+            return "refused"
+    return "taken"
+
+
+# -- archives ----------------------------------------------------------------------------------------------------------
+
+
+def _archive_lines() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder, open_store("memory:") as store:
+        for name in ("c1", "ümlaut"):
+            for n in range(4):
+                event = Message(source="user", content=f"message {n}")
+                store.append(name, event, expected_version=n, idempotency_key=f"turn-{n}")
+        store.append("gone", Message(source="user", content="x"), expected_version=0)
+        store.erase("gone", reason="asked to")
+        path = Path(folder) / "archive"
+        write_archive(store, path, ["c1", "ümlaut", "gone"])
+        import zstandard
+
+        with path.open("rb") as file:
+            return zstandard.ZstdDecompressor().stream_reader(file).read().splitlines(keepends=True)
+
+
+_ARCHIVE = _archive_lines()
+
+
+def archive(at: random.Random) -> str:
+    lines = list(_ARCHIVE)
+    match at.randrange(4):
+        case 0:
+            content = gzip.compress(mutated(at, b"".join(lines)), 1)
+        case 1:
+            place = at.randrange(len(lines))
+            lines[place] = as_json(mutated_json(at, json.loads(lines[place]))) + b"\n"
+            content = gzip.compress(b"".join(lines), 1)
+        case 2:
+            at.shuffle(lines)
+            content = gzip.compress(b"".join(lines), 1)
+        case _:
+            content = mutated(at, gzip.compress(b"".join(lines), 1))
+    with tempfile.TemporaryDirectory() as folder, open_store("memory:") as store:
+        path = Path(folder) / "archive"
+        path.write_bytes(content)
+        outcome = "taken"
+        try:
+            for _ in read_archive(store, path):
+                pass
+        except NotAnArchive as error:
+            assert str(path) in str(error)  # noqa: PT017 - another run than pytest's
+            outcome = "refused"
+        for verdict in store.verify():
+            assert verdict.findings == (), verdict
+        for row in store.conversations():
+            if row.erased_at is None:
+                assert len(list(store.events(row.id))) == row.version
+        return outcome
+
+
+# -- small things ------------------------------------------------------------------------------------------------------
+
+_URLS = (_CORPUS / "urls.txt").read_text().splitlines()
+
+
+def url(at: random.Random) -> str:
+    text = mutated(at, at.choice(_URLS).encode()).decode("utf-8", at.choice(("replace", "surrogateescape")))
+    try:
+        location = urls.parse(text)
+    except StoreUnavailable:
+        return "refused"
+    assert location.scheme in ("memory", "sqlite", "postgresql")
+    return "taken"
+
+
+def key(at: random.Random) -> str:
+    sound = at.choice((b"ab" * 32, b"q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s=", b""))
+    text = mutated(at, sound).decode("utf-8", "surrogateescape")
+    try:
+        KeyRing.from_environment({"FOLDLOG_KEY": text})
+    except KeyUnavailable as error:
+        assert len(text) < 12 or text not in str(error)  # noqa: PT017 - another run than pytest's
+        return "refused"
+    return "taken"
+
+
+def packed_body(at: random.Random) -> str:
+    import zlib
+
+    import zstandard
+
+    body = at.randbytes(at.choice((0, 5, 300))) * at.choice((1, 50))
+    stored = at.choice((zlib.compress(body), zstandard.ZstdCompressor().compress(body)))
+    try:
+        unpacked(at.choice((0, 1, 2, 3, 8, 99)), mutated(at, stored))
+    except Unopenable:
+        return "refused"
+    return "taken"
+
+
+def _database() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.db"
+        with open_store(f"sqlite:///{path}") as store:
+            store.append("c1", [Message(source="user", content=f"{n}" * 300) for n in range(30)], expected_version=0)
+        return path.read_bytes()
+
+
+_DATABASE = _database()
+
+
+def pages(at: random.Random) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.db"
+        path.write_bytes(mutated(at, _DATABASE))
+        with PageFile(str(path)) as file:
+            count = sum(1 for _ in file.rows())
+    return "rows" if count else "none"
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def command(at: random.Random) -> str:
+    """In a folder with a store and a history, any words: never a traceback, nothing that steers a terminal."""
+    from foldlog.cli import main
+    from foldlog.cli.application import COMMANDS
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        hostile = any_text(at)
+        with open_store(f"sqlite:///{place / 'foldlog.db'}") as store:
+            store.append(hostile, [Message(source="user", content=any_text(at)) for _ in range(3)], expected_version=0)
+        name = at.choice(list(_RECORDS))
+        (place / "in.jsonl").write_bytes(mutated(at, b"".join(as_json(record) + b"\n" for record in _RECORDS[name])))
+        words = (
+            "in.jsonl", "c1", hostile, any_text(at), "--json", "--db", "sqlite:///foldlog.db", "--at", "2", "1",
+            "--start", "-1", "--stop", "9" * 30, "--reason", "x", "--all", "out", "--format", name, "--heads",
+            "--output", "new.jsonl",
+        )  # fmt: skip
+        commands = [c for group in COMMANDS.values() for c in group if c not in ("demo", "bench", "compare", "status")]
+        arguments = [at.choice(commands), *at.choices(words, k=at.randrange(6))]
+        status, out, err = _run(main, arguments, place)
+    told = f"{arguments}: {status}\n{out[-300:]}\n{err[-500:]}"
+    assert status in (0, 1, 2), told
+    assert "did not foresee" not in err, told
+    assert "Traceback" not in err, told
+    assert not _STEERS.search(out + err), told
+    if "--json" in arguments and status == 0:
+        json.loads(out)
+    return f"exit {status}"
+
+
+def _run(main: Callable[[], object], arguments: list[str], place: Path) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    status = 0
+    before = sys.argv
+    sys.argv = ["foldlog", *(argument.replace("\0", "0") for argument in arguments)]
+    try:
+        with contextlib.chdir(place), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                main()
+            except SystemExit as ended:
+                status = int(ended.code or 0)
+    finally:
+        sys.argv = before
+    return status, out.getvalue(), err.getvalue()
+
+
+TARGETS: Mapping[str, Target] = {
+    "stored bodies": Target(30, stored_body),
+    "records of all formats": Target(30, records),
+    "files of all formats": Target(10, files),
+    "configuration": Target(10, configuration),
+    "configuration files": Target(3, configuration_file),
+    "archives": Target(4, archive),
+    "urls": Target(5, url),
+    "keys": Target(3, key),
+    "packed bodies": Target(3, packed_body),
+    "database pages": Target(1, pages),
+    "the command": Target(1, command),
+}

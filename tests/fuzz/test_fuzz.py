@@ -1,0 +1,121 @@
+"""The short form: some hundred hostile inputs for each reader; ``python -m tests.fuzz`` has the long one."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from condensers import condenser_from_config
+from condensers.errors import InvalidCondenser
+from eventstore import codec
+from foldlog.formats import FORMATS, decode
+from tests.fuzz.targets import TARGETS
+
+INPUTS = 1_200
+"""For all targets together, by their shares."""
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch):
+    for name in ("FOLDLOG_DB", "FOLDLOG_KEY", "FOLDLOG_KEY_FILE", "FOLDLOG_COMPRESSION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_hostile_input_is_refused_named_or_taken(name: str):
+    target = TARGETS[name]
+    count = max(12, INPUTS * target.share // 100)
+    assert {target.run(random.Random(f"short {number}")) for number in range(count)} != set()
+
+
+@given(st.lists(_json, max_size=4), st.sampled_from(FORMATS))
+@settings(max_examples=150, deadline=None)
+def test_records_of_any_json_are_events_or_findings(records: list[Any], format: str):
+    found: list[Any] = []
+    events = list(decode(records, format, findings=found.append))
+    assert events or found or not records
+
+
+@given(
+    st.sampled_from([*codec.KINDS, "later"]),
+    st.integers(-1, 3),
+    st.binary(max_size=60) | _json.map(repr).map(str.encode),
+)
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_are_an_event_or_undecodable(kind: str, schema: int, body: bytes):
+    try:
+        event = codec.decode(kind, schema, body, 0)
+    except codec.Undecodable as error:
+        told = str(error)
+    else:
+        told = type(event).__name__
+    assert told
+
+
+@given(
+    st.dictionaries(st.sampled_from(["type", "kind", "max_size", "condensers", "llm_config", "x"]), _json, max_size=4)
+)
+@settings(max_examples=100, deadline=None)
+def test_any_table_is_a_condenser_or_invalid(table: dict[str, Any]):
+    try:
+        condenser_from_config(table)
+    except InvalidCondenser as error:
+        told = str(error)
+        assert told.startswith("condenser")
+
+
+@pytest.mark.parametrize("kind", [[], {}, 5, None, [{"a": []}], "x" * 1_000])
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_tells_records_apart_may_be_of_any_type(kind: Any, format: str):
+    key = {"openhands-v0": "action", "openhands-v1": "kind", "openai-chat": "role"}[format]
+    found: list[Any] = []
+    assert list(decode([{key: kind, "id": kind}], format, findings=found.append)) or found
+
+
+def test_a_type_of_a_condenser_that_is_nested_deep_is_refused():
+    deep: Any = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(InvalidCondenser, match="expected text, found list"):
+        condenser_from_config({"type": deep})
+
+
+def _seconds(work: Any) -> float:
+    return min(_once(work) for _ in range(3))
+
+
+def _once(work: Any) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda n: b"[" * n,
+        lambda n: b'{"kind":"message","source":"user","content":"' + b"\\u0000" * n + b'"}',
+        lambda n: b'{"kind":"message","source":"user","content":"x","extra_%b":1}' % (b"a" * n),
+        lambda n: b'{"kind":"condensation","forgotten_event_ids":[' + b"1," * n + b"1]}",
+        lambda n: b'{"kind":"message","source":"user","content":"x","n":' + b"9" * min(n, 4_000) + b"}",
+    ],
+)
+def test_decoding_takes_time_in_proportion_to_the_input(body: Any):
+    def decode_all(data: bytes) -> None:
+        with contextlib.suppress(codec.Undecodable):
+            codec.decode("condensation" if b"condensation" in data[:30] else "message", 1, data, 0)
+
+    small, large = body(50_000), body(400_000)
+    assert _seconds(lambda: decode_all(large)) < 40 * max(_seconds(lambda: decode_all(small)), 1e-3)
