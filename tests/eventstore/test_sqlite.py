@@ -71,6 +71,37 @@ def test_commits_are_synced(recorder: SQLiteRecorder, path: str):
     relaxed.close()
 
 
+def append_often(recorder: SQLiteRecorder, path: str) -> tuple[int, int]:
+    """How long the log is before its writer has proved to write often, and behind that."""
+    key = begin(recorder)
+    for n in range(1, 15):
+        recorder.transact(lambda t, n=n: t.insert(key, [row(n)]))
+    before = os.path.getsize(f"{path}-wal")
+    recorder.transact(lambda t: t.insert(key, [row(15)]))
+    return before, os.path.getsize(f"{path}-wal")
+
+
+def test_the_log_is_laid_out_for_whoever_goes_on_writing(recorder: SQLiteRecorder, path: str):
+    before, behind = append_often(recorder, path)
+    assert before < 1_000_000
+    assert behind == connections._LOG_BYTES
+    with recorder.read() as reader:
+        assert reader.conversation("c1").version == 16  # type: ignore[union-attr]
+
+
+def test_the_log_stays_as_it_is_where_there_is_no_space_to_lay_it_out(
+    recorder: SQLiteRecorder, path: str, monkeypatch: pytest.MonkeyPatch
+):
+    def full(file: int, content: bytes, at: int) -> int:
+        monkeypatch.undo()
+        os.pwrite(file, content[:1_000_000], at)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    before, behind = append_often(recorder, path)
+    assert before <= behind < 1_000_000
+
+
 @pytest.mark.parametrize("name", ["a?b#c%20d.db", "ä 漢.db", "-wal"])
 def test_any_name_of_a_file_is_that_file(tmp_path: Path, name: str):
     recorder = SQLiteRecorder(str(tmp_path / name))

@@ -13,6 +13,8 @@ from eventstore.recorders.statements import statements
 __all__ = ["SQL", "SQLiteReader", "bound"]
 
 SQL: Final = statements("sqlite")
+_KINDS_MAX: Final = 1_000
+_new: Final = tuple.__new__  # what Row(...) calls, without the call around it: this runs for every row that is read
 
 
 class SQLiteReader:
@@ -128,12 +130,23 @@ def _id(row: Row) -> int:
     return row.id
 
 
+_KINDS: Final[dict[bytes, str]] = {}
+"""Texts of the kinds met so far: there are few, and rows are many."""
+
+
 def _row(row: tuple[Any, ...]) -> Row:
-    event_id, kind = row[:2]
-    return Row(
-        event_id if type(event_id) is int else -1, str(kind, "utf-8", "replace") if type(kind) is bytes else "",
-        row[2], row[3] == 1, row[4] == 1, row[5], row[6], row[7], row[8], row[9], row[10], row[11],
-    )  # fmt: skip
+    event_id, kind, schema, shown, structural, at, encoding, body, head, shown_before, structural_before, check, *_ = row
+    if type(event_id) is not int:
+        event_id = -1
+    name = _KINDS.get(kind)
+    if name is None:
+        name = str(kind, "utf-8", "replace") if type(kind) is bytes else ""
+        if len(_KINDS) < _KINDS_MAX:
+            _KINDS[kind] = name
+    return _new(Row, (
+        event_id, name, schema, shown == 1, structural == 1, at, encoding, body, head, shown_before, structural_before,
+        check,
+    ))  # fmt: skip
 
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
