@@ -1,10 +1,11 @@
 -- One statement a block, named in the line above it. Bodies and ids are bound as UTF-8 bytes and cast, so that text which
 -- is no Unicode (lone surrogates in an id) is kept too, and so that nothing is encoded twice.
 
--- The newest event of a conversation is the last that the index has, so an entry that a damaged page hides would shorten the
--- history. Hence the last column of the three questions for conversations: whether the entry, or the one behind it, is not
--- what its row says (what hides an entry mostly puts another one out of its order, and that one stands there), or one of
--- the newest rows of the table is behind the end that the index tells.
+-- The newest event of a conversation is the last that the index has, so entries that a damaged page hides would shorten the
+-- history. Hence the last column of the three questions for conversations, which is true where the database contradicts
+-- itself: the entry, or the one behind it, is not what its row says; the one behind it is not the beginning of another
+-- conversation (the library's begin with 1, and rows are deleted from the last one on); one of the newest rows of the table
+-- is behind the end that the index tells; or the very newest is not in the index.
 
 -- name: conversation
 SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
@@ -14,12 +15,18 @@ SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key
            -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
            SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
        ), (
-           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id
+           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1
            FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
            WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
        )) OR EXISTS (
            SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
            WHERE newest.conversation = c.key AND newest.id > i.id
+       ) OR (
+           SELECT NOT EXISTS (
+               SELECT 1 FROM events f INDEXED BY events_by_id
+               WHERE f.conversation = newest.conversation AND f.id = newest.id
+           )
+           FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 1) newest
        )
 FROM conversations c
 LEFT JOIN events i INDEXED BY events_by_id
@@ -35,12 +42,18 @@ SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt,
            -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
            SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
        ), (
-           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id
+           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1
            FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
            WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
        )) OR EXISTS (
            SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
            WHERE newest.conversation = c.key AND newest.id > i.id
+       ) OR (
+           SELECT NOT EXISTS (
+               SELECT 1 FROM events f INDEXED BY events_by_id
+               WHERE f.conversation = newest.conversation AND f.id = newest.id
+           )
+           FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 1) newest
        )
 FROM conversations c
 LEFT JOIN events i INDEXED BY events_by_id
@@ -59,12 +72,18 @@ SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt,
            -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
            SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
        ), (
-           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id
+           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1
            FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
            WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
        )) OR EXISTS (
            SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
            WHERE newest.conversation = c.key AND newest.id > i.id
+       ) OR (
+           SELECT NOT EXISTS (
+               SELECT 1 FROM events f INDEXED BY events_by_id
+               WHERE f.conversation = newest.conversation AND f.id = newest.id
+           )
+           FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 1) newest
        )
 FROM conversations c
 LEFT JOIN events i INDEXED BY events_by_id
@@ -145,7 +164,7 @@ WHERE NOT c.visible AND coalesce(e.recorded_at, c.created_at) < ?
 SELECT 1 FROM conversations WHERE key = ? AND NOT visible
 
 -- name: delete_rows
-DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? ORDER BY id LIMIT ?)
+DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? ORDER BY id DESC LIMIT ?)
 
 -- name: delete_conversation
 DELETE FROM conversations WHERE key = ?
