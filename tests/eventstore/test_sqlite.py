@@ -378,6 +378,7 @@ def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(rec
     with recorder.read() as reader:
         assert reader.conversation("never") is None
         assert [r.id for r in reader.rows(key, 0, 9, 9)] == [0, 1, 2]
+    assert recorder.transact(lambda t: t.conversation("never")) is None
 
 
 class InterruptedBehind:
