@@ -82,6 +82,7 @@ KINDS: Mapping[str, _Kind] = {
 """The registry: every stored kind, the type that holds it, and how older schema versions are brought up."""
 
 _NAME_OF: Mapping[type, str] = {kind.type: name for name, kind in KINDS.items()}
+_TYPE_OF: Mapping[str, type] = {name: kind.type for name, kind in KINDS.items()}
 _SCHEMA_OF: Mapping[str, int] = {name: kind.schema for name, kind in KINDS.items()}
 _EXACT = "$exact"
 
@@ -160,9 +161,7 @@ def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
     return body, decode(kind, schema, body, NOT_RECORDED)
 
 
-def decode(
-    kind: str, schema: int, body: bytes, event_id: int, *, shown: bool = False, structural: bool = False
-) -> Event:
+def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = False, structural: bool = False) -> Event:
     """The event that ``encode`` made these columns of, with its id.
 
     ``shown`` and ``structural`` are the columns' values; they are needed only where the kind or schema version is not
@@ -175,7 +174,7 @@ def decode(
         event: _Known = _strict.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         event = _convert(kind, _parsed(body))
-    if type(event) is not KINDS[kind].type:
+    if type(event) is not _TYPE_OF[kind]:
         raise Undecodable(f"its column says {kind}, its body {_NAME_OF[type(event)]}")
     force_setattr(event, "id", event_id)  # it is ours alone until it is returned
     return event

@@ -151,7 +151,7 @@ class GuardedReader:
             return rows
         known = self._known_by_key(key)
         opened = self._vault.opened(known, rows)
-        if any(row.encoding == DAMAGED for row in opened):
+        if opened is not rows and any(row.encoding == DAMAGED for row in opened):
             # Or the conversation was sealed meanwhile, or what is known of it was never committed: ask once more.
             self._vault.forget(known)
             opened = self._vault.opened(self._known_by_key(key), rows)

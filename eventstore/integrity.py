@@ -31,6 +31,7 @@ __all__ = [
     "record_checksum",
     "seed",
     "sound_rows",
+    "unsound",
 ]
 
 HEAD_BYTES = 32
@@ -98,6 +99,22 @@ def checksum(
     """
     fields = _pack(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
     return crc32(body, crc32(fields + _bytes(kind) + head, seed))
+
+
+def unsound(seed: int, rows: Iterable[Sequence[Any]]) -> list[int]:
+    """The places of those rows whose checksum is another. It is ``checksum`` of each, written out once more because
+    every read does this.
+    """
+    places = []
+    for place, row in enumerate(rows):
+        (event_id, kind, schema, shown, structural, at, encoding, body, head, before, turns, check) = row
+        try:
+            fields = _pack(event_id, schema, shown, structural, at, encoding, before, turns)
+            if check != crc32(body, crc32(fields + kind.encode("utf-8", "surrogatepass") + head, seed)):
+                places.append(place)
+        except (struct.error, TypeError, AttributeError):  # a column of another type
+            places.append(place)
+    return places
 
 
 class Chain(NamedTuple):

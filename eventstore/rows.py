@@ -53,11 +53,13 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> l
 
 def event_of(conversation: str, row: Row) -> Event:
     """The event of a stored row. Raises ``CorruptEvent`` where the bytes are none."""
-    sound(conversation, row)
+    event_id, kind, schema, shown, structural, _, encoding, body, *_ = row
+    if encoding != PLAIN:
+        sound(conversation, row)
     try:
-        return codec.decode(row.kind, row.schema, row.body, row.id, shown=row.shown, structural=row.structural)
+        return codec.decode(kind, schema, body, event_id, shown, structural)
     except codec.Undecodable as error:
-        raise CorruptEvent(conversation, row.id, str(error)) from error
+        raise CorruptEvent(conversation, event_id, str(error)) from error
 
 
 def sound(conversation: str, row: Row) -> Row:

@@ -73,7 +73,8 @@ class Snapshot:
         that neither begin and end with a shown event nor at an end of the history, an event more.
         """
         rows = self._reader.shown_rows(self._conversation.key, intervals)
-        events = [event_of(self.conversation, row) for row in rows]
+        conversation = self.conversation
+        events = [event_of(conversation, row) for row in rows]
         self._check_that_all_are_there(intervals, rows)
         return events
 

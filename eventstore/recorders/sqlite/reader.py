@@ -135,13 +135,15 @@ _KINDS: Final[dict[bytes, str]] = {}
 
 
 def _row(row: tuple[Any, ...]) -> Row:
-    event_id, kind, schema, shown, structural, at, encoding, body, head, shown_before, structural_before, check, *_ = row
+    event_id, kind, schema, shown, structural, at, encoding, body, head, shown_before, structural_before, check, *_ = (
+        row
+    )
     if type(event_id) is not int:
         event_id = -1
     name = _KINDS.get(kind)
     if name is None:
         name = str(kind, "utf-8", "replace") if type(kind) is bytes else ""
-        if len(_KINDS) < _KINDS_MAX:
+        if name and len(_KINDS) < _KINDS_MAX:
             _KINDS[kind] = name
     return _new(Row, (
         event_id, name, schema, shown == 1, structural == 1, at, encoding, body, head, shown_before, structural_before,
