@@ -1,0 +1,247 @@
+"""A second reader: stored bytes read by what ``docs/FORMAT.md`` says, with nothing of ours."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sqlite3
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import zstandard
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pydantic import SecretStr
+
+from eventstore import (
+    Action,
+    CondensationAction,
+    CondensationRequest,
+    Event,
+    KeyRing,
+    Message,
+    Observation,
+    UnknownEvent,
+    open_store,
+)
+from foldlog.archives import write_archive
+from projections import Views
+
+PAGE = (Path(__file__).parents[2] / "docs" / "FORMAT.md").read_text("utf-8")
+WRAPPING_KEY = bytes(range(32))
+NAMES = ["c1", "ümlaut \udcff\0"]
+
+
+# -- the reader, which knows the page and nothing else -----------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """The columns of an event, in the order in which they are asked for."""
+
+    id: int
+    kind: bytes
+    schema: int
+    shown: int
+    structural: int
+    recorded_at: int
+    encoding: int
+    shown_before: int
+    structural_before: int
+    checksum: int
+    head: bytes
+    body: bytes
+
+
+def seed(salt: bytes, name: bytes) -> bytes:
+    return hashlib.sha256(b"foldlog" + salt + name).digest()
+
+
+def next_head(head: bytes, salt: bytes, row: Row, body: bytes) -> bytes:
+    fields = f"{row.id} {row.schema} {row.shown} {row.structural} {row.recorded_at} {len(row.kind)} ".encode()
+    return hashlib.sha256(head + salt + fields + row.kind + b"\n" + body).digest()
+
+
+def checksum(name: bytes, row: Row) -> int:
+    columns = struct.pack(
+        ">8q", row.id, row.schema, row.shown, row.structural, row.recorded_at, row.encoding, row.shown_before,
+        row.structural_before,
+    )  # fmt: skip
+    return zlib.crc32(row.body, zlib.crc32(columns + row.kind + row.head, zlib.crc32(name)))
+
+
+def opened(row: Row, name: bytes, data_key: bytes | None) -> bytes:
+    body, encoding = row.body, row.encoding
+    if encoding >= 4:
+        assert data_key is not None
+        body = AESGCM(data_key).decrypt(body[:12], body[12:], b"event %d of " % row.id + name)
+        encoding -= 4
+    return {0: lambda: body, 1: lambda: zlib.decompress(body), 2: lambda: zstandard.decompress(body)}[encoding]()
+
+
+def said(body: bytes) -> Any:
+    read = json.loads(body)
+    return json.loads(base64.b64decode(read["$exact"])) if "$exact" in read else read
+
+
+def conversations(path: Path) -> Iterator[tuple[bytes, bytes, list[Row], bytes | None]]:
+    """Name, salt, rows and data key of each conversation that can be seen and was not erased."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.text_factory = bytes
+        found = connection.execute(
+            "SELECT key, id, salt, key_id, sealed_key FROM conversations WHERE visible AND erased_at IS NULL"
+        ).fetchall()
+        for key, name, salt, key_id, sealed in found:
+            data_key = None
+            if sealed is not None:
+                assert key_id.decode() == hashlib.sha256(b"foldlog key" + WRAPPING_KEY).hexdigest()[:16]
+                secret = AESGCM(WRAPPING_KEY).decrypt(sealed[:12], sealed[12:], b"data key of " + name)
+                data_key, salt = secret[:32], secret[32:]
+            columns = ", ".join(Row._fields)
+            rows = connection.execute(f"SELECT {columns} FROM events WHERE conversation = ? ORDER BY id", (key,))
+            yield name, salt, [Row(*row) for row in rows], data_key
+
+
+def assert_reads(path: Path) -> dict[bytes, list[Any]]:
+    """Every checksum and head is what the page says; returns what the bodies say."""
+    events: dict[bytes, list[Any]] = {}
+    for name, salt, rows, data_key in conversations(path):
+        head, shown, structural = seed(salt, name), 0, 0
+        for place, row in enumerate(rows):
+            body = opened(row, name, data_key)
+            head = next_head(head, salt, row, body)
+            assert (row.id, row.head, row.checksum) == (place, head, checksum(name, row))
+            assert (row.shown_before, row.structural_before) == (shown, structural)
+            shown, structural = shown + row.shown, structural + row.structural
+            events.setdefault(name, []).append(said(body))
+    return events
+
+
+# -- what it is given --------------------------------------------------------------------------------------------------
+
+
+def history() -> list[Event]:
+    return [
+        Message(source="user", content="Why does the test fail? \udcff"),
+        Action(tool="terminal", arguments={"command": "pytest -x", "n": 1e400}, call_id="call-1"),
+        Observation(tool="terminal", content="1 failed " * 300, call_id="call-1", cause=1),
+        CondensationRequest(reason="tokens"),
+        CondensationAction(forgotten_event_ids=[1, 2], summary="It fails.", summary_offset=1),
+    ]
+
+
+def fill(path: Path, **how: Any) -> None:
+    with open_store(f"sqlite:///{path}", **how) as store:
+        Views(store)
+        for name in NAMES:
+            store.append(name, history(), expected_version=0, idempotency_key="turn-1")
+        later = UnknownEvent(stored_kind="later é", stored_schema=3, body=b'{"kind":"later"}', shown=True)
+        store.ingest("imported", [later, *history() * 300])
+
+
+@pytest.mark.parametrize("compression", ["none", "zlib", "zstd"])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_store_is_read_by_the_page(tmp_path: Path, compression: Any, sealed: bool):
+    keys = KeyRing([SecretStr(WRAPPING_KEY.hex())]) if sealed else None
+    fill(tmp_path / "store.db", compression=compression, keys=keys)
+    events = assert_reads(tmp_path / "store.db")
+    assert set(events) == {b"imported", b"c1", "ümlaut \udcff\0".encode("utf-8", "surrogatepass")}
+    first, action, *_, condensation = events[b"c1"]
+    assert first == {"kind": "message", "content": "Why does the test fail? \udcff", "source": "user"}
+    assert action["arguments"] == {"command": "pytest -x", "n": float("inf")}
+    assert condensation["forgotten_event_ids"] == [1, 2]
+    assert len(events[b"imported"]) == 1_501
+
+
+def test_the_example_on_the_page_can_be_computed_again():
+    example = PAGE[PAGE.index("## An example") :]
+    salt = bytes.fromhex(re.findall(r"salt `([0-9a-f]{32})`", example)[0])
+    head = seed(salt, b"c1")
+    assert head.hex() in example
+    bodies = re.findall(r"```json\n(.*?)```", example, re.DOTALL)[0].encode().splitlines()
+    rows = re.findall(
+        r"^\| (\d+) \| (\w+) \| (\d) \| (\d) \| (\d) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| `(\w+)` \|$", example, re.M
+    )
+    assert len(rows) == len(bodies) == 3
+    for body, (event_id, kind, schema, shown, structural, at, before, turns, check, written) in zip(
+        bodies, rows, strict=True
+    ):
+        row = Row(
+            int(event_id), kind.encode(), int(schema), int(shown), int(structural), int(at), 0, int(before), int(turns),
+            int(check), bytes.fromhex(written), body,
+        )  # fmt: skip
+        head = next_head(head, salt, row, body)
+        assert (head.hex(), checksum(b"c1", row)) == (written, int(check))
+
+
+def test_the_records_beside_the_events_have_the_checksums_of_the_page(tmp_path: Path):
+    fill(tmp_path / "store.db")
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        records = connection.execute(
+            "SELECT c.id, r.projection, r.version, r.code, r.base, r.encoding, r.body, r.checksum FROM records r "
+            "JOIN conversations c ON c.key = r.conversation WHERE c.id = 'c1'"
+        ).fetchall()
+    assert len(records) == 2
+    for name, projection, version, code, base, encoding, body, written in records:
+        fields = f"{projection} {version} {code} {base} {encoding} ".encode()
+        assert written == zlib.crc32(body, zlib.crc32(fields, zlib.crc32(name.encode())))
+
+
+def test_an_archive_is_read_by_the_page(tmp_path: Path):
+    path = tmp_path / "store.db"
+    fill(path)
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("gone", history(), expected_version=0)
+        receipt = store.erase("gone", reason="asked to")
+        heads = {row.id: row.head for row in store.conversations()}
+        write_archive(store, tmp_path / "archive", list(heads))
+    with (tmp_path / "archive").open("rb") as file:
+        lines = zstandard.ZstdDecompressor().stream_reader(file).read().split(b"\n")
+    assert lines.pop() == b""
+    assert json.loads(lines[0])["foldlog_archive"] == 1
+    ends: dict[str, str] = {}
+    name, salt, head, events = "", b"", b"", 0
+    for line in lines[1:-1]:
+        fields = json.loads(line)
+        if "conversation" in fields:
+            name = fields["conversation"]
+            if "erased" in fields:
+                ends[name] = fields["erased"]["head"]
+                continue
+            salt = bytes.fromhex(fields["salt"])
+            head = seed(salt, name.encode("utf-8", "surrogatepass"))
+        elif "event" in fields:
+            start = line.find(b',"body":')
+            body = line[start + 8 : -1] if start >= 0 else base64.b64decode(fields["body64"])
+            row = Row(
+                fields["event"], fields["kind"].encode(), fields["schema"], int(fields["shown"]),
+                int(fields["structural"]), fields["recorded_at"], 0, 0, 0, 0, b"", body,
+            )  # fmt: skip
+            head = next_head(head, salt, row, body)
+            assert head.hex() == fields["head"]
+            ends[name] = fields["head"]
+            events += 1
+        else:
+            assert set(fields) == {"key", "first", "events"}
+    assert ends == heads
+    assert ends["gone"] == receipt.head
+    assert json.loads(lines[-1]) == {"end": True, "conversations": 4, "events": events}
+
+
+def test_every_kind_and_field_is_on_the_page():
+    from eventstore.codec import KINDS
+
+    table = {
+        row[0]: (int(row[1]), row[2])
+        for row in re.findall(r"^\| `(\w+)` \| (\d) \| (.*?) \| [^|]*\|$", PAGE, re.MULTILINE)
+    }
+    assert {kind: known.schema for kind, known in KINDS.items()} == {kind: row[0] for kind, row in table.items()}
+    common = {"kind", "id", "timestamp", "cause", "origin", "meta", "source", "shown", "extra"}
+    for kind, known in KINDS.items():
+        fields = set(known.type.__struct_encode_fields__) - common
+        assert {field for field in fields if f"`{field}`" not in table[kind][1]} == set()
