@@ -139,18 +139,21 @@ class Digest:
         return title + "".join(texts[section] for section in (*Section, _EARLIER))
 
     def _section(self, section: Section | str, room: int) -> str:
-        """One section with its heading, in at most ``room`` characters; nothing where there is too little."""
+        """One section with its heading, in at most ``room`` characters; nothing where there is too little. Cost: its
+        lines, once.
+        """
         if not isinstance(section, Section):
             return _quoted(self.earlier, room)
         lines = list(self.lines[section].values())
         if section is Section.ASKED:
             lines = _shortened(lines, room)
         first = 1 if section is Section.ASKED else 0  # what the user asked first is what it is all about
+        left_out = self.left_out[section]
+        length = len(_listed(section, lines, 0))
         for dropped in range(len(lines)):
-            stay = lines[:first] + lines[first + dropped :]
-            text = _listed(section, stay, self.left_out[section] + dropped)
-            if len(text) <= room:
-                return text
+            if length + _length_of_note(left_out + dropped) <= room:
+                return _listed(section, lines[:first] + lines[first + dropped :], left_out + dropped)
+            length -= sum(len(_item(line)) for line in lines[first + dropped : first + dropped + 1])
         return ""
 
 
@@ -177,8 +180,20 @@ _ASK_LENGTHS = (2_000, 1_000, 500, 250, 120, 60)
 
 
 def _listed(section: Section, lines: Sequence[str], left_out: int) -> str:
-    omitted = [f"({left_out} earlier left out)"] if left_out else []
-    return "".join([f"\n\n## {section.value}", *(f"\n- {line}" for line in (*omitted, *lines))])
+    note = [_note(left_out)] if left_out else []
+    return "".join([f"\n\n## {section.value}", *map(_item, (*note, *lines))])
+
+
+def _item(line: str) -> str:
+    return f"\n- {line}"
+
+
+def _note(left_out: int) -> str:
+    return f"({left_out} earlier left out)"
+
+
+def _length_of_note(left_out: int) -> int:
+    return len(_item(_note(left_out))) if left_out else 0
 
 
 def _shortened(lines: list[str], room: int) -> list[str]:
