@@ -7,6 +7,7 @@ noted; at the end, each of those events must be there, once. The exit status is 
                promoted, the killed one made a standby of it, again and again
     quorum     the same with three servers, of which any one must confirm; the standby that has most is promoted
     restart    the one server is restarted, in turn fast and by a crash (immediate)
+    frozen     the primary is stopped for some seconds (SIGSTOP) and goes on
     cut        connections are ended by the server, and cut by a proxy just before or just behind a commit
 
 A promoted server waits for a standby before it confirms anything, so a second failure cannot lose what the first one
@@ -18,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -135,10 +137,14 @@ class Writers:
             thread.join()
 
 
-def stall_after(writers: Writers, moment: float) -> float:
-    """How long nothing was acknowledged, around a fault."""
-    times = sorted(t for t in writers.times if moment - 1 <= t <= moment + 60)
-    return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
+def stalls(writers: Writers, moments: list[float]) -> list[float]:
+    """For each fault, the longest time in which nothing was acknowledged, from just before it to the next."""
+    longest = []
+    times = sorted(writers.times)
+    for moment, following in pairwise([*moments, times[-1]]):
+        near = [t for t in times if moment - 0.5 <= t <= following]
+        longest.append(max(later - earlier for earlier, later in pairwise(near)))
+    return longest
 
 
 def check(store: Store, writers: Writers) -> tuple[int, int]:
@@ -181,6 +187,21 @@ def restarted(folder: Path) -> Iterator[tuple[str, Fault]]:
 
 
 @contextlib.contextmanager
+def frozen(folder: Path) -> Iterator[tuple[str, Fault]]:
+    cluster = Cluster(folder, 1)
+
+    def freeze() -> None:
+        cluster.primary.signal(signal.SIGSTOP)
+        time.sleep(random.uniform(2, 6))
+        cluster.primary.signal(signal.SIGCONT)
+
+    try:
+        yield cluster.url, freeze
+    finally:
+        cluster.stop()
+
+
+@contextlib.contextmanager
 def cut(folder: Path) -> Iterator[tuple[str, Fault]]:
     cluster = Cluster(folder, 1)
     proxy = CuttingProxy(cluster.primary.port)
@@ -201,6 +222,7 @@ SCENARIOS = {
     "failover": lambda folder: clustered(folder, 2),
     "quorum": lambda folder: clustered(folder, 3),
     "restart": restarted,
+    "frozen": frozen,
     "cut": cut,
 }
 
@@ -208,12 +230,11 @@ SCENARIOS = {
 def run(name: str, events: int, faults_min: int, every_s: float) -> bool:
     folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
     folder.chmod(0o755)
-    stalls, faults = [], 0
+    faults, moments = 0, []
     try:
         with SCENARIOS[name](folder) as (url, fault), open_store(f"{url}?connections_max={WRITERS}") as store:
             writers = Writers(store)
             began = time.monotonic()
-            moments = []
             while (writers.events < events or faults < faults_min) and not writers.errors:
                 time.sleep(every_s)
                 moments.append(time.monotonic())
@@ -223,7 +244,6 @@ def run(name: str, events: int, faults_min: int, every_s: float) -> bool:
             time.sleep(every_s)
             writers.finish()
             took = time.monotonic() - began
-            stalls = [stall_after(writers, moment) for moment in moments]
             lost, doubled = check(store, writers)
     except subprocess.SubprocessError as error:
         raise SystemExit(f"{name}: {error}") from error
@@ -231,10 +251,11 @@ def run(name: str, events: int, faults_min: int, every_s: float) -> bool:
         shutil.rmtree(folder, ignore_errors=True)
     for error in writers.errors:
         print(f"{name}: an append failed: {error}")
+    waits = stalls(writers, moments)
     print(
         f"{name}: {writers.events:,} events acknowledged in {took:.0f} s through {faults} faults: {lost} lost, "
         f"{doubled} doubled, {len(writers.errors)} errors; "
-        f"stalls: median {statistics.median(stalls):.2f} s, longest {max(stalls):.2f} s"
+        f"stalls: median {statistics.median(waits):.2f} s, longest {max(waits):.2f} s"
     )
     return lost == doubled == len(writers.errors) == 0
 

@@ -69,7 +69,7 @@ class PostgresRecorder:
         writable: bool = True,
         durable: bool = True,
         pooler: Literal["none", "transaction"] = "none",
-        connections_max: int = 10,
+        connections_max: int = 16,
         patience_s: float = 60.0,
     ) -> None:
         self.writable = writable
@@ -104,7 +104,7 @@ class PostgresRecorder:
             writable=mode != "ro",
             durable=options.get("durability", durability) == "full",
             pooler="transaction" if options.get("pooler") == "transaction" else "none",
-            connections_max=int(options.get("connections_max", 10)),
+            connections_max=int(options.get("connections_max", 16)),
             patience_s=float(options.get("patience_s", 60)),
         )
 
