@@ -87,8 +87,8 @@ class Vault:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def opened(self, known: Known, rows: Sequence[Row]) -> Sequence[Row]:
-        """Rows as they were given to the store, plain; those whose bytes are others are marked. The very same rows, where
-        they are plain and sound. Cost: a checksum each.
+        """Rows as they were given to the store, plain; those whose bytes are others are marked. The very same rows,
+        where they are plain and sound. Cost: a checksum each.
         """
         unsound = integrity.unsound(known.checksum_seed, rows)
         if not unsound and not any(map(_encoding, rows)):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from eventstore.recorders.base import Conversation, Erasure, PlacedRow, Record, Row
 from eventstore.recorders.statements import statements
@@ -52,7 +53,10 @@ class SQLiteReader:
         return list(map(_row, self._execute(SQL["structural_rows"], (key, start, stop, limit))))
 
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
-        return sorted(map(_row, self._execute(SQL["shown_rows"], (json.dumps(intervals), key))), key=_id)
+        rows = list(map(_row, self._execute(SQL["shown_rows"], (_json(intervals), key))))
+        if len(intervals) > 1:
+            rows.sort(key=_id)  # within an interval the index has them in order
+        return rows
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Live rows have their positions; those of an import are reckoned from where it was published."""
@@ -115,6 +119,10 @@ class SQLiteReader:
         if key not in self._ids:
             self._ids[key] = _text(self._execute(SQL["conversation_id"], (key,)).fetchone()[0])
         return self._ids[key]
+
+
+def _json(value: Sequence[object]) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def bound(text: str) -> bytes:

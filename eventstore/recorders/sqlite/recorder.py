@@ -245,7 +245,11 @@ class SQLiteRecorder:
                 create_private(self.path)
             self._turns = Turns(self.path)
         with self._readers.connection() as connection:
-            ready = schema.is_current(connection, self.path) and (not self.writable or has_wal(connection))
+            connection.execute("BEGIN")  # one moment, and the file is looked at once
+            try:
+                ready = schema.is_current(connection, self.path) and (not self.writable or has_wal(connection))
+            finally:
+                connection.rollback()
         if ready:
             return
         if not self.writable:

@@ -23,11 +23,7 @@ def is_current(connection: sqlite3.Connection, path: str) -> bool:
 
     Raises ``DatabaseError`` where the file is no store of ours, or of a newer schema.
     """
-    connection.execute("BEGIN")
-    try:
-        return _schema(connection, path) == _NEWEST
-    finally:
-        connection.rollback()
+    return _schema(connection, path) == _NEWEST
 
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
