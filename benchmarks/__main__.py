@@ -17,7 +17,19 @@ from rich.table import Table
 from benchmarks.frame import SCALES, Answer, Question, as_json, ask
 from benchmarks.plot import plot
 
-MODULES = ("append", "reading", "importing", "folding", "opening", "cliffs", "rebuilding", "stepping", "size", "tokens")
+MODULES = (
+    "append",
+    "reading",
+    "importing",
+    "folding",
+    "opening",
+    "cliffs",
+    "rebuilding",
+    "stepping",
+    "size",
+    "tokens",
+    "trust",
+)
 RESULTS = Path(__file__).parent / "results"
 
 

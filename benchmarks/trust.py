@@ -1,0 +1,162 @@
+"""What does it cost that nothing damaged goes unnoticed, and nothing private stays behind?
+
+The chain is measured against the same store without it; compression and sealing against the same store without them;
+a verification against reading and hashing every body by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from benchmarks.frame import Question, Round, Scale
+from benchmarks.prepared import prepared
+from benchmarks.raw import RawStore
+from benchmarks.workload import history
+from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, integrity, open_store
+
+BATCH = 500
+BATCHES = 8
+SINGLES = 300
+
+
+def verify(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Every checksum, every head, every place; and the file itself, by SQLite's own check."""
+    stores = prepared(folder.parent, scale.usual)
+    for _ in range(scale.rounds):
+        raw = RawStore(stores.raw)
+        begun = time.perf_counter()
+        head, count = b"", 0
+        for _, body in raw.bodies("c1", 0, stores.length):
+            head = hashlib.sha256(head + body).digest()
+            count += 1
+        by_hand = count / (time.perf_counter() - begun)
+        raw.close()
+        with open_store(f"sqlite:///{stores.ours}") as store:
+            begun = time.perf_counter()
+            verdicts = list(store.verify())
+            checked = sum(verdict.version for verdict in verdicts) / (time.perf_counter() - begun)
+        if any(verdict.findings for verdict in verdicts) or verdicts[0].version != count:
+            raise AssertionError("the prepared store is not sound, or not the baseline's")
+        yield Round(checked, by_hand)
+
+
+def chain_of_a_batch(scale: Scale, folder: Path) -> Iterator[Round]:
+    yield from _with_and_without_chain(scale, folder, BATCH)
+
+
+def chain_of_single_appends(scale: Scale, folder: Path) -> Iterator[Round]:
+    yield from _with_and_without_chain(scale, folder, 1)
+
+
+def _with_and_without_chain(scale: Scale, folder: Path, size: int) -> Iterator[Round]:
+    """Microseconds for one event. Appends of ``size`` events to either store take turns, so both meet the same disk."""
+    events = [_without_id(event) for event in history(BATCH * BATCHES) if not isinstance(event, CondensationAction)]
+    appends = [events[n : n + size] for n in range(0, len(events), size)][: max(SINGLES // size, BATCHES)]
+    for n in range(scale.rounds):
+        with open_store(f"sqlite:///{folder}/with-{n}.db") as chained, open_store(f"sqlite:///{folder}/{n}.db") as bare:
+            seconds = [0.0, 0.0]
+            for turn, some in enumerate(appends):
+                for side in (0, 1) if turn % 2 else (1, 0):
+                    with _without_chain() if side else nullcontext():
+                        begun = time.perf_counter()
+                        (bare if side else chained).append("c1", some, expected_version=ANY_VERSION)
+                        seconds[side] += time.perf_counter() - begun
+        count = sum(map(len, appends))
+        yield Round(seconds[0] / count * 1e6, seconds[1] / count * 1e6)
+
+
+def _append_batches(store: Store, events: list[Event]) -> float:
+    begun = time.perf_counter()
+    for first in range(0, len(events), BATCH):
+        store.ingest(f"c{first}", (_without_id(event) for event in events[first : first + BATCH]))
+    return (time.perf_counter() - begun) / len(events)
+
+
+def _without_id(event: Event) -> Event:
+    return replace(event, id=-1, cause=None)
+
+
+@contextmanager
+def _without_chain() -> Iterator[None]:
+    """As if events had neither heads nor checksums: constants stand there."""
+    before = integrity.link, integrity.checksum
+    integrity.link = lambda *_: bytes(integrity.HEAD_BYTES)
+    integrity.checksum = lambda *_: 0
+    try:
+        yield
+    finally:
+        integrity.link, integrity.checksum = before
+
+
+def sealed(scale: Scale, folder: Path) -> Iterator[Round]:
+    yield from _stored_otherwise(scale, folder, keys=_keys())
+
+
+def compressed(scale: Scale, folder: Path) -> Iterator[Round]:
+    yield from _stored_otherwise(scale, folder, compression="zstd")
+
+
+def reading_sealed_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Events a second, of whole histories."""
+    events = [_without_id(event) for event in history(BATCH * BATCHES)]
+    for name, how in (("plain", {}), ("other", {"keys": _keys(), "compression": "zstd"})):
+        with open_store(f"sqlite:///{folder}/{name}.db", **how) as store:
+            store.ingest("c1", events)
+    for _ in range(scale.rounds):
+        rates = []
+        for name, how in (("other", {"keys": _keys()}), ("plain", {})):
+            with open_store(f"sqlite:///{folder}/{name}.db", **how) as store:
+                begun = time.perf_counter()
+                count = sum(1 for _ in store.events("c1"))
+                rates.append(count / (time.perf_counter() - begun))
+        yield Round(*rates)
+
+
+def size_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Sealed too, with revisions, chain and indices: one round, since a size is the same each time."""
+    from projections import Views
+
+    stores = prepared(folder.parent, scale.usual)
+    path = folder / "small.db"
+    with open_store(f"sqlite:///{path}", keys=_keys(), compression="zstd") as store:
+        Views(store)
+        store.ingest("c1", (_without_id(event) for event in history(stores.length)))
+        store.guard.purge()
+    yield Round(path.stat().st_size / stores.length, stores.raw.stat().st_size / stores.length)
+
+
+def _stored_otherwise(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]:
+    events = list(history(BATCH * BATCHES))
+    for n in range(scale.rounds):
+        seconds = []
+        for name, chosen in (("other", how), ("plain", {})):
+            with open_store(f"sqlite:///{folder}/{name}-{n}.db", **chosen) as store:
+                seconds.append(_append_batches(store, events))
+        yield Round(1 / seconds[0], 1 / seconds[1])
+
+
+def _keys() -> KeyRing:
+    from pydantic import SecretStr
+
+    return KeyRing([SecretStr("11" * 32)])
+
+
+_PLAIN = "the same store, plain"
+QUESTIONS = [
+    Question("verify every event", "events/s", 0.4, "at least", verify, raw="read and hash by hand"),
+    Question("chain, of a batch of 500", "µs/event", 1.2, "at most", chain_of_a_batch, raw="the same without it"),
+    Question(
+        "chain, of single appends", "µs/event", 1.05, "at most", chain_of_single_appends, raw="the same without it"
+    ),
+    Question("batch of 500, sealed", "events/s", 0.5, "at least", sealed, raw=_PLAIN),
+    Question("batch of 500, compressed (zstd)", "events/s", 0.3, "at least", compressed, raw=_PLAIN),
+    Question("read, sealed and compressed", "events/s", 0.2, "at least", reading_sealed_and_compressed, raw=_PLAIN),
+    Question("size on disk, sealed and compressed", "bytes/event", 0.5, "at most", size_compressed),
+]
