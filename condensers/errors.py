@@ -45,12 +45,21 @@ class ModelCallFailed(CondenserError):
     """The model gave no usable answer, after every retry that its configuration allows. ``failure`` says which kind.
 
     ``batch`` is what there is to report of it: model, attempts, latency, and usage and cost where a reply was paid for.
+    ``batches`` are those of the calls that led to it, and its own.
     """
 
-    def __init__(self, model: str, failure: Failure, problem: str, batch: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        failure: Failure,
+        problem: str,
+        batch: Mapping[str, Any] | None = None,
+        before: tuple[Mapping[str, Any], ...] = (),
+    ) -> None:
         super().__init__(f"model {model!r} gave no usable answer ({failure}): {problem}")
         self.model, self.failure, self.problem = model, failure, problem
         self.batch: Mapping[str, Any] = batch or {}
+        self.batches = (*before, self.batch)
 
 
 class TokensUnknown(CondenserError):

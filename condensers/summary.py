@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from condensers.base import AgentModel, Batch, Condensation, Reason
@@ -30,6 +30,10 @@ SelectionRule = Literal["openhands-v1", "openhands-v0"]
 """Whose arithmetic. V1's: a request halves the View as it is, the first system prompt always stays, and there is always
 room for a tail. V0's: a request aims at half of ``max_size``, ``keep_first`` alone says what stays at the head, and
 where that leaves room for nothing but the summary, everything else is forgotten."""
+
+
+_PIECES_MAX = 8
+"""Into so many pieces at most the forgotten is divided for a model that cannot read it all at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +106,9 @@ class SummarizingCondenser(RollingCondenser):
                 f"which is less than the minimum progress of {self.minimum_progress:g}"
             )
         try:
-            summary = self.summarize(forgotten, self.max_event_length)
+            summary = self._summary_of(forgotten, self.max_event_length)
         except ModelCallFailed as error:
-            raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", (error.batch,)) from error
+            raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.batches) from error
         return self._condensation(view, span, summary, agent_llm, "condensed")
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
@@ -119,18 +123,41 @@ class SummarizingCondenser(RollingCondenser):
         failures: list[ModelCallFailed] = []
         for limit in self._reset_limits(view[span.start : span.stop]):
             try:
-                summary = self.summarize(view[span.start : span.stop], limit)
+                summary = self._summary_of(view[span.start : span.stop], limit)
             except ModelCallFailed as error:
                 failures.append(error)
                 if error.failure == "rejected":
                     break
             else:
                 reset = self._condensation(view, span, summary, agent_llm, "reset")
-                return Condensation(with_batches(reset.action, (failure.batch for failure in failures)))
+                return Condensation(with_batches(reset.action, _batches(failures)))
         raise NoCondensationAvailable(
             f"the hard context reset was given up after {len(failures)} calls: {failures[-1].problem}",
-            tuple(failure.batch for failure in failures),
+            _batches(failures),
         ) from failures[-1]
+
+    def _summary_of(self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX) -> Summary:
+        """``summarize``. Where that is more than the model takes, one half after the other, the first half's summary
+        going before the other half, and so on with halves of halves, down to so many pieces.
+
+        Raises ``ModelCallFailed``.
+        """
+        try:
+            return self.summarize(events, limit)
+        except ModelCallFailed as error:
+            if error.failure != "context_window" or len(events) < 2 or pieces < 2:
+                raise
+            batches = error.batches
+        half = len(events) // 2
+        try:
+            first = self._summary_of(events[:half], limit, pieces // 2)
+            batches += first.batches
+            goes_before = CondensationSummary(content=first.text)
+            second = self._summary_of((goes_before, *events[half:]), limit, pieces // 2)
+        except ModelCallFailed as error:
+            before = (*batches, *error.batches[:-1])
+            raise ModelCallFailed(error.model, error.failure, error.problem, error.batch, before) from error
+        return replace(second, batches=(*batches, *second.batches))
 
     def _overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         return overrun(view, agent_llm, TokenBudget(self.max_tokens, self.token_margin_ratio))
@@ -201,6 +228,10 @@ class SummarizingCondenser(RollingCondenser):
             if less is None:
                 return text, tokens
             text = less
+
+
+def _batches(failures: Sequence[ModelCallFailed]) -> tuple[Batch, ...]:
+    return tuple(batch for failure in failures for batch in failure.batches)
 
 
 _ROOM = 3 / 4

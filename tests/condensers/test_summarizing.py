@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from condensers.base import Reason, Requirement
@@ -267,6 +269,50 @@ def test_an_event_cannot_close_its_own_tag():
     condenser = llm("NEW", max_size=10, keep_first=1)
     condenser.condense(view)
     assert condenser.llm.prompt().count("</EVENT>") == condenser.llm.prompt().count("<EVENT id=")
+
+
+class Narrow(Scripted):
+    """Takes so many characters, and says in a summary of what."""
+
+    def __init__(self, room):
+        super().__init__()
+        self.room = room
+
+    def complete(self, messages, **how):
+        prompt = messages[-1]["content"]
+        self.calls.append(messages)
+        if len(prompt) > self.room:
+            raise failed("context_window", "too long")
+        return said("of " + " ".join(re.findall(r"\bw\d+\b", prompt)))
+
+
+def test_what_is_too_long_for_the_summarizer_is_summarized_in_pieces_each_going_on_from_the_last():
+    view = viewed(message(), [message(f"w{n} {'x' * 200}") for n in range(20)])
+    condenser = LLMSummarizingCondenser(Narrow(2_500), max_size=20)
+    result = condenser.condense(view)
+    assert plan(result).summary == "of " + " ".join(f"w{n}" for n in range(12))
+    assert len(condenser.llm.calls) == 3, "one that was refused, and two halves"
+    assert [batch.get("failure") for batch in plan(result).metadata[CONDENSER_METADATA_KEY]] == [
+        "context_window",
+        None,
+        None,
+    ]
+
+
+def test_an_event_that_is_too_long_by_itself_is_tried_in_pieces_and_then_given_up():
+    view = viewed(message(), message("w1 " + "x" * 9_000), messages(19))
+    condenser = LLMSummarizingCondenser(Narrow(2_000), max_size=20)
+    result, batches = condenser.step(view)
+    assert result is view
+    assert len(condenser.llm.calls) == len(batches) < 15
+
+
+def test_a_reset_shows_less_of_each_event_to_a_model_that_takes_little():
+    view = viewed(message(), message("w1 " + "x" * 9_000), messages(5), REQUEST)
+    condenser = LLMSummarizingCondenser(
+        Narrow(6_000), max_size=100, keep_first=2, hard_context_reset_context_scaling=0.5, max_event_length=None
+    )
+    assert plan(condenser.condense(view)).metadata["outcome"] in {"condensed", "reset"}
 
 
 # --- what its failures cost ---
