@@ -1,8 +1,9 @@
 """Group commit: threads that write at the same time share one transaction and its fsync.
 
-The first thread to come leads: it takes all that wait, runs them in one transaction and hands leadership to the next
-waiter. A thread that is alone leads itself and waits for nobody, so it loses nothing. Each waiter has a lock of its
-own: one plain lock for all would be unfair, and make somebody wait for seconds under load.
+The first thread to come leads: when it is its process's turn it takes all that wait by then, runs them in one
+transaction and hands leadership to the next waiter. A thread that is alone leads itself and waits for nobody, so it
+loses nothing. Each waiter has a lock of its own: one plain lock for all would be unfair, and make somebody wait for
+seconds under load.
 """
 
 from __future__ import annotations
@@ -49,14 +50,15 @@ class Job(Generic[T]):
 
 
 class CommitQueue:
-    """Runs jobs in groups. ``run_group`` is given some jobs and ends each of them, by success or failure; only an
-    interruption (Ctrl-C) may leave some undone, and then none of what they wrote may be kept.
+    """Runs jobs in groups. ``run_group`` is given a function that it calls, once, when it can begin: it returns all
+    jobs that wait by then, and each of them is to be ended, by success or failure. Only an interruption (Ctrl-C) may
+    leave some undone, and then none of what they wrote may be kept. What is raised before that is the leader's alone.
 
     An interruption may come between any two steps of the thread that leads. So each step leaves the queue in a state
     that ``_abandon`` can go on from, and nothing is harmed by a step that is done twice.
     """
 
-    def __init__(self, run_group: Callable[[list[Job[Any]]], None]) -> None:
+    def __init__(self, run_group: Callable[[Callable[[], list[Job[Any]]]], None]) -> None:
         self._run_group = run_group
         self._mutex = threading.Lock()
         self._waiting: list[Job[Any]] = []
@@ -77,18 +79,18 @@ class CommitQueue:
             if job.wake is not None:
                 job.wake.acquire()
             if not job.done:
-                self._lead()
+                self._run_group(self._collect)
+                with self._mutex:
+                    self._hand_on()
         except BaseException:
             self._abandon(job)
             raise
         return job.outcome()
 
-    def _lead(self) -> None:
+    def _collect(self) -> list[Job[Any]]:
         with self._mutex:
             self._group, self._waiting = self._waiting, []
-        self._run_group(self._group)
-        with self._mutex:
-            self._hand_on()
+            return self._group
 
     def _hand_on(self) -> None:
         """Wake those who are done and make the first waiter the leader. The mutex is held."""

@@ -42,6 +42,7 @@ def parsed() -> argparse.Namespace:
     writers.add_argument("--threads", type=int, default=8)
     writers.add_argument("--seconds", type=float, default=10)
     writers.add_argument("--imported", type=int, default=200_000, help="events of the import that goes on meanwhile")
+    writers.add_argument("--sync-ms", type=int, default=0, help="a disk whose sync takes so much longer")
     return parser.parse_args()
 
 
@@ -52,8 +53,11 @@ def main() -> int:
             begin_again_with_faults(["-m", "tests.crash", *sys.argv[1:]])
         findings = everywhere.run(chosen.way, chosen.scenarios)
     else:
+        if getattr(chosen, "sync_ms", 0):
+            delay = {"FOLDLOG_SYNC_DELAY_US": str(1_000 * chosen.sync_ms)}
+            begin_again_with_faults(["-m", "tests.crash", *sys.argv[1:]], **delay)
         folder = Path(tempfile.mkdtemp(prefix="foldlog-crash-"))
-        options = {name: value for name, value in vars(chosen).items() if name != "command"}
+        options = {name: value for name, value in vars(chosen).items() if name not in ("command", "sync_ms")}
         run = under_load.run if chosen.command == "load" else many_writers.run
         findings = run(folder, **options)
         if findings:

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +19,11 @@ volatile long faults_no_space_from;  /* from this call on, writes find no space;
 volatile long faults_fail_sync_at;   /* this sync fails; 0: none */
 volatile long faults_sync_delay_us;  /* a sync takes so much longer */
 volatile long faults_keep_synced;    /* beside each file, keep what of it was synced, as <file>.synced */
+
+__attribute__((constructor)) static void as_the_environment_says(void) {
+    const char *delay = getenv("FOLDLOG_SYNC_DELAY_US");
+    if (delay) faults_sync_delay_us = atol(delay);
+}
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 

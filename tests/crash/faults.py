@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,14 +20,23 @@ WHY_NOT = None if _COMPILER and sys.platform == "linux" else "faults of a disk n
 """Why they cannot be had here; None where they can."""
 
 
-@functools.cache
 def environment() -> dict[str, str]:
     """The environment of a process whose disk may fail."""
+    return {**os.environ, "LD_PRELOAD": str(_library())}
+
+
+@functools.cache
+def _library() -> Path:
     assert _COMPILER is not None, WHY_NOT
-    library = Path(tempfile.mkdtemp(prefix="foldlog-faults-")) / "faults.so"
     source = Path(__file__).with_suffix(".c")
-    subprocess.run([_COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-    return {**os.environ, "LD_PRELOAD": str(library)}
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    library = source.parent / "__pycache__" / f"faults-{digest}.so"
+    if not library.exists():
+        library.parent.mkdir(exist_ok=True)
+        made = library.with_suffix(f".{os.getpid()}")
+        subprocess.run([_COMPILER, "-shared", "-fPIC", "-O1", "-o", made, source, "-ldl"], check=True)
+        made.replace(library)
+    return library
 
 
 def fault(name: str) -> ctypes.c_long:
@@ -39,7 +48,7 @@ def are_loaded() -> bool:
     return hasattr(ctypes.CDLL(None), "faults_calls")
 
 
-def begin_again_with_faults(arguments: Sequence[str]) -> None:
-    """Replace this process by one that has them, unless it has."""
+def begin_again_with_faults(arguments: Sequence[str], **more: str) -> None:
+    """Replace this process by one that has them, unless it has; with ``more`` in its environment."""
     if not are_loaded():
-        os.execve(sys.executable, [sys.executable, *arguments], environment())
+        os.execve(sys.executable, [sys.executable, *arguments], {**environment(), **more})

@@ -35,7 +35,8 @@ class Groups:
         self.begun = threading.Event()
         self.go_on = threading.Event()
 
-    def __call__(self, jobs: list[Job[Any]]) -> None:
+    def __call__(self, collect: Callable[[], list[Job[Any]]]) -> None:
+        jobs = collect()
         self.run.append([job.work(None) for job in jobs])
         self.begun.set()
         self.go_on.wait(PATIENCE_S)
@@ -84,9 +85,49 @@ def test_jobs_that_come_while_a_group_runs_share_the_next_one_in_their_order():
     assert groups.run == [["first"], [0, 1, 2, 3, 4]]
 
 
-def test_an_error_goes_to_its_caller_alone():
-    def run_group(jobs: list[Job[Any]]) -> None:
+def test_who_comes_while_the_leader_waits_for_its_turn_goes_with_it():
+    turn = threading.Event()
+    run: list[list[Any]] = []
+
+    def run_group(collect: Callable[[], list[Job[Any]]]) -> None:
+        turn.wait(PATIENCE_S)
+        jobs = collect()
+        run.append([job.work(None) for job in jobs])
         for job in jobs:
+            job.succeed(None)
+
+    queue = CommitQueue(run_group)
+    threads = in_threads(queue, [lambda _, n=n: n for n in range(3)])
+    turn.set()
+    finish(threads)
+    assert run == [[0, 1, 2]]
+
+
+def test_what_is_raised_before_a_group_is_collected_is_the_leaders_alone():
+    failing = threading.Event()
+    failing.set()
+
+    def run_group(collect: Callable[[], list[Job[Any]]]) -> None:
+        if failing.is_set():
+            while len(queue._waiting) < 2:
+                time.sleep(0.001)
+            failing.clear()
+            raise ValueError("no turn")
+        for job in collect():
+            job.succeed("done")
+
+    queue = CommitQueue(run_group)
+    follower = threading.Thread(target=queue.run, args=(lambda _: None,), daemon=True)
+    behind = threading.Timer(0.05, follower.start)
+    behind.start()
+    with pytest.raises(ValueError, match="no turn"):
+        queue.run(lambda _: None)
+    finish([behind, follower])
+
+
+def test_an_error_goes_to_its_caller_alone():
+    def run_group(collect: Callable[[], list[Job[Any]]]) -> None:
+        for job in collect():
             try:
                 job.succeed(job.work(None))
             except ValueError as error:
@@ -108,8 +149,8 @@ def test_an_error_that_was_raised_is_not_kept_alive():
 
     kept: list[weakref.ref[Large]] = []
 
-    def run_group(jobs: list[Job[Any]]) -> None:
-        for job in jobs:
+    def run_group(collect: Callable[[], list[Job[Any]]]) -> None:
+        for job in collect():
             try:
                 job.work(None)
             except ValueError as error:
@@ -133,12 +174,13 @@ def test_an_interrupted_leader_hands_on_what_it_did_not_do():
     groups = Groups()
     interrupt = threading.Event()
 
-    def run_group(jobs: list[Job[Any]]) -> None:
+    def run_group(collect: Callable[[], list[Job[Any]]]) -> None:
         if interrupt.is_set():
             interrupt.clear()
+            jobs = collect()
             jobs[1].succeed("done before the interruption")
             raise KeyboardInterrupt
-        groups(jobs)
+        groups(collect)
 
     queue = CommitQueue(run_group)
     outcomes: dict[str, Any] = {}
@@ -202,9 +244,9 @@ def test_interruptions_at_any_step_leave_nobody_waiting_and_nothing_done_twice(s
     """
     ran: list[int] = []
 
-    def run_group(jobs: list[Job[Any]]) -> None:
+    def run_group(collect: Callable[[], list[Job[Any]]]) -> None:
         # What it does takes effect at once at its end, as a commit does.
-        results = [(job, job.work(None)) for job in jobs]
+        results = [(job, job.work(None)) for job in collect()]
         outcome = None
         try:
             outcome = ran.extend(n for _, n in results)

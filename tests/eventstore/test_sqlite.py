@@ -406,7 +406,7 @@ def test_what_was_committed_when_ctrl_c_came_stands_and_is_not_run_again(
     recorder._writer = InterruptedBehind(recorder._writer, statement)  # type: ignore[assignment,arg-type]
     jobs = [Job(lambda t, n=n: t.insert(key, [row(n)])) for n in (1, 2)]
     with pytest.raises(KeyboardInterrupt):
-        recorder._run_group(list(jobs))
+        recorder._run_group(lambda: list(jobs))
     assert [job.done for job in jobs] == [stands, stands]
     with recorder.read() as reader:
         assert [r.id for r in reader.rows(key, 0, 9, 9)] == ([0, 1, 2] if stands else [0])
@@ -421,7 +421,7 @@ def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
     with closing(sqlite3.connect(path)) as newer:
         newer.execute("PRAGMA user_version = 99")
     jobs = [Job(lambda transaction: transaction.last_position()) for _ in range(3)]
-    recorder._run_group(list(jobs))
+    recorder._run_group(lambda: list(jobs))
     errors = []
     for job in jobs:
         with pytest.raises(DatabaseError, match="has schema 99") as raised:

@@ -158,9 +158,19 @@ class SQLiteRecorder:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def _run_group(self, jobs: list[Job[Any]]) -> None:
-        while jobs:
-            jobs = self._run_together(jobs)
+    def _run_group(self, collect: Callable[[], list[Job[Any]]]) -> None:
+        with self._writing:
+            self._check_open()
+            assert self._turns is not None
+            try:
+                self._turns.take()
+                jobs = collect()  # whoever came while this process waited for its turn goes with it
+                while jobs:
+                    jobs = self._run_together(jobs)
+            except OSError as error:
+                raise translate(error, f"write to {self.path}") from error
+            finally:
+                self._turns.give_back()
 
     def _run_together(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """One transaction. A job that fails after it wrote something is taken out, and the others are to be run again:
@@ -169,44 +179,38 @@ class SQLiteRecorder:
         done: list[tuple[Job[Any], Any]] = []
         connection = None
         committing = False
-        with self._writing:
-            assert self._turns is not None
-            try:
-                self._check_open()
-                self._turns.take()
-                connection = self._writer or self._open_writer()
-                connection.execute("BEGIN IMMEDIATE")
-                if not self._tails.still_hold(connection):
-                    schema.check_unchanged(connection, self.path)
-                self._commits += 1
-                if self._commits == _COMMITS_OF_A_LONG_LIFE:
-                    lay_out_log(self.path)
-                transaction = SQLiteTransaction(connection, self._tails)
-                for job in jobs:
-                    changes = connection.total_changes
-                    try:
-                        done.append((job, job.work(transaction)))
-                    except Exception as error:
-                        if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
-                            raise  # the database's trouble, not the job's
-                        job.fail(translate(error, f"write to {self.path}"))
-                        if connection.total_changes != changes:
-                            done.clear()
-                            self._roll_back(connection)
-                            return [other for other in jobs if not other.done]
-                committing = True
-                connection.execute("COMMIT")
-                _succeed(done)
-            except (sqlite3.Error, OSError, PersistenceError) as error:
-                self._fail(jobs, error, committing)
-            except BaseException:  # Ctrl-C
-                if connection is not None and connection.in_transaction:
-                    self._roll_back(connection)
-                else:
-                    _succeed(done)  # it came just behind the commit, which stands and must not be run again
-                raise
-            finally:
-                self._turns.give_back()
+        try:
+            connection = self._writer or self._open_writer()
+            connection.execute("BEGIN IMMEDIATE")
+            if not self._tails.still_hold(connection):
+                schema.check_unchanged(connection, self.path)
+            self._commits += 1
+            if self._commits == _COMMITS_OF_A_LONG_LIFE:
+                lay_out_log(self.path)
+            transaction = SQLiteTransaction(connection, self._tails)
+            for job in jobs:
+                changes = connection.total_changes
+                try:
+                    done.append((job, job.work(transaction)))
+                except Exception as error:
+                    if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+                        raise  # the database's trouble, not the job's
+                    job.fail(translate(error, f"write to {self.path}"))
+                    if connection.total_changes != changes:
+                        done.clear()
+                        self._roll_back(connection)
+                        return [other for other in jobs if not other.done]
+            committing = True
+            connection.execute("COMMIT")
+            _succeed(done)
+        except (sqlite3.Error, OSError, PersistenceError) as error:
+            self._fail(jobs, error, committing)
+        except BaseException:  # Ctrl-C
+            if connection is not None and connection.in_transaction:
+                self._roll_back(connection)
+            else:
+                _succeed(done)  # it came just behind the commit, which stands and must not be run again
+            raise
         return []
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
