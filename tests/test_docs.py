@@ -35,3 +35,12 @@ def test_the_reference_of_the_command_is_what_its_help_says():
 def test_the_readme_names_every_command():
     assert cli_reference.README.read_text() == cli_reference.readme(), "scripts/cli-reference writes it anew"
     assert "| `foldlog view` |" in cli_reference.README.read_text()
+
+
+def test_no_help_loses_a_word_that_looks_like_markup():
+    assert "A TOML file with [condenser]." in cli_reference.PAGE.read_text()
+
+
+def test_a_paragraph_of_a_help_is_broken_where_the_line_ends_and_nowhere_else():
+    assert "follows a store on it. It is seen by its age" in " ".join(cli_reference.PAGE.read_text().split())
+    assert "It is seen\n" not in cli_reference.PAGE.read_text()

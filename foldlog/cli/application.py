@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import keyword
 import os
 import sys
@@ -40,8 +41,14 @@ def build() -> typer.Typer:
                 f"foldlog.cli.{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{name}"
             )
             settings = getattr(module, "SETTINGS", None)
-            application.command(name, rich_help_panel=heading, context_settings=settings)(module.run)
+            told = _unwrapped(inspect.getdoc(module.run) or "")
+            application.command(name, help=told, rich_help_panel=heading, context_settings=settings)(module.run)
     return application
+
+
+def _unwrapped(text: str) -> str:
+    """Each paragraph as one line, which a terminal of any width breaks where it ends."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ def run(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="A TOML file with [condenser]; once for each condenser.",
+            help=r"A TOML file with \[condenser]; once for each condenser.",  # escaped: it would be taken for markup
             show_default="the default condenser, and one that forgets nothing",
         ),
     ] = None,

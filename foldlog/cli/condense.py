@@ -35,7 +35,7 @@ def run(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="A TOML file with [condenser].",
+            help=r"A TOML file with \[condenser].",  # escaped: it would be taken for markup
             show_default="one that needs no model",
         ),
     ] = None,

@@ -92,8 +92,10 @@ def _show(db: str, store: Store, views: Views, forgettings: list[_Forgetting], a
     name = terminal.printable(without_password(db))
     imported = f"{count(version, 'event')} imported into" if added else f"{count(version, 'event')}, already in"
     _heading(console, f"1. A history: {imported} {name}")
-    console.print("An agent mends a flaky test of an invented project, then adds what it is asked for, one thing after")
-    console.print("another. Five times its history grew too long for its model, and a part of it was condensed.")
+    console.print(
+        "An agent mends a flaky test of an invented project, then adds what it is asked for, one thing after another. "
+        "Five times its history grew too long for its model, and a part of it was condensed."
+    )
     _heading(console, "2. The View: what the model is shown now")
     show(console, _CONVERSATION, view)
     _heading(console, "3. What was forgotten, and why")

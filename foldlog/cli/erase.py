@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.gist import count
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing
@@ -52,5 +53,6 @@ def run(
         )
     else:
         name = terminal.printable(receipt.id, one_line=True)
-        terminal.console().print(f"{name}: erased at {erased_at}, {receipt.version:,} events, head {receipt.head}")
+        said = f"{name}: erased at {erased_at}, {count(receipt.version, 'event')}, head {receipt.head}"
+        terminal.console().print(said, soft_wrap=True)
     return DONE

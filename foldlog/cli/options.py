@@ -34,5 +34,5 @@ ConversationId = Annotated[
 ]
 SomeConversations = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ID]...", help="The conversations.", show_default="all of them", autocompletion=completed),
+    typer.Argument(metavar="ID", help="The conversations.", show_default="all of them", autocompletion=completed),
 ]

@@ -33,9 +33,8 @@ class OtherFormat(UnknownFormat):
     """The history was imported from another format. Export it in that one, or as ``openai-chat``."""
 
     def __init__(self, format: str, origin: str) -> None:
-        ValueError.__init__(
-            self, f"this history was imported from {origin!r}; export it as that or as {openai_chat.FORMAT!r}"
-        )
+        known = " or ".join(dict.fromkeys((repr(origin), repr(openai_chat.FORMAT))))
+        ValueError.__init__(self, f"this history was imported from {origin!r}; export it as {known}")
         self.format = format
 
 
