@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -191,14 +192,15 @@ def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url: Call
 
 @pytest.fixture
 def role(url: str, postgres_server: Server) -> Iterator[str]:
-    """A role with the rights that docs/POSTGRESQL.md says, made by the statements that stand there."""
+    """A role with the rights that the page for operators says, made by the very statements that stand there."""
     schema = schema_of(url)
     open_store(url).close()
-    postgres_server.sql(
-        f"CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA {schema} TO worker;"
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO worker;"
-        f"REVOKE UPDATE, DELETE ON {schema}.store, {schema}.epoch FROM worker"
-    )
+    page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
+    [statements] = [block for block in page.split("```") if block.startswith("sql") and "ROLE foldlog LOGIN" in block]
+    lines = [line for line in statements.removeprefix("sql").splitlines() if not line.startswith("--")]
+    for before, after in (("SCHEMA foldlog", f"SCHEMA {schema}"), ("foldlog.", f"{schema}."), ("foldlog", "worker")):
+        lines = [line.replace(before, after) for line in lines]
+    postgres_server.sql("\n".join(lines))
     yield "worker"
     postgres_server.sql("DROP OWNED BY worker; DROP ROLE worker")
 
@@ -207,12 +209,26 @@ def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(url: str
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         store.append("c1", said("0"), expected_version=0, idempotency_key="k")
         store.ingest("c2", [said(str(n)) for n in range(1_100)])
+        assert store.append("c1", said("0"), expected_version=0, idempotency_key="k")[0].id == 0
         assert len(list(store.follow())) == 1_101
         with psycopg.connect(url.partition("?")[0].replace("postgres@", f"{role}@")) as connection:
             for statement in ("DROP TABLE {}.events", "TRUNCATE {}.events", "CREATE TABLE {}.mine (id int)"):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(statement.format(schema_of(url)))
                 connection.rollback()
+
+
+def test_a_role_that_may_not_vacuum_is_told_so_when_it_erases(url: str, role: str, postgres_server: Server):
+    with open_store(url.replace("postgres@", f"{role}@")) as store:
+        store.append("c1", said("secret"), expected_version=0)
+        with pytest.raises(StoreUnavailable, match="grant this role MAINTAIN, or do it as the owner"):
+            store.erase("c1", reason="asked for")
+        if int(postgres_server.sql("SHOW server_version_num")) >= 170_000:
+            postgres_server.sql(f"GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema_of(url)} TO {role}")
+            store.erase("c1", reason="asked for")
+    with open_store(url) as store:
+        store.erase("c1", reason="asked for")
+        assert postgres_server.sql(f"SELECT count(*) FROM {schema_of(url)}.events") == "0"
 
 
 def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: Server):

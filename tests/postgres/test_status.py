@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from eventsourcing.persistence import OperationalError
 from typer.testing import CliRunner
 
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
@@ -124,3 +126,18 @@ def test_what_amcheck_finds_is_a_finding(url: str, store: Store, postgres_server
         assert list(store._recorder.unguarded.check()) == []
     finally:
         postgres_server.sql("DROP FUNCTION IF EXISTS public.bt_index_check, public.not_there")
+
+
+def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url: str, store: Store):
+    with psycopg.connect(url.partition("?")[0]) as reading:
+        reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reading.execute("SELECT 1")
+        erasing = threading.Thread(target=store.erase, args=("c1",), kwargs={"reason": "asked for"})
+        erasing.start()
+        erasing.join(timeout=1.5)
+        assert erasing.is_alive()
+        with pytest.raises(OperationalError, match="transactions that began before may still read 2 deleted events"):
+            store._recorder.unguarded.purge()
+    erasing.join(timeout=10)
+    assert not erasing.is_alive()
+    store._recorder.unguarded.purge()

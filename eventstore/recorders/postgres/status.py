@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import psycopg
+from eventsourcing.persistence import ProgrammingError
 from psycopg import sql
 
 from eventstore.recorders.server import Holder, Lag, Status
 from eventstore.recorders.statements import statements
 
-__all__ = ["findings", "status"]
+__all__ = ["findings", "status", "vacuum"]
 
 
 def status(connection: psycopg.Connection[Any], schema: str) -> Status:
@@ -34,6 +35,28 @@ def status(connection: psycopg.Connection[Any], schema: str) -> Status:
         standbys,
         tuple(Lag(name.decode("utf-8", "surrogatepass"), *rest) for name, *rest in ask("followers")),
     )
+
+
+def vacuum(connection: psycopg.Connection[Any], schema: str) -> int:
+    """Vacuum every table that rows are deleted from. Returns how many deleted events are still readable by somebody.
+
+    Raises ``ProgrammingError`` where the role may not: the server only warns of that.
+    """
+    warnings: list[str] = []
+
+    def keep(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            warnings.append(notice.message_primary or "")
+
+    connection.add_notice_handler(keep)
+    for table in ("events", "records", "idempotency_keys", "conversations"):
+        connection.execute(sql.SQL("VACUUM {}").format(sql.Identifier(schema, table)))
+    if warnings:
+        raise ProgrammingError(f"{warnings[0]}; grant this role MAINTAIN, or do it as the owner of the tables")
+    dead = connection.execute(
+        "SELECT n_dead_tup FROM pg_stat_user_tables WHERE schemaname = %s AND relname = 'events'", (schema,)
+    ).fetchone()
+    return 0 if dead is None else int(dead[0])
 
 
 def findings(connection: psycopg.Connection[Any], schema: str) -> Iterator[str]:
