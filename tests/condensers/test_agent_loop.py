@@ -15,8 +15,8 @@ from eventstore import Action, CondensationAction, CondensationRequest, Message,
 from tests.condensers.openai_server import Failure, OpenAIServer, Request, Text, ToolCall, up_to
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
-LIMIT = 3_000
-STEPS = 40
+LIMIT = 1_800
+STEPS = 24
 DIGEST = {"type": "digest"}
 
 
@@ -85,7 +85,7 @@ def assert_fit_for_a_model(messages: list[dict]) -> None:
     [
         {"type": "digest"},
         {"type": "conversation_window"},
-        {"type": "pipeline", "condensers": [{"type": "browser_output"}, {"type": "amortized", "max_size": 80}]},
+        {"type": "pipeline", "condensers": [{"type": "browser_output"}, {"type": "amortized", "max_size": 40}]},
     ],
     ids=lambda config: config["type"],
 )

@@ -34,7 +34,7 @@ from projections import View, well_formed
 from tests.condensers.scripted import FULL_STATE, Characters, Scripted, called, said
 from tests.properties.histories import THINKING, histories, history
 
-many = settings(max_examples=200, deadline=None)
+many = settings(max_examples=120, deadline=None)
 
 sizes = st.tuples(st.integers(2, 14), st.integers(0, 5))
 rules = st.sampled_from(["openhands-v1", "openhands-v0"])

@@ -32,7 +32,7 @@ def following(view: View, events: list[Event]) -> list[Event]:
     return [replace(event, id=view.version + place) for place, event in enumerate(others)]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(loops | histories, loops | histories, condensers)
 def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stays(
     events: list[Event], later: list[Event], condenser: Condenser

@@ -23,7 +23,9 @@ from projections import View
 from tests.properties.histories import histories
 
 SAMPLES = Path(__file__).parents[2].parent / "shared" / "data"
-MODELS = ["gpt-4o-mini", "gpt-3.5-turbo", "claude-sonnet-4-5", "gemini/gemini-2.5-pro", "deepseek/deepseek-chat"]
+MODELS = ["gpt-4o-mini", "claude-sonnet-4-5", "gemini/gemini-2.5-pro"]
+"""One of each kind that litellm counts for: with OpenAI's tokenizer, with another, and with OpenAI's in its place."""
+
 TOOLS = [
     {
         "type": "function",
@@ -64,8 +66,8 @@ def openai_samples() -> Iterator[tuple[list[dict], list[dict]]]:
 def windows(messages: list[dict]) -> Iterator[list[dict]]:
     n = len(messages)
     yield messages
-    yield from (messages[:i] for i in (1, n // 3, n // 2))
-    yield from (messages[i:] for i in (1, n // 2, n - 2))
+    yield from (messages[:i] for i in (1, n // 2))
+    yield from (messages[i:] for i in (n // 2, n - 2))
     yield messages[:2] + messages[n // 2 :]
 
 
@@ -85,7 +87,7 @@ def test_counts_are_litellms_over_real_conversations_and_several_models(litellm)
                     if ours != theirs:
                         wrong.append((name, len(window), ours, theirs))
     print(f"\n{compared} prompts of real conversations counted for {len(MODELS)} models: {len(wrong)} mismatches")  # noqa: T201
-    assert compared > 1000
+    assert compared > 500
     assert wrong == []
 
 
@@ -312,7 +314,7 @@ def test_the_longest_tail_that_fits_is_found(costs, frame, room, data):
 # --- sums that go on from those of the last View ---
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories, st.data())
 def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, data):
     count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt) + 7 * len(tools))
