@@ -10,9 +10,10 @@ can grow. A package adds its own either in code, with ``register_config``, or by
 from __future__ import annotations
 
 import difflib
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
-from typing import Annotated, Any, ClassVar, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, ValidationError
 
@@ -84,7 +85,10 @@ def register_config(config_type: type[CondenserConfig], condenser_type: type[Con
 
 
 def config_types() -> list[type[CondenserConfig]]:
-    """Every configuration class, of installed packages too, by the name of its type."""
+    """Every configuration class, of installed packages too, by the name of its type.
+
+    Raises ``InvalidCondenser`` where one of those packages cannot be loaded.
+    """
     for name in entry_points(group=ENTRY_POINTS).names:
         _find(name)
     return sorted(CONDENSER_REGISTRY, key=_name)
@@ -194,26 +198,42 @@ def _type_of(table: Mapping[str, Any], path: str) -> type[CondenserConfig]:
     key = "kind" if "kind" in table else "type"
     name = table.get(key)
     if name is None:
-        raise InvalidCondenser(f"{path}.type: is required; it is one of {', '.join(map(_name, config_types()))}")
+        raise InvalidCondenser(f"{path}.type: is required; it is one of {', '.join(_names())}")
     if not isinstance(name, str):
         raise InvalidCondenser(
-            f"{path}.{key}: expected text, found {type(name).__name__}; it is one of "
-            f"{', '.join(map(_name, config_types()))}"
+            f"{path}.{key}: expected text, found {type(name).__name__}; it is one of {', '.join(_names())}"
         )
     found = _find(name)
     if found is None:
-        raise InvalidCondenser(
-            f"{path}.{key}: unknown condenser type {name!r}{_suggestion(name, map(_name, config_types()))}"
-        )
+        raise InvalidCondenser(f"{path}.{key}: unknown condenser type {name!r}{_suggestion(name, _names())}")
     return found
 
 
 def _find(name: str) -> type[CondenserConfig] | None:
-    if name not in _by_name:
-        for entry_point in entry_points(group=ENTRY_POINTS, name=name):
-            entry_point.load()()
-    return _by_name.get(name)
+    with _finding:  # else two threads would register the same
+        if name not in _by_name:
+            for entry_point in entry_points(group=ENTRY_POINTS, name=name):
+                _registration(entry_point)()
+        return _by_name.get(name)
+
+
+def _registration(entry_point: EntryPoint) -> Callable[[], object]:
+    try:
+        return cast("Callable[[], object]", entry_point.load())
+    except (ImportError, AttributeError) as error:
+        raise InvalidCondenser(
+            f"the condenser {entry_point.name!r} of an installed package cannot be loaded from {entry_point.value!r}: "
+            f"{error}; mend or remove that package"
+        ) from error
+
+
+_finding = threading.RLock()
 
 
 def _name(config_type: type[CondenserConfig]) -> str:
     return str(config_type.model_fields["type"].default)
+
+
+def _names() -> list[str]:
+    """What a type may be called, without the aliases. Loads nothing."""
+    return sorted({*map(_name, CONDENSER_REGISTRY), *entry_points(group=ENTRY_POINTS).names})

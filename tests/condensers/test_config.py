@@ -7,6 +7,7 @@ import json
 import sys
 import tomllib
 import traceback
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any, Literal
 
@@ -527,6 +528,20 @@ def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, mo
     assert "third" in [strategy.type for strategy in strategies()]
     assert type(condenser_from_config({"type": "third"})).__name__ == "Third"
     monkeypatch.delitem(sys.modules, "third")
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("value", ["no_such_module:register", "json:no_such_function"])
+def test_a_package_that_cannot_be_loaded_is_named_and_hides_no_other_mistake(monkeypatch, value):
+    broken = EntryPoints([EntryPoint("broken", value, "foldlog.condensers")])
+    monkeypatch.setattr("condensers.registry.entry_points", lambda **which: broken.select(**which))
+    with pytest.raises(InvalidCondenser, match=f"'broken' of an installed package cannot be loaded from '{value}'"):
+        condenser_from_config({"type": "broken"})
+    with pytest.raises(
+        InvalidCondenser, match=r"unknown condenser type 'digset' \(did you mean 'digest'\?\).* broken,"
+    ):
+        condenser_from_config({"type": "digset"})
+    assert condenser_from_config({"type": "digest"})
 
 
 # --- the list for people ---
