@@ -74,7 +74,8 @@ def dense_events(conversation: str, rows: Iterable[Row], start: int, stop: int) 
     expected = start
     for row in rows:
         if row.id != expected:
-            break
+            problem = "it is missing" if row.id > expected else "another one is in its place"
+            raise CorruptEvent(conversation, expected, problem)
         yield event_of(conversation, row)
         expected += 1
     if expected != stop:

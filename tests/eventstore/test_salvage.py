@@ -24,6 +24,7 @@ from eventstore import (
     Store,
     UnknownEvent,
     UnknownEventType,
+    integrity,
     open_store,
 )
 from eventstore.recorders.sqlite.carving import Carved, carve
@@ -138,6 +139,25 @@ def test_one_bad_event_is_replaced_by_one_that_says_so_and_the_rest_keeps_its_pl
         assert_nothing_else_than_was_written(target, done)
         shown = Views(target).current("a").events
         assert any(is_lost(each) for each in shown)
+
+
+def test_an_event_that_was_changed_with_care_is_not_taken_for_what_was_written(path: Path):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.text_factory = bytes
+        columns = "kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before"
+        row = connection.execute(f"SELECT {columns} FROM events WHERE conversation = 1 AND id = 7").fetchone()
+        kind, schema, shown, structural, at, encoding, _, *rest = row
+        body = b'{"kind":"message","content":"I never said that","source":"user"}'
+        checksum = integrity.checksum(
+            integrity.checksum_seed("a"), 7, kind.decode(), schema, shown, structural, at, encoding, body, *rest
+        )
+        connection.execute(
+            "UPDATE events SET body = CAST(? AS TEXT), checksum = ? WHERE conversation = 1 AND id = 7", (body, checksum)
+        )
+    done, target = salvaged(path)
+    with target:
+        assert lost_ids(target, "a") == [7]
+        assert_nothing_else_than_was_written(target, done)
 
 
 def test_heads_up_to_the_first_lost_event_are_those_of_before(path: Path):

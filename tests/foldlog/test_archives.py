@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import os
@@ -24,6 +25,7 @@ from eventstore import (
     Message,
     Store,
     UnknownEvent,
+    integrity,
     open_store,
 )
 from foldlog.archives import NotAnArchive, Problem, is_archive, read_archive, write_archive
@@ -270,6 +272,42 @@ def test_an_edited_event_is_a_problem_of_its_conversation_alone(
     assert problem.conversation not in names(target)
     assert len(names(target)) == 7
     assert_sound(target)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shown": False},
+        {"structural": True},
+        {"kind": "action"},
+        {"body": {"kind": "message", "content": "no source"}},
+        {"body": []},
+    ],
+)
+def test_an_archive_that_somebody_made_up_is_looked_through_though_its_heads_are_right(
+    target: Store, archive: Path, changes: dict[str, Any]
+):
+    lines = lines_of(archive)
+    start = next(n for n, line in enumerate(lines) if line.startswith(b'{"conversation":"c1"'))
+    made_up = [json.loads(line) for line in lines[start : start + 5]]
+    salt = bytes.fromhex(made_up[0]["salt"])
+    head = integrity.seed("c1", salt)
+    for line in made_up[1:]:
+        line.update(changes if line["event"] == 2 else {})
+        body = json.dumps(line["body"]).encode()
+        line["body64"] = base64.b64encode(body).decode()
+        del line["body"]
+        head = integrity.link(
+            head, salt, line["event"], line["kind"], line["schema"], line["shown"], line["structural"],
+            line["recorded_at"], body,
+        )  # fmt: skip
+        line["head"] = head.hex()
+    made_up[0]["head"] = head.hex()
+    lines[start : start + 5] = [json.dumps(line).encode() + b"\n" for line in made_up]
+    rewrite(archive, lines)
+    (problem,) = problems(target, archive)
+    assert problem.conversation == "c1"
+    assert "event 2 of conversation 'c1' is damaged" in problem.problem
 
 
 @pytest.mark.parametrize(

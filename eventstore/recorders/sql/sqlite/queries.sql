@@ -3,15 +3,17 @@
 
 -- The newest event of a conversation is the last that the index has, so entries that a damaged page hides would shorten the
 -- history. Hence the last column of the three questions for conversations, which is true where the database contradicts
--- itself: the entry, or the one behind it, is not what its row says; the one behind it is not the beginning of another
--- conversation (the library's begin with 1, and rows are deleted from the last one on); one of the newest rows of the table
--- is behind the end that the index tells; or the very newest is not in the index.
+-- itself: the entry, or the one behind it, is not what its row says; the one before it has no smaller id; the one behind it
+-- is not the beginning of another conversation (the library's begin with 1, and rows are deleted from the last one on); one
+-- of the newest rows of the table is behind the end that the index tells; or the very newest is not in the index.
 
 -- name: conversation
 SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
        e.shown_before + e.shown, e.structural_before + e.structural,
-       e.id IS NOT i.id OR COALESCE((
+       e.id IS NOT i.id OR i.id <= (
+           SELECT id FROM events INDEXED BY events_by_id WHERE conversation = c.key ORDER BY id DESC LIMIT 1 OFFSET 1
+       ) OR COALESCE((
            -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
            SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
        ), (
@@ -38,7 +40,9 @@ WHERE c.id = CAST(? AS TEXT) AND c.visible
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
        e.shown_before + e.shown, e.structural_before + e.structural,
-       e.id IS NOT i.id OR COALESCE((
+       e.id IS NOT i.id OR i.id <= (
+           SELECT id FROM events INDEXED BY events_by_id WHERE conversation = c.key ORDER BY id DESC LIMIT 1 OFFSET 1
+       ) OR COALESCE((
            -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
            SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
        ), (
@@ -68,7 +72,9 @@ SELECT id FROM conversations WHERE key = ?
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
        e.shown_before + e.shown, e.structural_before + e.structural,
-       e.id IS NOT i.id OR COALESCE((
+       e.id IS NOT i.id OR i.id <= (
+           SELECT id FROM events INDEXED BY events_by_id WHERE conversation = c.key ORDER BY id DESC LIMIT 1 OFFSET 1
+       ) OR COALESCE((
            -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
            SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
        ), (
