@@ -292,7 +292,8 @@ def _said(printed: str) -> str:
     findings = re.findall(r"^(?:E +)?    (\S.*)$", printed, re.MULTILINE)
     asserted = re.findall(r"^E +(\S.*)$", printed, re.MULTILINE)
     ours = [line for line in findings if re.match(r"[a-z_]+, point \d|lost|half|twice|an append waited|own-", line)]
-    return (ours or asserted or printed.strip().splitlines()[-1:])[0][:150]
+    said = (ours or asserted or printed.strip().splitlines()[-1:])[0]
+    return re.sub(r"/\S*/(?=[^/\s]+\.db)", "", said)[:110]
 
 
 def main(names: list[str]) -> int:
