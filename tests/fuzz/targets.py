@@ -36,7 +36,7 @@ from foldlog.archives import NotAnArchive, read_archive, write_archive
 from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources
 from tests.fuzz.mutation import any_text, as_json, mutated, mutated_json
 
-__all__ = ["TARGETS", "Target"]
+__all__ = ["TARGETS", "Target", "warm_up"]
 
 _CORPUS = Path(__file__).parent / "corpus"
 _STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -153,6 +153,13 @@ def files(at: random.Random) -> str:
 
 _CONFIGS = _lines("condensers.jsonl")
 _TOML = (_CORPUS / "condenser.toml").read_bytes()
+
+
+def warm_up() -> None:
+    """What is imported at its first use is imported, so that no input pays for it."""
+    for config in _CONFIGS:
+        with contextlib.suppress(InvalidCondenser):  # the model of the corpus follows no schema
+            condenser_from_config(config)
 
 
 def configuration(at: random.Random) -> str:
