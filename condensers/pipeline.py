@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -38,7 +39,9 @@ class CondenserPipeline(Condenser):
         return any(condenser.handles_condensation_requests() for condenser in self.condensers)
 
     def sparing(self) -> Condenser:
-        return CondenserPipeline(condenser.sparing() for condenser in self.condensers)
+        sparing = copy.copy(self)  # of a subclass too
+        sparing.condensers = tuple(condenser.sparing() for condenser in self.condensers)
+        return sparing
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         whole = view

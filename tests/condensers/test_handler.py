@@ -166,6 +166,17 @@ def test_other_conversations_are_not_made_to_wait(store, views):
     assert isinstance(handler.handle("c2"), Condensation)
 
 
+def test_a_handler_remembers_of_the_latest_conversations_alone(store, views, monkeypatch):
+    monkeypatch.setattr("condensers.handler._CONVERSATIONS_REMEMBERED", 3)
+    condenser = llm(failed())
+    handler = CondenseHandler(store, views, condenser)
+    for name in ("c1", "c2", "c3", "c3", "c4", "c4", "c3", "c2", "c1"):
+        if store.version(name) == 0:
+            store.append(name, messages(11), expected_version=0)
+        handler.handle(name)
+    assert len(condenser.llm.calls) == 5, "once of each, and again of the one that was forgotten for the fourth"
+
+
 def test_what_needs_no_model_goes_on_while_a_model_is_waited_for(store, views):
     begin(store, messages(11))
     condenser = PipelineCondenser([llm(failed(), max_size=10), AmortizedForgettingCondenser(max_size=12)])

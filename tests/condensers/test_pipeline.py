@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from condensers.base import Condensation, Step
 from condensers.default import default_condenser
 from condensers.errors import NoCondensationAvailable
-from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
 from condensers.metadata import CONDENSER_METADATA_KEY
 from condensers.pipeline import NoOpCondenser, PipelineCondenser
 from condensers.summarizing import LLMSummarizingCondenser
@@ -104,6 +105,19 @@ def test_every_report_is_kept_however_deep():
     ]
     _, reported = PipelineCondenser([inner]).step(viewed(pair(1), messages(5)))
     assert [batch["masked"] for batch in reported] == [1]
+
+
+def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
+    class Own(PipelineCondenser):
+        def step(self, view, agent_llm=None):
+            return Step(super().step(view, agent_llm).result, ({"own": True},))
+
+    condenser = Own([ObservationMaskingCondenser(1), PipelineCondenser([llm("NEW", max_size=10)])])
+    view = viewed(pair(1), pair(2), messages(9))
+    result, batches = condenser.sparing().step(view)
+    assert [is_masked(event) for event in result[:4]] == [False, True, False, True]
+    assert batches == ({"own": True},)
+    assert isinstance(condenser.step(view).result, Condensation), "the pipeline itself spares nothing"
 
 
 # --- the default ---

@@ -72,4 +72,5 @@ def test_what_outdates_a_plan(came, problem):
 def test_a_plan_that_forgets_nothing_that_is_shown_says_so():
     view = viewed(messages(3), condensed(0, summary="S", offset=0))
     assert Plan(condensed(1), view).forgets_something()
+    assert Plan(condensed(0), viewed(messages(1))).forgets_something()
     assert not Plan(condensed(0, -5), view).forgets_something()
