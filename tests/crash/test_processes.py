@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,8 @@ def append(store, conversation, name, size=1):
     ledger.enter(conversation, recorded[0].id, size, name)
 
 def say(what):
-    print(what, flush=True)
+    sys.stdout.write(f"{what}\n")  # in one write, so that two processes never share a line
+    sys.stdout.flush()
 """
 
 
@@ -326,15 +327,11 @@ def test_a_version_that_is_older_than_the_file_stops_at_once_also_while_it_has_i
 
 def test_many_processes_can_open_a_new_file_at_once(tmp_path: Path):
     script = "sys.stdin.readline()\nwith open_at(path) as store:\n    append(store, 'c1', f'by {os.getpid()}')\n"
-    everybody = []
-    for _ in range(8):
-        starting = process(script, tmp_path)
-        everybody.append((starting, starting.__enter__()))
-    for _, running in everybody:
-        told(running)
-    for starting, running in everybody:
-        assert ended(running) == ""
-        starting.__exit__(None, None, None)
+    with ExitStack() as stack:
+        everybody = [stack.enter_context(process(script, tmp_path)) for _ in range(8)]
+        for running in everybody:
+            told(running)
+        assert [ended(running) for running in everybody] == [""] * 8
     acknowledged = Ledger.read(tmp_path)
     assert sorted(a.first_id for a in acknowledged) == list(range(8))
     assert inspect(tmp_path / "store.db", acknowledged) == []
