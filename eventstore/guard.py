@@ -14,7 +14,17 @@ from typing import TypeVar
 
 from eventstore import integrity
 from eventstore.errors import CorruptEvent, KeyUnavailable
-from eventstore.recorders.base import Conversation, Erasure, PlacedRow, Reader, Record, Recorder, Row, Transaction
+from eventstore.recorders.base import (
+    BareRow,
+    Conversation,
+    Erasure,
+    PlacedRow,
+    Reader,
+    Record,
+    Recorder,
+    Row,
+    Transaction,
+)
 from eventstore.sealing import DAMAGED, DataKey, Sealing
 from eventstore.vault import NOBODY, Known, Vault
 
@@ -84,6 +94,9 @@ class GuardedReader:
 
     def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return self._opened(key, self._reader.rows(key, start, stop, limit))
+
+    def bare_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[BareRow]:
+        return [(row.id, row.kind.encode(), *row[2:]) for row in self.rows(key, start, stop, limit)]
 
     def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return self._opened(key, self._reader.structural_rows(key, start, stop, limit))

@@ -127,38 +127,27 @@ class Chain(NamedTuple):
 
 
 def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any]]) -> tuple[int, Chain]:
-    """How many plain rows, from the first, are what was written and in their places, and the chain behind them.
+    """How many plain rows, from the first, are what was written and in their places, and the chain behind them. The
+    rows are bare: their kinds are UTF-8 bytes.
 
     It is ``link`` and ``checksum`` of each, written out once more because this is where a verification spends its time.
     """
     head, expected, shown_count, structural_count = chain
     try:
-        for (
-            event_id,
-            kind,
-            schema,
-            shown,
-            structural,
-            at,
-            encoding,
-            body,
-            own,
-            before,
-            turns,
-            check,
-        ) in rows:
-            name = _bytes(kind)
+        for event_id, kind, schema, shown, structural, at, encoding, body, own, before, turns, check in rows:
+            link = sha256(b"%b%b%d %d %d %d %d %d %b\n" % (
+                head, salt, event_id, schema, shown, structural, at, len(kind), kind
+            ))  # fmt: skip
+            link.update(body)
             if (
-                event_id != expected
+                link.digest() != own
+                or event_id != expected
                 or encoding
                 or before != shown_count
                 or turns != structural_count
-                or own != sha256(b"%b%b%d %d %d %d %d %d %b\n%b" % (
-                    head, salt, event_id, schema, shown, structural, at, len(name), name, body
-                )).digest()
                 or check != crc32(body, crc32(_pack(
                     event_id, schema, shown, structural, at, encoding, before, turns
-                ) + name + own, seed))
+                ) + kind + own, seed))
             ):  # fmt: skip
                 break
             head = own

@@ -47,7 +47,7 @@ def readable_rows(
 def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Sequence[Row] | Unreadable]:
     try:
         with recorder.read() as reader:
-            rows = reader.rows(key, start, stop, stop - start)
+            rows = reader.rows(key, start, stop, 2 * (stop - start))  # some may be there twice
     except PersistenceError as error:
         if not is_damage(error):
             raise

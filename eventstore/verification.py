@@ -7,18 +7,18 @@ off, or all of it rewritten.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from eventsourcing.persistence import PersistenceError
 
-from eventstore import integrity
-from eventstore.diagnosis import ONLY_ITS_HEAD, Suspects, diagnosed
+from eventstore.checking import Finding, Pass
+from eventstore.diagnosis import ONLY_ITS_HEAD, diagnosed
 from eventstore.errors import ConversationNotFound, KeyUnavailable
 from eventstore.guard import Guard, columns_are_sound
-from eventstore.reading import Unreadable, is_damage, readable_conversations, readable_rows
-from eventstore.recorders.base import Conversation, Erasure, Row
-from eventstore.sealing import DAMAGED, PLAIN
-from eventstore.vault import Known, Vault
+from eventstore.reading import is_damage, readable_conversations
+from eventstore.recorders.base import Conversation, Erasure
+from eventstore.vault import Known
 
 __all__ = ["Finding", "Published", "Verdict", "verify"]
 
@@ -28,23 +28,6 @@ class Published(NamedTuple):
 
     version: int
     head: bytes
-
-
-class Finding(NamedTuple):
-    """What is wrong with events ``first`` to ``last``, or, without them, with the whole. ``sound`` says that their
-    content is what was written all the same.
-    """
-
-    first: int | None
-    last: int | None
-    problem: str
-    sound: bool = False
-
-    def __str__(self) -> str:
-        if self.first is None:
-            return self.problem
-        where = f"event {self.first}" if self.last == self.first else f"events {self.first} to {self.last}"
-        return f"{where}: {self.problem}"
 
 
 class Verdict(NamedTuple):
@@ -77,25 +60,26 @@ def verify(
         yield _absent(conversation, heads[conversation]) if found is None else _verdict(guard, found, heads)
         return
     unlisted: list[Finding] = []
-    for each in readable_conversations(guard.unguarded):
-        if isinstance(each, str):
-            unlisted.append(Finding(None, None, each))
-        else:
-            yield _verdict(guard, each, heads)
-            heads.pop(each.id, None)
-    for missing, kept in heads.items():
-        yield _absent(missing, kept)
-    yield Verdict(None, 0, None, None, (*unlisted, *_of_the_database(guard)))
+    with ThreadPoolExecutor(1, "check") as beside:
+        of_the_database = beside.submit(_of_the_database, guard)  # that is not Python's work, so it costs no time
+        for each in readable_conversations(guard.unguarded):
+            if isinstance(each, str):
+                unlisted.append(Finding(None, None, each))
+            else:
+                yield _verdict(guard, each, heads)
+                heads.pop(each.id, None)
+        for missing, kept in heads.items():
+            yield _absent(missing, kept)
+        yield Verdict(None, 0, None, None, (*unlisted, *of_the_database.result()))
 
 
-def _of_the_database(guard: Guard) -> Iterator[Finding]:
+def _of_the_database(guard: Guard) -> list[Finding]:
     try:
-        for problem in guard.unguarded.check():
-            yield Finding(None, None, problem)
+        return [Finding(None, None, problem) for problem in guard.unguarded.check()]
     except PersistenceError as error:
         if not is_damage(error):
             raise
-        yield Finding(None, None, str(error))
+        return [Finding(None, None, str(error))]
 
 
 def _absent(conversation: str, kept: Sequence[Published]) -> Verdict:
@@ -145,13 +129,8 @@ def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> I
     salt = found.salt if known.data_key is None else known.data_key.salt
     if not salt:
         yield Finding(None, None, "its salt is lost, so nothing proves its heads")
-    chain = _Pass(guard.vault, known, salt, dict(kept))
-    for part in readable_rows(guard.unguarded, found.key, 0, found.version):
-        if isinstance(part, Unreadable):
-            chain.skip(part)
-        else:
-            chain.take(part)
-    chain.end(found.version)
+    chain = Pass(guard.vault, known, salt, dict(kept))
+    chain.over(guard.unguarded, found.key, found.version)
     yield from chain.findings
     for first, last, problem in diagnosed(guard, known, salt, chain.suspects, _others(guard, found)):
         yield Finding(first, last, problem, problem == ONLY_ITS_HEAD)
@@ -198,106 +177,3 @@ def _beside(guard: Guard, found: Conversation, known: Known) -> Iterator[Finding
                         None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off"
                     )
             after = page[-1][0]
-
-
-class _Pass:
-    """The pass over one conversation's rows, in the order of their ids."""
-
-    def __init__(self, vault: Vault, known: Known, salt: bytes, wanted: dict[int, bytes]) -> None:
-        self.findings: list[Finding] = []
-        self.suspects = Suspects()
-        self.wanted = wanted
-        """Heads that were published, by version; those that were met with are taken out."""
-        self._vault = vault
-        self._known = known
-        self._salt = salt
-        self._next = 0
-        self._head: bytes | None = integrity.seed(known.conversation, salt) if salt else None
-        self._counts: tuple[int, int] | None = (0, 0)
-
-    def take(self, rows: Sequence[Row]) -> None:
-        self._meet(rows)
-        at = 0
-        while at < len(rows):
-            if rows[at].encoding == PLAIN:
-                at += self._sound(rows[at:] if at else rows)
-            if at < len(rows):
-                self._look_at(rows[at])
-                at += 1
-
-    def skip(self, unreadable: Unreadable) -> None:
-        self._miss(unreadable.id)
-        self._find(unreadable.id, f"it cannot be read: {unreadable.problem}")
-        self._next = unreadable.id + 1
-        self._head = self._counts = None
-
-    def end(self, version: int) -> None:
-        self._miss(version)
-
-    def _meet(self, rows: Sequence[Row]) -> None:
-        """Take out the published heads that these rows have."""
-        if self.wanted and rows:
-            first, last = rows[0].id, rows[-1].id
-            for version, head in list(self.wanted.items()):
-                if first < version <= last + 1 and any(row.head == head for row in rows if row.id == version - 1):
-                    del self.wanted[version]
-
-    def _sound(self, rows: Sequence[Row]) -> int:
-        """The fast way over rows that are as they should be; how many."""
-        if self._head is None or self._counts is None or not self._salt:
-            return 0
-        chain = integrity.Chain(self._head, self._next, *self._counts)
-        count, (self._head, self._next, *counts) = integrity.sound_rows(
-            chain, self._salt, self._known.checksum_seed, rows
-        )
-        self._counts = (counts[0], counts[1])
-        return count
-
-    def _look_at(self, stored: Row) -> None:
-        """One row that is sealed, or behind a gap, or not as it should be."""
-        if stored.id < self._next:
-            self._find(stored.id, "it is there twice", sound=True)
-            return
-        if stored.id != self._next:
-            self._miss(stored.id)
-            self._head = self._counts = None
-        row = self._vault.opened(self._known, [stored])[0]
-        if row.encoding == DAMAGED:
-            if self._is_as_written(stored):
-                problem = "what is stored beside it was changed (checksum or counts), its content was not"
-                self._find(row.id, problem, sound=True)
-            else:
-                self.suspects.add(row.id, row.body.decode())
-            self._head, self._counts = stored.head if type(stored.head) is bytes else None, None
-        else:
-            if not self._is_as_written(row):
-                self.suspects.add(row.id, "its content is not what was written")
-            elif self._counts not in (None, (row.shown_before, row.structural_before)):
-                problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
-                self._find(row.id, problem, sound=True)
-            self._head = row.head
-            self._counts = (row.shown_before + row.shown, row.structural_before + row.structural)
-        self._next = stored.id + 1
-
-    def _is_as_written(self, row: Row) -> bool:
-        """Whether it follows the head before it; of a row behind a gap, or without the salt, nobody can say, so it
-        does.
-        """
-        if row.encoding != PLAIN or self._head is None or not self._salt:
-            return row.encoding == PLAIN
-        try:
-            head = integrity.link(
-                self._head, self._salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at,
-                row.body,
-            )  # fmt: skip
-        except (TypeError, ValueError):  # a column of another type
-            return False
-        return head == row.head
-
-    def _miss(self, until: int) -> None:
-        count = until - self._next
-        if count > 0:
-            self.findings.append(Finding(self._next, until - 1, "it is missing" if count == 1 else "they are missing"))
-
-    def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
-        self.findings.append(Finding(event_id, event_id, problem, sound))

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 __all__ = [
+    "BareRow",
     "Conversation",
     "Erasure",
     "PlacedRow",
@@ -47,6 +48,10 @@ class Row(NamedTuple):
     shown_before: int = 0
     structural_before: int = 0
     checksum: int = 0
+
+
+BareRow = tuple[Any, ...]
+"""The columns of a ``Row``, whatever a database has in them."""
 
 
 class PlacedRow(NamedTuple):
@@ -130,6 +135,11 @@ class Reader(Protocol):
 
     def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Rows with ``start <= id < stop``, by id, at most ``limit``."""
+
+    def bare_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[BareRow]:
+        """The same rows as plain tuples, nothing made of their columns but that the kind is UTF-8 bytes: for those who
+        look at all of them.
+        """
 
     def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Of those, the structural ones. Cost: the rows returned."""

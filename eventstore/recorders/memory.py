@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from eventsourcing.persistence import IntegrityError, InterfaceError
 
-from eventstore.recorders.base import Conversation, Erasure, PlacedRow, Record, Row, Transaction
+from eventstore.recorders.base import BareRow, Conversation, Erasure, PlacedRow, Record, Row, Transaction
 
 __all__ = ["MemoryRecorder"]
 
@@ -114,6 +114,9 @@ class MemoryReader:
 
     def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return _slice(self._tables.rows.get(key, []), start, stop)[:limit]
+
+    def bare_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[BareRow]:
+        return [(row.id, _order(row.kind), *row[2:]) for row in self.rows(key, start, stop, limit)]
 
     def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return _slice(self._tables.structural.get(key, []), start, stop)[:limit]

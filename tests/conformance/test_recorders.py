@@ -83,6 +83,14 @@ def test_rows_are_read_by_half_open_range_and_limit(recorder: Recorder):
         assert [r.id for r in reader.rows(key, 5, 5, 3)] == []
 
 
+def test_bare_rows_are_the_same_columns(recorder: Recorder):
+    written = [row(n, shown=n > 0, structural=n == 2)._replace(checksum=n, kind="é") for n in range(4)]
+    key = begin(recorder, "c1", written)
+    with recorder.read() as reader:
+        bare = reader.bare_rows(key, 1, 4, 2)
+    assert list(map(tuple, bare)) == [(r.id, "é".encode(), *r[2:]) for r in written[1:3]]
+
+
 def test_structural_and_shown_rows_are_found_without_the_others(recorder: Recorder):
     rows = [row(n, shown=n % 2 == 0, structural=n % 3 == 0) for n in range(12)]
     key = begin(recorder, "c1", rows)

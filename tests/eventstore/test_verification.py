@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import CondensationRequest, Message, integrity, open_store
-from eventstore.recorders.base import Row
+from eventstore.recorders.base import BareRow, Row
 from eventstore.verification import Published, Verdict
 
 NAMES = ("a", "b")
@@ -280,21 +280,34 @@ def test_the_fast_way_and_the_plain_way_agree_about_every_column(path: Path):
             rows = list(reader.rows(found.key, 0, LENGTH, LENGTH))
     seed = integrity.checksum_seed("a")
     start = integrity.Chain(integrity.seed("a", found.salt), 0, 0, 0)
-    count, chain = integrity.sound_rows(start, found.salt, seed, rows)
+    bare = [(row.id, row.kind.encode(), *row[2:]) for row in rows]
+    count, chain = integrity.sound_rows(start, found.salt, seed, bare)
     assert (count, chain) == (LENGTH, integrity.Chain(rows[-1].head, LENGTH, 11, 1))
-    for n, spoilt in enumerate(spoilt_rows(rows[7])):
-        assert integrity.sound_rows(start, found.salt, seed, [*rows[:7], spoilt, *rows[8:]])[0] == 7, n
+    for n, spoilt in enumerate(spoilt_rows(bare[7])):
+        assert integrity.sound_rows(start, found.salt, seed, [*bare[:7], spoilt, *bare[8:]])[0] == 7, n
 
 
-def spoilt_rows(row: Row) -> Iterator[Row]:
-    for name, value in row._asdict().items():
-        if isinstance(value, bool):
-            yield row._replace(**{name: not value})
-        elif isinstance(value, int):
-            yield row._replace(**{name: value + 1})
-        elif isinstance(value, str):
-            yield row._replace(**{name: value + "x"})
-        else:
-            yield row._replace(**{name: value[:-1] + b"~"})
-        yield row._replace(**{name: None})
-        yield row._replace(**{name: 2**70})
+def spoilt_rows(row: BareRow) -> Iterator[BareRow]:
+    for place, value in enumerate(row):
+        other = value[:-1] + b"~" if isinstance(value, bytes) else not value if type(value) is bool else value + 1
+        for instead in (other, None, 2**70):
+            yield (*row[:place], instead, *row[place + 1 :])
+
+
+def test_a_row_that_is_there_twice_is_named(path: Path):
+    spoil(
+        path,
+        "INSERT INTO events SELECT 1000, conversation, id, kind, schema, 0, structural, recorded_at, encoding, "
+        f"shown_before, structural_before, checksum, head, body FROM events WHERE {of('a', 7)}",
+    )
+    findings = found(path)["a"]
+    assert "event 7: it is there twice" in findings
+    assert all(finding.startswith("event 7: ") for finding in findings)
+
+
+def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path: Path):
+    path = tmp_path / "long.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.ingest("a", (Message(source="user", content=str(n)) for n in range(4_500)))
+    spoil(path, "DELETE FROM events WHERE id BETWEEN 900 AND 3100")
+    assert found(path)["a"] == ["events 900 to 3100: they are missing"]

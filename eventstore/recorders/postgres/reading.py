@@ -8,7 +8,7 @@ from typing import Final, Protocol, cast
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.base import Conversation, Erasure, PlacedRow, Record, Row
+from eventstore.recorders.base import BareRow, Conversation, Erasure, PlacedRow, Record, Row
 from eventstore.recorders.postgres.binary import BIGINT, array, bigint, boolean, text_bytes, to_text
 from eventstore.recorders.postgres.wire import Parameter
 
@@ -46,6 +46,9 @@ class PostgresReader:
 
     def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return _rows(self._ask("rows", bigint(key), bigint(start), bigint(stop), bigint(limit)))
+
+    def bare_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[BareRow]:
+        return [(row.id, text_bytes(row.kind), *row[2:]) for row in self.rows(key, start, stop, limit)]
 
     def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return _rows(self._ask("structural_rows", bigint(key), bigint(start), bigint(stop), bigint(limit)))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventstore.recorders.base import Conversation, Erasure, PlacedRow, Record, Row
+from eventstore.recorders.base import BareRow, Conversation, Erasure, PlacedRow, Record, Row
 from eventstore.recorders.statements import statements
 
 __all__ = ["SQL", "SQLiteReader", "bound"]
@@ -48,6 +48,9 @@ class SQLiteReader:
 
     def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return list(map(_row, self._execute(SQL["rows"], (key, start, stop, limit))))
+
+    def bare_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[BareRow]:
+        return self._execute(SQL["bare_rows"], (key, start, stop, limit)).fetchall()
 
     def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return list(map(_row, self._execute(SQL["structural_rows"], (key, start, stop, limit))))

@@ -125,6 +125,10 @@ SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, s
        position FROM events
 WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
+-- name: bare_rows
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
+
 -- name: structural_rows
 SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
        position

@@ -1,0 +1,151 @@
+"""Going over all rows of one conversation: each what was written, all there, in their places."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eventsourcing.persistence import PersistenceError
+
+from eventstore import integrity
+from eventstore.diagnosis import Suspects
+from eventstore.reading import Unreadable, is_damage, readable_rows
+from eventstore.recorders.base import Recorder, Row
+from eventstore.sealing import DAMAGED, PLAIN
+from eventstore.vault import Known, Vault
+
+__all__ = ["Finding", "Pass"]
+
+_PAGE = 1_000
+_MISSING = ("it is missing", "they are missing")
+
+
+class Finding(NamedTuple):
+    """What is wrong with events ``first`` to ``last``, or, without them, with the whole. ``sound`` says that their
+    content is what was written all the same.
+    """
+
+    first: int | None
+    last: int | None
+    problem: str
+    sound: bool = False
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return self.problem
+        where = f"event {self.first}" if self.last == self.first else f"events {self.first} to {self.last}"
+        return f"{where}: {self.problem}"
+
+
+class Pass:
+    """The pass over one conversation's rows, in the order of their ids."""
+
+    def __init__(self, vault: Vault, known: Known, salt: bytes, wanted: dict[int, bytes]) -> None:
+        self.findings: list[Finding] = []
+        self.suspects = Suspects()
+        self.wanted = wanted
+        """Heads that were published, by version; those that were met with are taken out."""
+        self._vault = vault
+        self._known = known
+        self._salt = salt
+        self._next = 0
+        self._head: bytes | None = integrity.seed(known.conversation, salt) if salt else None
+        self._counts: tuple[int, int] | None = (0, 0)
+
+    def over(self, recorder: Recorder, key: int, version: int) -> None:
+        """Go over all rows of the conversation."""
+        while self._next < version:
+            page = min(self._next + _PAGE, version)
+            if not self._sound(recorder, key, page):
+                self._look_at_all(recorder, key, page)
+        self._miss(version)
+
+    def _sound(self, recorder: Recorder, key: int, stop: int) -> bool:
+        """The fast way: whether all rows up to ``stop`` are as they should be. Those that are have been gone over."""
+        if self._head is None or self._counts is None or not self._salt:
+            return False
+        try:
+            with recorder.read() as reader:
+                rows = reader.bare_rows(key, self._next, stop, 2 * (stop - self._next))  # some may be there twice
+        except PersistenceError as error:
+            if not is_damage(error):
+                raise
+            return False
+        start, chain = self._next, integrity.Chain(self._head, self._next, *self._counts)
+        count, chain = integrity.sound_rows(chain, self._salt, self._known.checksum_seed, rows)
+        self._head, self._next, self._counts = chain.head, chain.next_id, (chain.shown, chain.structural)
+        for version, head in list(self.wanted.items()):
+            if start < version <= self._next and rows[version - 1 - start][8] == head:
+                del self.wanted[version]
+        if count < len(rows) and type(rows[count][0]) is int and rows[count][0] < self._next:
+            self._find(rows[count][0], "it is there twice", sound=True)
+        return count == stop - start
+
+    def _look_at_all(self, recorder: Recorder, key: int, stop: int) -> None:
+        """Up to ``stop``, row by row."""
+        for part in readable_rows(recorder, key, self._next, stop):
+            if isinstance(part, Unreadable):
+                self._skip(part)
+                continue
+            for stored, row in zip(part, self._vault.opened(self._known, part), strict=True):
+                self._look_at(stored, row)
+        self._miss(stop)
+
+    def _skip(self, unreadable: Unreadable) -> None:
+        self._miss(unreadable.id)
+        self._find(unreadable.id, f"it cannot be read: {unreadable.problem}")
+        self._next = unreadable.id + 1
+        self._head = self._counts = None
+
+    def _look_at(self, stored: Row, row: Row) -> None:
+        """One row that is sealed, or near one that is not as it should be: as it is stored, and opened."""
+        if stored.id < self._next:
+            self._find(stored.id, "it is there twice", sound=True)
+            return
+        if stored.id != self._next:
+            self._miss(stored.id)
+            self._head = self._counts = None
+        if row.encoding == DAMAGED:
+            if self._is_as_written(stored):
+                problem = "what is stored beside it was changed (checksum or counts), its content was not"
+                self._find(row.id, problem, sound=True)
+            else:
+                self.suspects.add(row.id, row.body.decode())
+            self._head, self._counts = stored.head if type(stored.head) is bytes else None, None
+        else:
+            if not self._is_as_written(row):
+                self.suspects.add(row.id, "its content is not what was written")
+            elif self._counts not in (None, (row.shown_before, row.structural_before)):
+                problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
+                self._find(row.id, problem, sound=True)
+            self._head = row.head
+            self._counts = (row.shown_before + row.shown, row.structural_before + row.structural)
+        self._next = stored.id + 1
+        if self.wanted.get(self._next) == stored.head:
+            del self.wanted[self._next]
+
+    def _is_as_written(self, row: Row) -> bool:
+        """Whether it follows the head before it; of a row behind a gap, or without the salt, nobody can say, so it
+        does.
+        """
+        if row.encoding != PLAIN or self._head is None or not self._salt:
+            return row.encoding == PLAIN
+        try:
+            head = integrity.link(
+                self._head, self._salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at,
+                row.body,
+            )  # fmt: skip
+        except (TypeError, ValueError):  # a column of another type
+            return False
+        return head == row.head
+
+    def _miss(self, until: int) -> None:
+        if until <= self._next:
+            return
+        first = self._next
+        if self.findings and self.findings[-1].problem in _MISSING and self.findings[-1].last == first - 1:
+            first = self.findings.pop().first or 0
+        self.findings.append(Finding(first, until - 1, _MISSING[first < until - 1]))
+        self._next, self._head, self._counts = until, None, None
+
+    def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
+        self.findings.append(Finding(event_id, event_id, problem, sound))
