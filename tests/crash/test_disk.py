@@ -70,7 +70,7 @@ def test_a_full_disk_is_said_the_store_closes_and_has_what_was_acknowledged_when
 
 
 @needs_faults
-@pytest.mark.parametrize("scenario", ["append", "ingest_staged", "migrate_new"])
+@pytest.mark.parametrize("scenario", ["append", "migrate_new"])
 def test_a_disk_that_is_full_from_any_write_on_loses_nothing(scenario: str):
     assert crashes_of(crash("everywhere", "full", scenario)) > 20
 
