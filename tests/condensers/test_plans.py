@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from condensers.base import Condenser
 from condensers.plans import Outdated, Plan
-from eventstore.events import CondensationAction, Event
+from eventstore.events import Annotation, CondensationAction, Event
 from projections import View, well_formed
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair, viewed
 from tests.condensers.test_laws import condensers, loops, stepped
@@ -67,6 +67,27 @@ def test_what_outdates_a_plan(came, problem):
     plan = Plan(condensed(1, 2, 3), view)
     told = outdated(plan, [replace(event, id=view.version + place) for place, event in enumerate(came)])
     assert told is problem is None or problem in told
+
+
+def later(view, *events):
+    return [replace(event, id=view.version + place) for place, event in enumerate(events)]
+
+
+def test_a_call_that_came_late_of_a_response_that_is_forgotten_outdates_a_plan():
+    view = viewed(message(), call(call_id="a", response_id="r"), answer(call_id="a"), messages(5))
+    plan = Plan(condensed(1, 2), view)
+    more = later(view, call(call_id="b", response_id="r"), answer(call_id="b"))
+    assert "would part 2 events" in outdated(plan, more)
+    assert outdated(plan, later(view, call(call_id="b", response_id="q"), answer(call_id="b"))) is None
+
+
+def test_a_tool_loop_that_goes_on_outdates_a_plan_that_forgets_it_to_its_end():
+    thinking = replace(call(call_id="a"), thinking=({"type": "thinking", "thinking": "hm"},))
+    note = Annotation(name="seen by no model", shown=True)
+    view = viewed(message(), thinking, answer(call_id="a"), note)
+    plan = Plan(condensed(1, 2), view)
+    assert "would part 2 events" in outdated(plan, later(view, call(call_id="b"), answer(call_id="b")))
+    assert outdated(plan, later(view, message(), call(call_id="b"), answer(call_id="b"))) is None
 
 
 def test_a_plan_that_forgets_nothing_that_is_shown_says_so():
