@@ -164,9 +164,9 @@ def test_an_event_of_another_conversation_is_named_with_where_it_was_written(pat
     spoil(path, f"UPDATE events SET conversation = (SELECT key FROM conversations WHERE id = 'b'), id = {LENGTH} "
                 f"WHERE {of('a', 11)}")  # fmt: skip
     findings = found(path, a=Published(LENGTH, b"?"))
-    assert findings["b"] == ["event 12: its checksum does not match, so these are not the bytes that were written"]
+    assert "event 12: its checksum does not match, so these are not the bytes that were written" in findings["b"]
     spoil(path, f"DELETE FROM events WHERE {of('b', 11)}", f"UPDATE events SET id = 11 WHERE {of('b', 12)}")
-    assert found(path)["b"] == ["event 11: it was written as event 11 of conversation 'a'"]
+    assert "event 11: it was written as event 11 of conversation 'a'" in found(path)["b"]
 
 
 def test_an_inserted_event_shifts_what_follows_and_that_is_said_once(tmp_path: Path):

@@ -4,8 +4,8 @@
 -- The newest event of a conversation is the last that the index has, so entries that a damaged page hides would shorten the
 -- history. Hence the last column of the three questions for conversations, which is true where the database contradicts
 -- itself: the entry, or the one behind it, is not what its row says; the one before it has no smaller id; the one behind it
--- is not the beginning of another conversation (the library's begin with 1, and rows are deleted from the last one on); one
--- of the newest rows of the table is behind the end that the index tells; or the very newest is not in the index.
+-- is not the beginning of another conversation (the library's begin with 1, and rows are deleted from the last one on); the
+-- next rows that were recorded, or the newest of all, are of the same conversation; or the very newest is not in the index.
 
 -- name: conversation
 SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
@@ -17,12 +17,17 @@ SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key
            -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
            SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
        ), (
-           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1
+           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1 OR n.id = 1 AND EXISTS (
+               SELECT 1 FROM events f INDEXED BY events_by_id WHERE f.conversation = n.conversation AND f.id = 0
+           )
            FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
            WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
        )) OR EXISTS (
            SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
            WHERE newest.conversation = c.key AND newest.id > i.id
+       ) OR EXISTS (
+           SELECT 1 FROM events NOT INDEXED
+           WHERE position > i.position AND position <= i.position + 16 AND conversation = c.key
        ) OR (
            SELECT NOT EXISTS (
                SELECT 1 FROM events f INDEXED BY events_by_id
@@ -46,12 +51,17 @@ SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt,
            -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
            SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
        ), (
-           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1
+           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1 OR n.id = 1 AND EXISTS (
+               SELECT 1 FROM events f INDEXED BY events_by_id WHERE f.conversation = n.conversation AND f.id = 0
+           )
            FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
            WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
        )) OR EXISTS (
            SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
            WHERE newest.conversation = c.key AND newest.id > i.id
+       ) OR EXISTS (
+           SELECT 1 FROM events NOT INDEXED
+           WHERE position > i.position AND position <= i.position + 16 AND conversation = c.key
        ) OR (
            SELECT NOT EXISTS (
                SELECT 1 FROM events f INDEXED BY events_by_id
@@ -78,12 +88,17 @@ SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt,
            -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
            SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
        ), (
-           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1
+           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1 OR n.id = 1 AND EXISTS (
+               SELECT 1 FROM events f INDEXED BY events_by_id WHERE f.conversation = n.conversation AND f.id = 0
+           )
            FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
            WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
        )) OR EXISTS (
            SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
            WHERE newest.conversation = c.key AND newest.id > i.id
+       ) OR EXISTS (
+           SELECT 1 FROM events NOT INDEXED
+           WHERE position > i.position AND position <= i.position + 16 AND conversation = c.key
        ) OR (
            SELECT NOT EXISTS (
                SELECT 1 FROM events f INDEXED BY events_by_id
