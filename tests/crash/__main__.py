@@ -6,7 +6,7 @@
     python -m tests.crash everywhere power                    and what was not synced by then is lost;
     python -m tests.crash everywhere full                     the disk is full from a write on;
     python -m tests.crash everywhere sync                     a sync fails
-    python -m tests.crash writers                             16 processes of 8 threads, and a long import
+    python -m tests.crash writers                             16 processes of 8 threads, a long import and an erasure
 
 Exit status 1 where something was wrong; then it is printed.
 """
@@ -42,6 +42,7 @@ def parsed() -> argparse.Namespace:
     writers.add_argument("--threads", type=int, default=8)
     writers.add_argument("--seconds", type=float, default=10)
     writers.add_argument("--imported", type=int, default=200_000, help="events of the import that goes on meanwhile")
+    writers.add_argument("--erased", type=int, default=50_000, help="events of a history that is erased meanwhile")
     writers.add_argument("--sync-ms", type=int, default=0, help="a disk whose sync takes so much longer")
     return parser.parse_args()
 

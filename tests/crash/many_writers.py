@@ -1,5 +1,5 @@
-"""Many processes with many threads each write to one file while a long history is imported: does anybody wait, fail,
-lose, or win twice?
+"""Many processes with many threads each write to one file while a long history is imported and another one erased: does
+anybody wait, fail, lose, or win twice?
 
 A third of the appends go to conversations of their own, a third to one that all append to whatever its version is, and
 a third race for the next version of another one. A follower reads along.
@@ -89,17 +89,27 @@ def import_history(path: Path, events: int, answer: Connection) -> None:
         answer.send(time.monotonic() - begun)
 
 
-def run(folder: Path, *, processes: int, threads: int, seconds: float, imported: int) -> list[str]:
+def erase_history(path: Path, events: int, answer: Connection) -> None:
+    with open_store(f"sqlite:///{path}") as store:
+        answer.send("ready")
+        answer.recv()
+        begun = time.monotonic()
+        store.erase("to erase", reason="asked for")
+        answer.send(time.monotonic() - begun)
+
+
+def run(folder: Path, *, processes: int, threads: int, seconds: float, imported: int, erased: int) -> list[str]:
     path = folder / "store.db"
-    open_store(f"sqlite:///{path}").close()
+    with open_store(f"sqlite:///{path}") as store:
+        store.ingest("to erase", (_event() for _ in range(erased)))
     spawned = multiprocessing.get_context("forkserver")
     spawned.set_forkserver_preload(["eventstore"])
+    targets = [(write, (path, f"own-{n}", threads, seconds)) for n in range(processes)]
+    targets += [(import_history, (path, imported)), (erase_history, (path, erased))]
     ends = []
-    for n in range(processes + 1):
+    for target, arguments in targets:
         ours, theirs = spawned.Pipe()
-        arguments = (path, imported, theirs) if n == processes else (path, f"own-{n}", threads, seconds, theirs)
-        target = import_history if n == processes else write
-        spawned.Process(target=target, args=arguments, daemon=True).start()
+        spawned.Process(target=target, args=(*arguments, theirs), daemon=True).start()
         ends.append(ours)
     for end in ends:
         end.recv()
@@ -107,10 +117,13 @@ def run(folder: Path, *, processes: int, threads: int, seconds: float, imported:
     follower = Follower(path)
     for end in ends:
         end.send("go")
-    told: list[Told] = [end.recv() for end in ends[:-1]]
-    import_seconds = ends[-1].recv() if imported else 0.0
+    told: list[Told] = [end.recv() for end in ends[:-2]]
+    import_seconds, erasure_seconds = ends[-2].recv(), ends[-1].recv()
     follower.end()
-    return _judged(path, told, follower, imported, import_seconds, seconds, sync_before)
+    meanwhile = (
+        f"{imported:,} events were imported in {import_seconds:.1f} s and {erased:,} erased in {erasure_seconds:.1f} s"
+    )
+    return _judged(path, told, follower, imported, meanwhile, seconds, sync_before)
 
 
 def _judged(
@@ -118,7 +131,7 @@ def _judged(
     told: list[Told],
     follower: Follower,
     imported: int,
-    import_seconds: float,
+    meanwhile: str,
     seconds: float,
     sync_seconds: float,
 ) -> list[str]:
@@ -127,7 +140,7 @@ def _judged(
     waits = sorted(wait for each in told for wait in each.waits)
     with open_store(f"sqlite:///{path}") as store:
         there = [(r.position, r.conversation, r.id) for r in store.follow()]
-    if there != follower.seen:
+    if there != [seen for seen in follower.seen if seen[1] != "to erase"]:
         findings.append(f"the follower saw {len(follower.seen)} events, in an order of its own; there are {len(there)}")
     if any(a[0] >= b[0] for a, b in itertools.pairwise(there)):
         findings.append("positions do not rise strictly")
@@ -141,8 +154,8 @@ def _judged(
         findings.append(f"an append waited {waits[-1]:.2f} s; {WAIT_S_MAX} s is the most")
     print(
         f"{len(told)} processes: {len(waits) / seconds:,.0f} appends/s ({len(won):,} done, "
-        f"{sum(each.lost for each in told):,} lost a race) while {imported:,} events were imported in "
-        f"{import_seconds:.1f} s; waits: median {statistics.median(waits) * 1e3:.1f}, "
+        f"{sum(each.lost for each in told):,} lost a race) while {meanwhile}; "
+        f"waits: median {statistics.median(waits) * 1e3:.1f}, "
         f"p99 {waits[int(len(waits) * 0.99)] * 1e3:.0f}, longest {waits[-1] * 1e3:.0f} ms "
         f"(a sync takes {sync_seconds * 1e3:.2f} ms); {len(findings)} findings"
     )
