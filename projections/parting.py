@@ -86,7 +86,7 @@ class Parting:
         for cut in reversed(self._recent):
             living = [event for event in living if event.id < cut.by]
             if not living:
-                return True
+                return self._heads_are_whole
             if living[-1].id > cut.first and not _Keys(living).are_apart_from(cut.gone, behind=False):
                 return False
         return self._heads_are_whole and not any(self._older_first < event.id < self._older_by for event in living)

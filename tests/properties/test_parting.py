@@ -9,8 +9,9 @@ from types import ModuleType
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from eventstore.events import Event
+from eventstore.events import Action, CondensationAction, Event, Message, Observation, Origin
 from projections import View, fold, parting
 from projections.intervals import contains, normalized
 from projections.parting import parted_by_ids, parted_by_piece
@@ -52,3 +53,19 @@ def test_intervals_hold_what_their_pairs_hold(pairs: list[tuple[int, int]]) -> N
     members = {value for first, last in pairs for value in range(first, last + 1)}
     assert [value for value in range(-25, 25) if contains(intervals, value)] == sorted(members)
     assert all(after - last > 1 for (_, last), (after, _) in pairwise(intervals))
+
+
+def test_a_view_that_was_emptied_after_many_condensations_and_then_loses_an_answer_leaves_its_call_behind():
+    """A long fold looks closer only where it must; what is left of the View then may all be newer than its last cuts."""
+
+    def forget(first: int, last: int) -> CondensationAction:
+        origin = Origin(format="test")
+        return CondensationAction(origin=origin, forgotten_events_start_id=first, forgotten_events_end_id=last)
+
+    events: list[Event] = [Message(source="user", content="x") for _ in range(1_100)]
+    events += [forget(n, n) for n in range(6)]
+    events.append(forget(0, 1_099))
+    events += [Action(tool="t", call_id="k"), Observation(content="o", call_id="k")]
+    events.append(forget(1_108, 1_108))
+    numbered = [replace(event, id=event_id) for event_id, event in enumerate(events)]
+    assert View.from_events(numbered).left_behind == slow_fold(numbered).left_behind == {1_107}
