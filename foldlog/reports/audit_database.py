@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from eventstore import ConversationRow
 
-__all__ = ["AuditDatabaseMismatch", "Updated", "update"]
+__all__ = ["AuditDatabaseMismatch", "NoAuditDatabase", "Updated", "update"]
 
 _CHUNK = 1_000
 _SQLITE_BITS = 64
@@ -86,6 +86,13 @@ class AuditDatabaseMismatch(EventStoreError):
         )
 
 
+class NoAuditDatabase(EventStoreError):
+    """The file is something else, or none can be made there. It stays as it is: give another file."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path} cannot be the audit database: {problem}; give another file")
+
+
 class Updated(NamedTuple):
     """What one run added."""
 
@@ -103,8 +110,9 @@ def update(
     """Bring the audit database at ``path`` up to date, for some conversations, or for the whole store; make it first if
     it is not there. What was erased in the store is erased there too.
 
-    Each step is one transaction, so an interrupted run goes on where it ended. Raises ``AuditDatabaseMismatch``, and
-    what reading the store raises. Cost: what is new, and the list of the store's conversations.
+    Each step is one transaction, so an interrupted run goes on where it ended. Raises ``NoAuditDatabase``,
+    ``AuditDatabaseMismatch``, and what reading the store raises. Cost: what is new, and the list of the store's
+    conversations.
     """
     database = _opened(store, path)
     try:
@@ -122,8 +130,16 @@ def update(
 
 
 def _opened(store: Store, path: Path) -> Database:
-    new = not path.exists()
-    database = Database(sqlite3.connect(path))
+    new = not path.exists() or path.stat().st_size == 0
+    try:
+        connection = sqlite3.connect(path)
+        found = store.uuid if new else _store_of(connection, path)
+    except sqlite3.Error as error:
+        raise NoAuditDatabase(path, str(error)) from error
+    if found != store.uuid:
+        connection.close()
+        raise AuditDatabaseMismatch(path, store.uuid, found)
+    database = Database(connection)
     if new:
         path.chmod(0o600)
     database.enable_wal()
@@ -133,12 +149,18 @@ def _opened(store: Store, path: Path) -> Database:
         _table(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
         _table(database, "condensations").enable_fts(["summary"], create_triggers=True, tokenize="porter unicode61")
         _table(database, "events").create_index(["kind", "tool"])
-        _table(database, "store").insert({"uuid": store.uuid}, pk="uuid")
-    found = next(_table(database, "store").rows)["uuid"]
-    if found != store.uuid:
-        database.close()
-        raise AuditDatabaseMismatch(path, store.uuid, found)
+        _table(database, "store").insert({"uuid": store.uuid}, pk="uuid")  # last: a file without it was never finished
     return database
+
+
+def _store_of(connection: sqlite3.Connection, path: Path) -> str:
+    """The store whose audit database this is. Nothing is written: it may be a file of somebody else."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    row = connection.execute("SELECT uuid FROM store").fetchone() if tables >= {*_TABLES, "store"} else None
+    if row is None:
+        connection.close()
+        raise NoAuditDatabase(path, "it is a database of another kind")
+    return str(row[0])
 
 
 def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str]]:

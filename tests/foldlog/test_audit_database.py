@@ -24,7 +24,7 @@ from eventstore import (
     Store,
     open_store,
 )
-from foldlog.reports.audit_database import AuditDatabaseMismatch, update
+from foldlog.reports.audit_database import AuditDatabaseMismatch, NoAuditDatabase, update
 from projections import Views
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
@@ -123,6 +123,34 @@ def test_it_belongs_to_one_store(store: Store, tmp_path: Path):
     update(store, path)
     with open_store("memory:") as another, pytest.raises(AuditDatabaseMismatch, match=f"of store {store.uuid}, not of"):
         update(another, path)
+
+
+def test_a_file_of_another_kind_stays_as_it_is(store: Store, tmp_path: Path):
+    foreign = tmp_path / "foreign.db"
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE events (a)")
+    connection.close()
+    with open_store(f"sqlite:///{tmp_path}/other.db"):
+        pass
+    (tmp_path / "text.txt").write_text("no database, whatever its name says, and long enough to be read as one")
+    for path in (foreign, tmp_path / "other.db", tmp_path / "text.txt"):
+        before = path.read_bytes()
+        with pytest.raises(NoAuditDatabase, match="give another file"):
+            update(store, path)
+        assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("place", [".", "nowhere/audit.db"])
+def test_where_no_file_can_be_made_it_says_so(store: Store, tmp_path: Path, place: str):
+    with pytest.raises(NoAuditDatabase, match="unable to open"):
+        update(store, tmp_path / place)
+
+
+def test_an_empty_file_becomes_one(store: Store, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    path.touch()
+    assert update(store, path).events == 5
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 QUERIES = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
