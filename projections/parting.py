@@ -47,11 +47,14 @@ class Parting:
 
     def forget(self, by: int, shown: Sequence[Event], head: Sequence[Event], gone: Sequence[Event]) -> None:
         """A View of the events ``shown``, which begins with ``head``, forgets ``gone``, of which the first is next."""
+        start, stop = len(head), len(head) + len(gone)
+        in_one_piece = stop <= len(shown) and shown[start] is gone[0] and shown[stop - 1] is gone[-1]
         if self._trials_left == 0:
+            # What stands between two pieces is neither head nor tail, so there is no more to hope for.
+            self._heads_are_whole = self._heads_are_whole and in_one_piece
             self._hope(by, head, gone)
             return
-        start, stop = len(head), len(head) + len(gone)
-        if stop <= len(shown) and shown[start] is gone[0] and shown[stop - 1] is gone[-1]:
+        if in_one_piece:
             parted = parted_by_piece(shown, self._left_behind, start, stop)
         else:
             parted = parted_by_ids(shown, self._left_behind, {event.id for event in gone})

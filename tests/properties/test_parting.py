@@ -55,8 +55,8 @@ def test_intervals_hold_what_their_pairs_hold(pairs: list[tuple[int, int]]) -> N
     assert all(after - last > 1 for (_, last), (after, _) in pairwise(intervals))
 
 
-def test_a_view_that_was_emptied_after_many_condensations_and_then_loses_an_answer_leaves_its_call_behind():
-    """A long fold looks closer only where it must; what is left of the View then may all be newer than its last cuts."""
+def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leaves_its_call_behind() -> None:
+    """A long fold looks closer only where it must; what is left of the View may all be newer than its last cuts."""
 
     def forget(first: int, last: int) -> CondensationAction:
         origin = Origin(format="test")
@@ -69,3 +69,15 @@ def test_a_view_that_was_emptied_after_many_condensations_and_then_loses_an_answ
     events.append(forget(1_108, 1_108))
     numbered = [replace(event, id=event_id) for event_id, event in enumerate(events)]
     assert View.from_events(numbered).left_behind == slow_fold(numbered).left_behind == {1_107}
+
+
+def test_what_stands_between_two_pieces_that_are_forgotten_may_be_left_behind() -> None:
+    origin = Origin(format="test")
+    events: list[Event] = [
+        CondensationAction(id=0, origin=origin, forgotten_event_ids=(), summary="", summary_offset=0),
+        Action(id=1, tool="t", call_id="k"),
+        Observation(id=2, content="o", call_id="k"),
+        CondensationAction(id=3, origin=origin, forgotten_event_ids=(-2, 2)),
+    ]
+    with patched(fold, MANY=0), patched(parting, TRIALS=0, RECENT=0):
+        assert View.from_events(events).left_behind == {1}
