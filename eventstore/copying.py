@@ -67,7 +67,8 @@ def copy_conversation(source: Guard, target: Guard, conversation: str) -> Arrive
     with Arrival(target, what) as arrival:
         for chunk in chunked(rows):
             arrival.add(chunk)
-        return arrival.end(keys)
+        arrival.remember(keys)
+        return arrival.end()
 
 
 def carried(source: Guard, conversation: str) -> tuple[Carried, Iterator[Row], Iterator[RememberedKey]]:
@@ -86,12 +87,17 @@ def carried(source: Guard, conversation: str) -> tuple[Carried, Iterator[Row], I
 
 
 def _rows(source: Guard, found: Conversation) -> Iterator[Row]:
+    """Raises ``ConversationErased`` where it is erased meanwhile, ``CorruptEvent`` at one that is missing."""
     for start in range(0, found.version, CHUNK):
+        stop = min(start + CHUNK, found.version)
         with source.read() as reader:
-            page = reader.rows(found.key, start, min(start + CHUNK, found.version), CHUNK)
-            if not page:
-                not_erased(reader.conversation(found.id))
+            not_erased(reader.conversation(found.id))
+            page = reader.rows(found.key, start, stop, CHUNK)
         yield from page
+        if len(page) < stop - start:
+            there = {row.id for row in page}
+            missing = next(n for n in range(start, stop) if n not in there)
+            raise CorruptEvent(found.id, missing, "it is missing")
 
 
 def remembered_keys(source: Guard, found: Conversation) -> Iterator[RememberedKey]:
@@ -165,26 +171,38 @@ class Arrival:
         """Other events are to come than were announced: so many, and with this last head."""
         self._what = self._what._replace(version=version, head=head)
 
-    def end(self, keys: Iterable[RememberedKey]) -> Arrived:
-        """All rows have come: show the conversation. Raises ``CorruptEvent`` where they are not all."""
+    def remember(self, keys: Iterable[RememberedKey]) -> None:
+        """Its idempotency keys, once all rows have come: they are there before the history can be seen."""
+        there = self._staged or self._there
+        if there is None:
+            return
+        some: list[RememberedKey] = []
+        for each in keys:
+            if each[1] + each[2] <= self._come.version:
+                some.append(each)
+            if len(some) == CHUNK:
+                self._target.transact(partial(_remember, key=there.key, some=some))
+                some = []
+                time.sleep(_REST_S)
+        if some:
+            self._target.transact(partial(_remember, key=there.key, some=some))
+
+    def end(self) -> Arrived:
+        """All has come: show the conversation. Raises ``CorruptEvent`` where that is not so."""
         what = self._what
         if what.erasure is not None:
             self._target.transact(self._receipt)
             return Arrived(what.id, 0, what.version)
         if (self._come.version, self._come.head) != (what.version, what.head):
-            raise CorruptEvent(
-                what.id, self._come.version, f"{what.version} events were announced, and it is not there"
-            )
-        if self._staged is None:
-            if self._there is None:
-                raise CorruptEvent(what.id, 0, "it is missing, as all of the conversation is")
-            self._remember(self._there.key, keys)
-            return Arrived(what.id, self._added, self._there.version)
-        # The keys are small, and there are as many as events at most: they go before the history can be seen.
-        self._remember(self._staged.key, keys)
-        self._target.transact(partial(self._publish, key=self._staged.key))
-        self._staged = None
-        return Arrived(what.id, self._added, what.version)
+            announced = f"{what.version} events were announced, and it is not there"
+            raise CorruptEvent(what.id, self._come.version, announced)
+        if self._staged is not None:
+            self._target.transact(partial(self._publish, key=self._staged.key))
+            self._staged = None
+            return Arrived(what.id, self._added, what.version)
+        if self._there is None:
+            raise CorruptEvent(what.id, 0, "it is missing, as all of the conversation is")
+        return Arrived(what.id, self._added, self._there.version)
 
     def __enter__(self) -> Arrival:
         return self
@@ -236,21 +254,11 @@ class Arrival:
             reason = f"{self._what.erasure.reason}; there where it comes from, and not here: erase it here too"
             raise ConversationErased(self._what.id, when, reason)
 
-    def _remember(self, key: int, keys: Iterable[RememberedKey]) -> None:
-        def remember(transaction: Transaction, some: Sequence[RememberedKey]) -> None:
-            for name, first, events in some:
-                if transaction.recall(key, name) is None:
-                    transaction.remember(key, name, first, events)
 
-        some: list[RememberedKey] = []
-        for each in keys:
-            some.append(each)
-            if len(some) == CHUNK:
-                self._target.transact(partial(remember, some=some))
-                some = []
-                time.sleep(_REST_S)
-        if some:
-            self._target.transact(partial(remember, some=some))
+def _remember(transaction: Transaction, key: int, some: Sequence[RememberedKey]) -> None:
+    for name, first, events in some:
+        if transaction.recall(key, name) is None:
+            transaction.remember(key, name, first, events)
 
 
 def _head_at(target: Guard, there: Conversation, version: int) -> bytes | None:

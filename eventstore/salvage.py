@@ -77,7 +77,8 @@ def _salvaged(source: Guard, target: Guard, found: Conversation) -> Salvaged:
         for chunk in chunked(_linked(what, chain([first], rows))):
             arrival.add(chunk)
             arrival.expect(chunk[-1].id + 1, chunk[-1].head)
-        arrived = arrival.end(remembered_keys(source, found))
+        arrival.remember(remembered_keys(source, found))
+        arrived = arrival.end()
     return Salvaged(found.id, arrived.version, False, unsound)
 
 

@@ -73,9 +73,10 @@ def _bring_in(store: Store, rest: _Rest) -> Arrived | Problem:
         with Arrival(store.guard, what) as arrival:
             for chunk in chunked(rest.rows()):
                 arrival.add(chunk)
-            keys = list(rest.keys())
+            arrival.remember(rest.keys())
+            rest.skip()
             if rest.given_up is None:
-                return arrival.end(keys)
+                return arrival.end()
     except (ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, VersionConflict) as error:
         rest.skip()
         if rest.given_up is None:

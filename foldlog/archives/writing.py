@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore import CorruptEvent, Store
+from eventstore import ConversationErased, CorruptEvent, Store
 from eventstore.copying import carried
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line
@@ -54,18 +54,26 @@ def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
     sink.write(line({"foldlog_archive": VERSION, "store": store.uuid}))
     for conversation in conversations:
         try:
-            what, rows, keys = carried(store.guard, conversation)
-            sink.write(conversation_line(what))
-            for row in rows:
-                sink.write(event_line(what.id, row))
-            for key, first, number in keys:
-                sink.write(line({"key": key, "first": first, "events": number}))
+            events += _write_one(store, sink, conversation)
+            count += 1
         except CorruptEvent as error:
             problems.append(Problem(conversation, str(error)))
             sink.write(line({"given_up": conversation, "problem": str(error)}))
-        else:
-            sink.flush()
+        except ConversationErased as error:  # while it was written: what is left is a receipt
+            sink.write(line({"given_up": conversation, "problem": str(error)}))
+            events += _write_one(store, sink, conversation)
             count += 1
-            events += what.version if what.erasure is None else 0
+        sink.flush()
     sink.write(line({"end": True, "conversations": count, "events": events}))
     return Written(count, events, tuple(problems))
+
+
+def _write_one(store: Store, sink: Sink, conversation: str) -> int:
+    """Write a conversation, or its receipt; returns how many events it has."""
+    what, rows, keys = carried(store.guard, conversation)
+    sink.write(conversation_line(what))
+    for row in rows:
+        sink.write(event_line(what.id, row))
+    for key, first, number in keys:
+        sink.write(line({"key": key, "first": first, "events": number}))
+    return what.version if what.erasure is None else 0

@@ -99,9 +99,7 @@ def test_compression_halves_what_a_history_of_text_takes(path: Path):
     def stored(compression: Any) -> int:
         file = path.with_name(compression)
         with open_store(f"sqlite:///{file}", compression=compression) as store:
-            for n in range(100):
-                content = source[n * 700 : n * 700 + 1_900]
-                store.append("c1", Message(source="user", content=content), expected_version=n)
+            store.ingest("c1", (Message(source="user", content=source[n * 700 : n * 700 + 1_900]) for n in range(100)))
         return file.stat().st_size
 
     source = inspect.getsource(argparse)

@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from eventstore import (
     ANY_VERSION,
     CondensationRequest,
+    ConversationErased,
     Event,
     KeyRing,
     Message,
@@ -28,6 +29,8 @@ from eventstore import (
     integrity,
     open_store,
 )
+from eventstore.copying import Arrived, carried
+from eventstore.guard import Guard
 from foldlog.archives import NotAnArchive, Problem, is_archive, read_archive, write_archive
 
 NAMES = ["c1", "", "ümlaut ✓", "lone \udcff", "nul \0 and\nline"]
@@ -219,6 +222,39 @@ def test_a_damaged_conversation_is_left_out_and_named_and_the_rest_is_whole(
     assert "it was damaged when it was archived" in problem.problem
     assert set(names(target)) == set(names(source)) - {"long"}
     assert_sound(target)
+
+
+def test_what_is_erased_while_it_is_carried_is_not_read_on(source: Store):
+    _, rows, _ = carried(source.guard, "long")
+    next(rows)
+    source.erase("long", reason="asked to")
+    with pytest.raises(ConversationErased):
+        list(rows)
+
+
+def test_what_is_erased_while_it_is_written_comes_as_its_receipt(
+    tmp_path: Path, target: Store, source: Store, monkeypatch: pytest.MonkeyPatch
+):
+    def carried_while_it_is_erased(guard: Guard, conversation: str) -> Any:
+        what, rows, keys = carried(guard, conversation)
+        if what.erasure is None and conversation == "long":
+            next(rows)
+            source.erase("long", reason="asked to")
+        return what, rows, keys
+
+    monkeypatch.setattr("foldlog.archives.writing.carried", carried_while_it_is_erased)
+    assert write_archive(source, tmp_path / "a", ["long", "c1"]) == (2, 4, ())
+    assert [type(outcome) for outcome in read_archive(target, tmp_path / "a")] == [Problem, Arrived, Arrived]
+    with pytest.raises(ConversationErased):
+        target.version("long")
+    assert target.version("c1") == 4
+
+
+def test_a_missing_event_in_the_source_is_named(tmp_path: Path, source: Store):
+    with closing(sqlite3.connect(tmp_path / "source.db")) as connection, connection:
+        connection.execute("DELETE FROM events WHERE id = 1700")
+    (problem,) = write_archive(source, tmp_path / "a", ["c1", "long"]).problems
+    assert "event 1700 of conversation 'long' is damaged: it is missing" in problem.problem
 
 
 @pytest.mark.parametrize("place", [0.01, 0.3, 0.6, 0.999])

@@ -17,7 +17,7 @@ from eventstore import codec
 from foldlog.formats import FORMATS, decode
 from tests.fuzz.targets import TARGETS
 
-INPUTS = 1_200
+INPUTS = 800
 """For all targets together, by their shares."""
 
 _json = st.recursive(
