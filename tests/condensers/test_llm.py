@@ -245,13 +245,14 @@ def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
         ("sk-of-its-own-123", {"api_key": "sk-of-its-own-123"}),
         ("sk-found-by-litellm", {"api_key": None}),
         ("tok-in-a-header-1", {"extra": {"extra_headers": {"X-Token": "tok-in-a-header-1"}}}),
+        ("tok-in-a-list-1", {"extra": {"extra_body": {"tokens": ["tok-in-a-list-1"]}}}),
     ],
 )
 def test_a_server_that_repeats_a_secret_does_not_get_it_into_an_error_or_a_traceback(server, monkeypatch, secret, how):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-found-by-litellm")
-    server.respond(lambda request: server_says.Failure(401, f"who is this? {request.headers}"))
+    server.respond(lambda request: server_says.Failure(401, f"who? {request.body.get('tokens')} {request.headers}"))
     error = failure_of(model_at(server, **how))
-    assert secret in str(server.requests[0].headers)
+    assert secret in str(server.requests[0])
     assert "***" in error.problem
     assert secret not in "".join(traceback.format_exception(error)) + str(error.batch)
 

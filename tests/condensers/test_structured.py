@@ -94,6 +94,7 @@ USELESS = {
     "no pending tasks": called({"user_context": "u", "completed_tasks": "c"}),
     "nothing": called({}),
     "nothing in it": called(dict.fromkeys(FULL_STATE, " ")),
+    "no end": called(dict.fromkeys(FULL_STATE, "x" * 100_000)),
     "a bottomless pit": called('{"user_context":' + "[" * 100_000),
     "no reply": failed(),
 }

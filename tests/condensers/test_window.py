@@ -233,3 +233,17 @@ def test_what_recent_events_hide_is_reported():
     (batch,) = RecentEventsCondenser(max_events=3, keep_first=1).step(view).batches
     assert batch == {"condenser": "recent", "rule": {"keep_first": 1, "max_events": 3}, "hidden": 2}
     assert RecentEventsCondenser(max_events=5).step(view).batches == ()
+
+
+def test_where_a_call_that_waits_reaches_into_the_head_nothing_is_forgotten():
+    batch = [call(call_id=f"c{n}", response_id="r") for n in range(8)]
+    view = viewed(message(), batch, [answer(call_id=f"c{n}") for n in range(7)])
+    for condenser in (AmortizedForgettingCondenser(max_size=10, keep_first=2), RecentEventsCondenser(10, keep_first=2)):
+        assert condenser.step(view) == (view, ())
+
+
+@pytest.mark.parametrize("view, reason", [(viewed(messages(11)), "events"), (viewed(messages(9), REQUEST), "request")])
+def test_a_condensation_says_why_it_was_made(view, reason):
+    metadata = plan(AmortizedForgettingCondenser(max_size=10).condense(view)).metadata
+    assert metadata["reason"] == reason
+    assert plan(AmortizedForgettingCondenser().get_condensation(viewed(messages(60)))).metadata["reason"] == "asked for"
