@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -296,7 +297,7 @@ def _said(printed: str) -> str:
     return re.sub(r"/\S*/(?=[^/\s]+\.db)", "", said)[:110]
 
 
-def main(names: list[str]) -> int:
+def main(names: list[str], protections: Mapping[str, Protection] = PROTECTIONS) -> int:
     useless = 0
     print("| protection | test | what it said without it |\n|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="foldlog-protections-") as folder:
@@ -305,8 +306,8 @@ def main(names: list[str]) -> int:
             ".git", ".venv", "*.egg-info", "__pycache__", "results", ".*_cache", ".hypothesis"
         )
         shutil.copytree(ROOT, project, ignore=skipped)
-        for name in names or PROTECTIONS:
-            protection = PROTECTIONS[name]
+        for name in names or protections:
+            protection = protections[name]
             said = without(protection, project)
             useless += said is None
             cell = "**nothing: it passed**" if said is None else f"`{said.replace('|', '¦').replace('`', chr(39))}`"
