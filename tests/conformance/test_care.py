@@ -1,0 +1,113 @@
+"""Verification, erasure, sealing and carrying, on every recorder."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import CondensationRequest, ConversationErased, KeyRing, KeyUnavailable, Message, Store
+from eventstore.copying import copy_conversation
+from eventstore.guard import Guard
+from eventstore.recorders.base import Recorder
+from eventstore.sealing import PLAIN, SEALED, Sealing
+from tests.conformance.conftest import OpenRecorder
+
+KEYS = KeyRing([SecretStr("44" * 32)])
+NAMES = ["c1", "lone \udcff\0"]
+
+
+def fill(store: Store) -> None:
+    for name in NAMES:
+        for n in range(5):
+            event = CondensationRequest() if n == 3 else Message(source="user", content=f"message {n}")
+            store.append(name, event, expected_version=n, idempotency_key=f"turn-{n}")
+    store.ingest("imported", (Message(source="user", content=f"message {n}") for n in range(1_500)))
+
+
+def contents(store: Store, name: str) -> list[object]:
+    return [getattr(event, "content", None) for event in store.events(name)]
+
+
+def findings(store: Store) -> list[str]:
+    return [str(finding) for verdict in store.verify() for finding in verdict.findings]
+
+
+def encodings(store: Store, name: str) -> set[int]:
+    with store.guard.unguarded.read() as reader:
+        found = reader.conversation(name)
+        assert found is not None
+        return {row.encoding for row in reader.rows(found.key, 0, 2_000, 2_000)}
+
+
+def test_what_was_written_is_found_to_be_so(store: Store):
+    fill(store)
+    assert findings(store) == []
+    verdicts = {verdict.conversation: verdict for verdict in store.verify()}
+    assert {name: verdict.version for name, verdict in verdicts.items()} == {
+        "c1": 5, "imported": 1_500, NAMES[1]: 5, None: 0,
+    }  # fmt: skip
+    assert verdicts["c1"].head == bytes.fromhex(store.conversation("c1").head)
+
+
+def test_a_changed_row_is_named_and_not_read(recorder: Recorder):
+    store = Store(recorder)
+    fill(store)
+    with recorder.read() as reader:
+        found = reader.conversation("c1")
+        assert found is not None
+        (row,) = reader.rows(found.key, 2, 3, 1)
+    recorder.transact(lambda transaction: transaction.replace(found.key, [row._replace(body=b"{}")]))
+    (finding,) = findings(store)
+    assert finding.startswith("event 2: its checksum does not match")
+    with pytest.raises(Exception, match="event 2 of conversation 'c1' is damaged"):
+        contents(store, "c1")
+    assert len(contents(store, "imported")) == 1_500
+
+
+def test_an_erased_conversation_leaves_its_receipt(store: Store):
+    fill(store)
+    head = store.conversation("imported").head
+    receipt = store.erase("imported", reason="asked to")
+    assert (receipt.version, receipt.head, receipt.erased_reason) == (1_500, head, "asked to")
+    with pytest.raises(ConversationErased):
+        store.events("imported")
+    assert {recorded.conversation for recorded in store.follow()} == set(NAMES)
+    assert findings(store) == []
+    store.append("c1", Message(source="user", content="goes on"), expected_version=5)
+    assert findings(store) == []
+
+
+def test_a_store_is_sealed_and_compressed_and_reads_the_same(recorder: Recorder):
+    store = Store(Guard(recorder, Sealing("zlib", KEYS)))
+    fill(store)
+    assert contents(store, "c1") == ["message 0", "message 1", "message 2", None, "message 4"]
+    assert len(list(store.follow())) == 1_510
+    assert all(encoding >= SEALED for encoding in encodings(store, "imported"))
+    assert findings(store) == []
+    with pytest.raises(KeyUnavailable):
+        contents(Store(recorder), "c1")
+
+
+def test_a_plain_store_is_brought_over_to_a_key(recorder: Recorder):
+    plain = Store(recorder)
+    fill(plain)
+    before = [(row.id, row.head) for row in plain.conversations()]
+    store = Store(Guard(recorder, Sealing("none", KEYS)))
+    assert {done.conversation: done.rows for done in store.reseal()} == {"c1": 5, NAMES[1]: 5, "imported": 1_500}
+    assert PLAIN not in encodings(store, "imported") | encodings(store, "c1")
+    assert [(row.id, row.head) for row in store.conversations()] == before
+    assert contents(store, "c1")[0] == "message 0"
+    assert findings(store) == []
+
+
+def test_a_conversation_is_carried_to_another_store_with_its_heads(open_recorder: OpenRecorder):
+    source, target = Store(open_recorder()), Store(open_recorder())
+    fill(source)
+    for name in (*NAMES, "imported"):
+        copy_conversation(source.guard, target.guard, name)
+    assert [(r.id, r.head) for r in target.conversations()] == [(r.id, r.head) for r in source.conversations()]
+    again = target.append(
+        "c1", Message(source="user", content="message 2"), expected_version=2, idempotency_key="turn-2"
+    )
+    assert again[0].id == 2
+    assert findings(target) == []
