@@ -20,10 +20,6 @@ class Overrun:
     sums: Sequence[int]
     limit: int
 
-    @property
-    def tokens(self) -> int:
-        return self.sums[-1]
-
     def tail(self, head: int) -> int:
         """How many events may stay behind a ``head`` of so many, so that both come down below half of the limit.
 

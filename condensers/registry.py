@@ -168,8 +168,7 @@ def _described(error: ValidationError, model: type[BaseModel], path: str) -> Ite
         at = path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"])
         match problem["type"]:
             case "extra_forbidden":
-                allowed = LLMConfig if "llm_config" in problem["loc"][:-1] else model
-                yield f"{at}: unknown key{_suggestion(str(problem['loc'][-1]), allowed.model_fields)}"
+                yield f"{at}: unknown key{_suggestion(str(problem['loc'][-1]), model.model_fields)}"
             case "missing":
                 yield f"{at}: is required"
             case _:

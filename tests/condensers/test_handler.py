@@ -241,7 +241,7 @@ class Broken(Condenser):
     type = "broken"
 
     def condense(self, view, agent_llm=None):
-        self.add_metadata("spent on", len(view))
+        self.add_metadata(f"spent on {len(view)}", True)
         if len(view) == 3:
             raise ZeroDivisionError
         return view
@@ -254,9 +254,9 @@ def test_an_accident_in_a_condenser_is_an_error_and_what_it_spent_is_recorded_wh
     with pytest.raises(ZeroDivisionError):
         handler.handle("c1")
     handler.handle("c2")
-    assert [batches_of(note) for note in stored(store, Annotation)] == [[{"spent on": 3}]]
+    assert [batches_of(note) for note in stored(store, Annotation)] == [[{"spent on 3": True}]]
     *_, of_the_other = store.events("c2")
-    assert batches_of(of_the_other) == [{"spent on": 4}]
+    assert batches_of(of_the_other) == [{"spent on 4": True}]
 
 
 @pytest.mark.parametrize("useless", [condensed(summary="again", offset=0), condensed(2, summary="S", offset=0)])

@@ -12,6 +12,7 @@ from condensers.metadata import CONDENSER_METADATA_KEY, get_condensation_metadat
 from condensers.rolling import RollingCondenser
 from condensers.selection import forget
 from condensers.summarizing import LLMSummarizingCondenser
+from condensers.window import ConversationWindowCondenser
 from eventstore.events import Annotation
 from projections import View
 from tests.condensers.made import REQUEST, messages, plan, viewed
@@ -100,6 +101,14 @@ def test_the_calls_of_a_failed_condensation_are_kept():
     with pytest.raises(NoCondensationAvailable):
         LLMSummarizingCondenser(Scripted(failed()), max_size=10).condensed_history(history)
     assert len(get_condensation_metadata(history)) == 7
+
+
+def test_an_error_without_anything_to_report_leaves_nothing_in_the_history():
+    history = Kept(messages(1))
+    history.append(REQUEST)
+    with pytest.raises(NoCondensationAvailable):
+        ConversationWindowCondenser().condensed_history(history)
+    assert [type(event) for event in history.appended] == [type(REQUEST)]
 
 
 def test_an_empty_batch_is_not_written_and_a_written_one_is_started_anew():
