@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from condensers.base import Reply, ToolCall
+from condensers.deadline import within
 from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from condensers.llm_config import LLMConfig
 from condensers.llm_failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of, problem_of
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from projections import View
 
 __all__ = ["LLM", "LLMConfig"]
+
+_GRACE_S = 1.0
+"""So much longer than its timeout a call may take: the HTTP client, which counts for each read, is to notice first."""
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
 """Parts of the model names whose tokenizer litellm fetches from the Hugging Face Hub."""
@@ -129,26 +133,31 @@ class LLM:
         config = self.config
         begun = time.perf_counter()
         try:
-            response = litellm.completion(
-                model=config.model,
-                api_key=self._key,
-                base_url=config.base_url,
-                api_version=config.api_version,
-                temperature=config.temperature,
-                max_tokens=config.max_output_tokens,
-                timeout=config.timeout_s,
-                num_retries=0,  # litellm's own retries would hide what was paid for
-                stream=False,
-                caching=False,
-                **_sendable(request),  # a copy: litellm rewrites messages in place for some servers
-                **config.extra,
-            )
+            arguments = self._arguments(request)
+            response = within(config.timeout_s + _GRACE_S, lambda: litellm.completion(**arguments))
             return bill.add(_reply(response, config.model, time.perf_counter() - begun))
         except _errors(litellm) as error:
             bill.waste(time.perf_counter() - begun)
             problem = problem_of(without_secrets(str(error), config, self._key))
             shown = None if mentions_a_secret(error, config, self._key) else error
             raise ModelCallFailed(config.model, failure_of(error), problem) from shown
+
+    def _arguments(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        config = self.config
+        return dict(
+            model=config.model,
+            api_key=self._key,
+            base_url=config.base_url,
+            api_version=config.api_version,
+            temperature=config.temperature,
+            max_tokens=config.max_output_tokens,
+            timeout=config.timeout_s,
+            num_retries=0,  # litellm's own retries would hide what was paid for
+            stream=False,
+            caching=False,
+            **_sendable(request),  # a copy: litellm rewrites messages in place for some servers
+            **config.extra,
+        )
 
     # --- what fits ---
 
@@ -276,7 +285,14 @@ def _is_final(reply: Reply) -> bool:
 def _errors(litellm: Any) -> tuple[type[Exception], ...]:
     """What a call may end in: almost all that litellm raises on purpose is of the OpenAI client's kind, too."""
     kinds = litellm.exceptions
-    return (kinds.openai.OpenAIError, kinds.BudgetExceededError, kinds.ModelNotMappedError, ImportError, *STUMBLES)
+    return (
+        kinds.openai.OpenAIError,
+        kinds.BudgetExceededError,
+        kinds.ModelNotMappedError,
+        ImportError,
+        TimeoutError,
+        *STUMBLES,
+    )
 
 
 def _known_limit(model: str, limit: str) -> int | None:

@@ -44,7 +44,7 @@ def failure_of(error: BaseException) -> Failure:
         return "context_window"
     if names & _REFUSALS:
         return "refused"
-    if "Timeout" in names or status in {408, 504}:
+    if names & {"Timeout", "TimeoutError"} or status in {408, 504}:
         return "timeout"
     if status == 429:
         return "rate_limited"

@@ -95,7 +95,16 @@ class Late:
     answer: Text | ToolCall
 
 
-Answer = Text | ToolCall | Failure | Raw | CutOff | Late
+@dataclass(frozen=True)
+class Trickling:
+    """An answer that comes behind so many blanks, one each so many seconds, as from a server whose queue is long."""
+
+    blanks: int
+    seconds: float
+    answer: Text | ToolCall
+
+
+Answer = Text | ToolCall | Failure | Raw | CutOff | Late | Trickling
 Responder = Callable[[Request], Answer]
 
 
@@ -224,6 +233,8 @@ class OpenAIServer:
                         self._send(200, raw)
                     case CutOff(whole):
                         self._send_half(server._completion(request, whole, len(server.requests)))
+                    case Trickling(blanks, seconds, whole):
+                        self._trickle(blanks, seconds, server._completion(request, whole, len(server.requests)))
                     case Text() | ToolCall():
                         self._send(200, server._completion(request, answer, len(server.requests)))
 
@@ -246,6 +257,16 @@ class OpenAIServer:
                 self.end_headers()
                 self.wfile.write(body[: len(body) // 2])
                 self.close_connection = True
+
+            def _trickle(self, blanks: int, seconds: float, body: bytes) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(blanks + len(body)))
+                self.end_headers()
+                for _ in range(blanks):
+                    server._stopping.wait(seconds)
+                    self.wfile.write(b" ")
+                self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Silence: what was asked is in ``server.requests``."""

@@ -145,6 +145,17 @@ def test_a_late_answer_is_a_timeout(server):
     assert time.monotonic() - begun < 10
 
 
+def test_an_answer_that_trickles_is_late_too(server, monkeypatch):
+    monkeypatch.setattr("condensers.llm._GRACE_S", 0.1)
+    server.script(server_says.Trickling(100, 0.1, server_says.Text("too late")))
+    begun = time.monotonic()
+    error = failure_of(model_at(server, retries=0, timeout_s=0.5))
+    assert (error.failure, error.problem) == ("timeout", "no whole reply within 0.6 s")
+    assert time.monotonic() - begun < 5
+    server.script(server_says.Trickling(10, 0.01, server_says.Text("in time")))
+    assert model_at(server).complete(QUESTION).text == "in time"
+
+
 def test_a_server_that_is_not_there_is_unavailable(server):
     assert failure_of(model_at(server, retries=0, base_url="http://127.0.0.1:1/v1")).failure == "unavailable"
 
