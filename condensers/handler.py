@@ -129,8 +129,8 @@ class CondenseHandler:
 
     def _drop(self, conversation: str, plan: CondensationAction, planned_at: int, problem: str) -> None:
         batch = {**plan.metadata, "outcome": "dropped", "problem": problem, "planned_at": planned_at}
-        before = batch.pop(CONDENSER_METADATA_KEY, [])
-        self._store.append(conversation, annotation([*before, batch]), expected_version=ANY_VERSION)
+        spent = [each for each in batch.pop(CONDENSER_METADATA_KEY, []) if not is_standing(each)]
+        self._store.append(conversation, annotation([*spent, batch]), expected_version=ANY_VERSION)
 
     def _declined(self, conversation: str, view: View, error: NoCondensationAvailable) -> bool:
         """Answers what could not be met. False where another condensation came first, and it may be met after all.

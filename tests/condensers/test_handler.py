@@ -351,6 +351,15 @@ def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported(store
     assert dropped["problem"] == "condensation 11 came first"
 
 
+def test_a_dropped_plan_reports_what_was_spent_and_not_once_more_what_is_masked(store, views):
+    begin(store, pair(1), messages(10))
+    condenser = PipelineCondenser([ObservationMaskingCondenser(1), llm(once=meanwhile(store, condensed(2, 3, 4)))])
+    CondenseHandler(store, views, condenser).handle("c1")
+    dropped, masked = (batches_of(note) for note in stored(store, Annotation))
+    assert ["rule" in batch for batch in dropped] == [False, False]
+    assert ["rule" in batch for batch in masked] == [True]
+
+
 def test_a_declined_condensation_outdates_nothing(store, views):
     begin(store, messages(11))
     declined = CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})
