@@ -55,6 +55,8 @@ def test_litellms_own_error_is_recognized_and_so_is_ours():
     litellm_error = type("ContextWindowExceededError", (Exception,), {})
     assert is_context_window_error(litellm_error("?"))
     assert is_context_window_error(ModelCallFailed("m", "context_window", "?"))
+    openais_error = type("BadRequestError", (Exception,), {"code": "context_length_exceeded"})
+    assert is_context_window_error(openais_error("?"))
     assert not is_context_window_error(ModelCallFailed("m", "rejected", "maximum context length"))
 
 

@@ -77,6 +77,7 @@ def test_a_call_sends_what_is_configured_and_neither_streams_nor_marks_anything_
     assert (request.body["temperature"], request.body["max_tokens"], request.body["user"]) == (0.2, 77, "u1")
     assert not request.body.get("stream")
     assert "cache" not in str(request.body)
+    assert not {"tools", "tool_choice", "response_format"} & request.body.keys()
     assert request.headers["Authorization"] == f"Bearer {KEY}"
 
 
