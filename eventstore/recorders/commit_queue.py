@@ -83,7 +83,9 @@ class CommitQueue:
                 with self._mutex:
                     self._hand_on()
         except BaseException:
-            self._abandon(job)
+            while not job.abandoned:
+                with contextlib.suppress(KeyboardInterrupt):  # a second one, which says nothing new
+                    self._abandon(job)
             raise
         return job.outcome()
 
@@ -103,14 +105,15 @@ class CommitQueue:
     def _abandon(self, job: Job[Any]) -> None:
         """The thread of ``job`` was interrupted: its job leaves the queue if it has not begun, and leadership stays."""
         with self._mutex:
-            job.abandoned = True
             if job in self._waiting:
                 self._waiting.remove(job)
             if self._leader is job:
-                self._waiting[:0] = [other for other in self._group if not (other.done or other.abandoned)]
+                left = [other for other in self._group if other is not job and not (other.done or other.abandoned)]
+                self._group, self._waiting = [o for o in self._group if o.done], left + self._waiting
                 self._hand_on()
             else:
                 _wake(self._leader)  # this thread may have been handing on to it
+            job.abandoned = True
 
 
 def _wake(job: Job[Any] | None) -> None:
