@@ -120,7 +120,7 @@ class Pass:
             self._head = row.head
             self._counts = (row.shown_before + row.shown, row.structural_before + row.structural)
         self._next = stored.id + 1
-        if self.wanted.get(self._next) == stored.head:
+        if self._next in self.wanted and self.wanted[self._next] == stored.head:
             del self.wanted[self._next]
 
     def _is_as_written(self, row: Row) -> bool:

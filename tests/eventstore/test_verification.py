@@ -311,3 +311,16 @@ def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path: Path):
         store.ingest("a", (Message(source="user", content=str(n)) for n in range(4_500)))
     spoil(path, "DELETE FROM events WHERE id BETWEEN 900 AND 3100")
     assert found(path)["a"] == ["events 900 to 3100: they are missing"]
+
+
+@pytest.mark.parametrize("column", ["head", "kind", "body", "checksum", "recorded_at", "shown_before"])
+def test_a_column_of_another_type_is_found_and_named(path: Path, column: str):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_schema SET sql = replace(sql, ' STRICT', '') WHERE name = 'events'")
+    spoil(path, "PRAGMA ignore_check_constraints = ON", f"UPDATE events SET {column} = 'text' WHERE {of('a', 7)}")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events'").fetchone()[0]
+        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'events'", (f"{sql} STRICT",))
+    assert any(finding.startswith("event 7: ") for finding in found(path)["a"])
