@@ -349,7 +349,7 @@ def _litellm() -> Any:
 
 def _import_litellm() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")  # asked for where a reply follows a schema
     # In its mode DEV, the default, importing litellm loads the nearest .env into the process.
     mode = os.environ.get("LITELLM_MODE")
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")

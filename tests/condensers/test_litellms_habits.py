@@ -45,10 +45,12 @@ tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "ob
 said = [{"role": "user", "content": "hello"}]
 llm.complete(said, tools=[tool], tool_choice="f")
 llm.complete(said, response_schema={"type": "object"})
-try:
-    LLM(LLMConfig(model="anthropic/claude-sonnet-4-5", base_url=sys.argv[1], api_key="k", retries=0)).complete(said)
-except ModelCallFailed:
-    pass  # this server does not speak Anthropic's protocol
+claude = LLM(LLMConfig(model="anthropic/claude-sonnet-4-5", base_url=sys.argv[1], api_key="k", retries=0))
+for how in ({}, {"response_schema": {"type": "object", "properties": {}}}):  # a schema needs a beta header of Anthropic's
+    try:
+        claude.complete(said, **how)
+    except ModelCallFailed:
+        pass  # this server does not speak Anthropic's protocol
 for model in ("gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-pro", "groq/llama-3.3-70b-versatile", "no-such-model"):
     known = LLM(LLMConfig(model=model, tokenizer="gpt-4o" if "llama" in model else None))
     known.count_tokens(said, [tool])
