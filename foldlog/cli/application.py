@@ -8,8 +8,10 @@ import keyword
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from foldlog.cli import terminal
 from foldlog.cli.outcome import DONE, FINDINGS, REFUSED, Refused
@@ -29,21 +31,60 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 _ABOUT = (
     "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
 )
+_SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"]}
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # what a shell reports of a program that SIGINT, or SIGPIPE, ended
+
+
+def _told(parameters: list[Any]) -> list[Any]:
+    """Parameters as the help shows them: a flag takes no value, so no type of one."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _told(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _told(super().get_params(ctx))
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"foldlog {version('foldlog')}\n")
+        raise typer.Exit
 
 
 def build() -> typer.Typer:
     """The application with all its commands."""
     application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode="rich")
+    application.callback(cls=_Group, context_settings=dict(_SETTINGS))(_foldlog)
     for heading, names in COMMANDS.items():
         for name in names:
             module = importlib.import_module(
                 f"foldlog.cli.{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{name}"
             )
-            settings = getattr(module, "SETTINGS", None)
+            settings = {**_SETTINGS, **getattr(module, "SETTINGS", {})}
             told = _unwrapped(inspect.getdoc(module.run) or "")
-            application.command(name, help=told, rich_help_panel=heading, context_settings=settings)(module.run)
+            command = application.command(
+                name, cls=_Command, help=told, rich_help_panel=heading, context_settings=settings
+            )
+            command(module.run)
     return application
+
+
+def _foldlog(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
+    ] = False,
+) -> None:
+    """What there is besides the commands."""
 
 
 def _unwrapped(text: str) -> str:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sysconfig
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,23 @@ def test_the_commands_that_the_demo_names_work(foldlog):
 def test_the_demo_can_be_seen_again(foldlog):
     foldlog("demo")
     assert foldlog("demo", "--json").document["added"] == 0
+
+
+def test_it_says_its_version(foldlog):
+    ran = foldlog("--version")
+    assert (ran.status, ran.out, ran.err) == (0, f"foldlog {metadata.version('foldlog')}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [(), ("view",), ("why",)], ids=str)
+def test_help_can_be_asked_for_by_one_letter(foldlog, arguments):
+    ran = foldlog(*arguments, "-h")
+    assert (ran.status, ran.out) == (0, foldlog(*arguments, "--help").out)
+    assert " ".join(("Usage: foldlog", *arguments)) in ran.out
+
+
+def test_no_help_says_that_a_flag_takes_a_value(foldlog):
+    for arguments in ((), ("import",)):
+        assert "bool" not in foldlog(*arguments, "--help").out
 
 
 def test_without_arguments_it_says_what_there_is(foldlog):
