@@ -7,6 +7,7 @@ hard (a request, tokens)    a condensation; else the hard reset; else NoCondensa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ from projections import View
 __all__ = ["RollingCondenser", "check_sizes", "reasons_by_size"]
 
 
-class RollingCondenser(Condenser):
+class RollingCondenser(Condenser, ABC):
     """A condenser that emits condensations. A strategy defines ``get_condensation``, and ``reasons`` or
     ``should_condense`` to say when.
     """
@@ -48,9 +49,9 @@ class RollingCondenser(Condenser):
         hard = {Reason.REQUEST, Reason.TOKENS} & self.reasons(view, agent_llm)
         return Requirement.HARD if hard else Requirement.SOFT
 
+    @abstractmethod
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         """What to forget, due or not. Raises ``NoCondensationAvailable`` where nothing may be forgotten."""
-        raise NotImplementedError
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
         """The last resort of a hard requirement: forget all that can be spared. None where this strategy has none."""

@@ -12,6 +12,7 @@ from condensers.metadata import CONDENSER_METADATA_KEY, get_condensation_metadat
 from condensers.rolling import RollingCondenser
 from condensers.selection import forget
 from condensers.summarizing import LLMSummarizingCondenser
+from condensers.summary import SummarizingCondenser
 from condensers.window import ConversationWindowCondenser
 from eventstore.events import Annotation
 from projections import View
@@ -160,3 +161,19 @@ def test_a_condenser_must_define_condense_or_step():
 
         class Lazy(Condenser):
             pass
+
+
+def test_a_rolling_condenser_that_cannot_say_what_to_forget_cannot_be_made():
+    class Undecided(RollingCondenser):
+        """Says when, and not what."""
+
+    with pytest.raises(TypeError, match="get_condensation"):
+        Undecided()
+
+
+def test_a_summarizing_condenser_that_cannot_summarize_cannot_be_made():
+    class Speechless(SummarizingCondenser):
+        """Selects, and has no words."""
+
+    with pytest.raises(TypeError, match="summarize"):
+        Speechless()
