@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.gist import count
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from eventstore import Store
 
 __all__ = ["run"]
 
@@ -32,14 +35,11 @@ def run(
     """
     if not reason.strip():
         raise Refused("--reason is empty; say why, the receipt keeps it")
-    if audit is not None and not audit.exists():
-        raise Refused(f"there is no audit database {audit}; nothing was erased")
     with open_existing(db) as store:
-        receipt = store.erase(conversation, reason=reason)
         if audit is not None:
-            from foldlog.reports.audit_database import update
-
-            update(store, audit, [conversation])
+            _check(store, audit)
+        receipt = store.erase(conversation, reason=reason)
+        problem = None if audit is None else _erase_there(store, audit, conversation)
     erased_at = "" if receipt.erased_at is None else receipt.erased_at.isoformat()
     if as_json:
         terminal.emit(
@@ -55,4 +55,31 @@ def run(
         name = terminal.printable(receipt.id, one_line=True)
         said = f"{name}: erased at {erased_at}, {count(receipt.version, 'event')}, head {receipt.head}"
         terminal.console().print(said, soft_wrap=True)
-    return DONE
+    if problem is not None:
+        there = f"{audit} still holds it: {problem}; 'foldlog audit --to {audit}' erases it there"
+        terminal.warn(f"conversation {conversation!r} is erased, and {there}")
+    return DONE if problem is None else FINDINGS
+
+
+def _check(store: Store, audit: Path) -> None:
+    """Refused where it could not be erased from the audit database: the history itself could not be brought back."""
+    from foldlog.reports.audit_database import AuditDatabaseMismatch, NoAuditDatabase, check
+
+    try:
+        check(store, audit)
+    except (AuditDatabaseMismatch, NoAuditDatabase) as error:
+        raise Refused(f"{error}; nothing was erased") from error
+
+
+def _erase_there(store: Store, audit: Path, conversation: str) -> str | None:
+    """What went wrong as it was erased from the audit database; None where it is gone."""
+    import sqlite3
+
+    from eventstore import EventStoreError
+    from foldlog.reports.audit_database import update
+
+    try:
+        update(store, audit, [conversation])
+    except (EventStoreError, OSError, sqlite3.Error) as error:
+        return str(error)
+    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from eventstore import ConversationRow
 
-__all__ = ["AuditDatabaseMismatch", "NoAuditDatabase", "Updated", "update"]
+__all__ = ["AuditDatabaseMismatch", "NoAuditDatabase", "Updated", "check", "update"]
 
 _CHUNK = 1_000
 _SQLITE_BITS = 64
@@ -127,6 +128,23 @@ def update(
         return added
     finally:
         database.close()
+
+
+def check(store: Store, path: Path) -> None:
+    """Whether ``path`` is an audit database of ``store`` that can be written now: asked before what cannot be undone.
+
+    Raises ``NoAuditDatabase``, also where nothing is there, and ``AuditDatabaseMismatch``. The file is left as it is.
+    """
+    if not path.exists():
+        raise NoAuditDatabase(path, "there is no such file")
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            found = _store_of(connection, path)
+            connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        raise NoAuditDatabase(path, str(error)) from error
+    if found != store.uuid:
+        raise AuditDatabaseMismatch(path, store.uuid, found)
 
 
 def _opened(store: Store, path: Path) -> Database:

@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from eventstore import Message, open_store
+from foldlog.reports import audit_database
 from projections import Views
 
 KEY = "ab" * 32
@@ -116,6 +117,39 @@ def test_erase_needs_a_reason_and_a_history_that_is_there(foldlog, store):
     assert foldlog("erase", "nobody", "--reason", "x").status == 2
     assert foldlog("erase", "one", "--reason", "x", "--audit", "nowhere.db").status == 2
     assert foldlog("verify", "--json").document["checked"]["erased"] == 0
+
+
+def test_nothing_is_erased_where_the_audit_database_cannot_take_part(foldlog, store, tmp_path):
+    open_store("sqlite:///other.db").close()
+    assert foldlog("audit", "--to", "others.db", "--db", "sqlite:///other.db").status == 0
+    (tmp_path / "notes.txt").write_text("no database at all")
+    (tmp_path / "empty.db").touch()
+    assert foldlog("audit", "--to", "locked.db").status == 0
+    with closing(sqlite3.connect(tmp_path / "locked.db")) as another:
+        another.execute("BEGIN IMMEDIATE")
+        for file in ("others.db", "notes.txt", "empty.db", "locked.db"):
+            ran = foldlog("erase", "one", "--reason", "asked to", "--audit", file)
+            assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+            assert "nothing was erased" in ran.err
+            assert file in ran.err
+    assert "3 of one" in foldlog("log", "one").out
+    assert (tmp_path / "empty.db").read_bytes() == b""
+
+
+def test_an_audit_database_that_fails_after_the_erasure_is_a_finding_that_says_how_to_go_on(
+    foldlog, store, tmp_path, monkeypatch
+):
+    def fails(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    foldlog("audit", "--to", "audit.db")
+    with monkeypatch.context() as broken:
+        broken.setattr(audit_database, "update", fails)
+        ran = foldlog("erase", "one", "--reason", "asked to", "--audit", "audit.db", "--json")
+    assert (ran.status, ran.document["conversation"]) == (1, "one")
+    assert "audit.db still holds it: database or disk is full; 'foldlog audit --to audit.db' erases it" in ran.err
+    assert foldlog("audit", "--to", "audit.db").status == 0
+    assert b"3 of one" not in (tmp_path / "audit.db").read_bytes()
 
 
 def test_an_archive_brings_everything_to_another_store_with_its_heads(foldlog, store, tmp_path):
