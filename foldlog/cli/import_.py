@@ -18,7 +18,7 @@ from foldlog.cli.stores import open_or_create
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from eventstore import Event, Store
+    from eventstore import Event, EventStoreError, Store
     from foldlog.formats import Finding, Source, Sources
 
 __all__ = ["Brought", "bring_in", "run"]
@@ -67,19 +67,28 @@ def run(
     as_json: AsJson = False,
 ) -> int:
     """Bring histories in, whole folders at once; again adds nothing, a source that has grown adds its tail."""
+    from eventstore import EventStoreError
+
     archives, paths = parted(paths, conversation, strict=strict)
     sources = _sources(paths, format)
     if conversation is not None and len(list(islice(sources, 2))) > 1:
         raise Refused("--conversation names one history, and there are several; import them one at a time")
     if strict:
         _refuse_findings(sources)
+    brought: list[Brought] = []
+    elsewhere: list[str] = []
     with open_or_create(db) as store:
-        brought = list(bring_in(store, sources, conversation, quiet=as_json))
-        elsewhere = [str(finding) for finding in sources.findings]
-        for archive in archives:
-            of_it, damage = _from_archive(store, archive, quiet=as_json)
-            brought += of_it
-            elsewhere += damage
+        try:
+            for outcome in _everything(store, sources, archives, conversation, quiet=as_json):
+                match outcome:
+                    case Brought():
+                        brought.append(outcome)
+                    case problem:
+                        elsewhere.append(problem)
+        except EventStoreError as error:  # of the store, not of one history
+            if not any(one.added for one in brought):
+                raise
+            elsewhere.append(_broken_off(brought, error))
     _warn(elsewhere, len(elsewhere), "these paths")
     if not any(one.version for one in brought) and not any(one.refused for one in brought):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
@@ -100,15 +109,32 @@ def _sources(paths: list[Path], format: str) -> Sources:
         raise Refused(str(error)) from error
 
 
-def _from_archive(store: Store, path: Path, *, quiet: bool) -> tuple[list[Brought], list[str]]:
-    """What became of the histories in an archive, and what is wrong with it as a whole."""
+def _everything(
+    store: Store, sources: Sources, archives: Iterable[Path], conversation: str | None, *, quiet: bool
+) -> Iterator[Brought | str]:
+    """What became of each history; a text says what is wrong beside them."""
+    yield from bring_in(store, sources, conversation, quiet=quiet)
+    yield from map(str, sources.findings)
+    for archive in archives:
+        yield from _from_archive(store, archive, quiet=quiet)
+
+
+def _broken_off(brought: Sequence[Brought], error: EventStoreError) -> str:
+    """What to say where the store fails when some histories are in."""
+    from foldlog.cli.gist import count
+
+    there = [one for one in brought if one.version]
+    histories, events = count(len(there), "history", "histories"), count(sum(one.version for one in there), "event")
+    return f"{error}; the import ended there, after {histories} with {events}, which stay; run it again and it goes on"
+
+
+def _from_archive(store: Store, path: Path, *, quiet: bool) -> Iterator[Brought | str]:
+    """What became of each history in an archive; a text says what is wrong with it as a whole."""
     from foldlog.archives import Problem
 
-    brought: list[Brought] = []
-    damage: list[str] = []
     for outcome in read(store, path):
         if isinstance(outcome, str):
-            damage.append(outcome)
+            yield outcome
             continue
         problems = (f"{path}: {outcome.problem}",) if isinstance(outcome, Problem) else ()
         added, version = (0, 0) if isinstance(outcome, Problem) else (outcome.added, outcome.version)
@@ -118,8 +144,7 @@ def _from_archive(store: Store, path: Path, *, quiet: bool) -> tuple[list[Brough
         _warn(problems, len(problems), str(path))
         if not quiet:
             _tell(one)
-        brought.append(one)
-    return brought, damage
+        yield one
 
 
 def _refuse_findings(sources: Sources) -> None:
@@ -204,5 +229,6 @@ def _sum_up(db: str, brought: list[Brought], elsewhere: int) -> None:
     added = sum(one.added for one in brought)
     findings = sum(one.findings_count for one in brought) + elsewhere
     where = terminal.printable(without_password(db))
-    words = f"{count(added, 'event')} of {count(len(brought), 'history', 'histories')} added to {where}"
+    histories = [one for one in brought if one.added] or brought
+    words = f"{count(added, 'event')} of {count(len(histories), 'history', 'histories')} added to {where}"
     terminal.console().print(f"{words}; {count(findings, 'finding')}, named above." if findings else f"{words}.")

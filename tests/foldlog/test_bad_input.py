@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from eventstore import open_store
+from eventstore import Store, StoreUnavailable, open_store
 from tests.foldlog.records import said
 
 
@@ -132,6 +132,30 @@ def test_a_strange_history_is_a_history_and_comes_out_as_it_went_in(foldlog, wri
     for command in ("log", "view"):
         assert foldlog(command, "c1").status == 0
         assert foldlog(command, "c1", "--json").document["version"] == len(records)
+
+
+def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(foldlog, write, monkeypatch):
+    for number in range(4):
+        write(f"many/h{number}.jsonl", [said(0, "one"), said(1, "two")])
+    ingest = Store.ingest
+
+    def fills_up(store, conversation, events):
+        if conversation == "h2":
+            raise StoreUnavailable("cannot write to foldlog.db: database or disk is full")
+        return ingest(store, conversation, events)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Store, "ingest", fills_up)
+        ran = foldlog("import", "many", "--json")
+        alone = foldlog("import", "many/h2.jsonl")
+    assert ran.status == 1
+    assert [one["conversation"] for one in ran.document["imported"]] == ["h0", "h1"]
+    assert ran.err.splitlines() == [f"foldlog: found: {problem}" for problem in ran.document["findings"]]
+    assert "disk is full; the import ended there, after 2 histories with 4 events, which stay; run it again" in ran.err
+    assert (alone.status, alone.out) == (2, ""), "nothing was done"
+    again = foldlog("import", "many")
+    assert again.status == 0
+    assert again.out.splitlines()[-1] == "4 events of 2 histories added to sqlite:///foldlog.db."
 
 
 def test_an_event_that_is_too_large_is_named_and_the_rest_imported(foldlog, write):
