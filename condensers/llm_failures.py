@@ -5,6 +5,7 @@ litellm raises some fifty kinds of errors. They are told apart by name and statu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from condensers.agent import is_context_window_error
@@ -33,6 +34,9 @@ RETRY_WAIT_MAX_S = 60.0
 PROBLEM_LENGTH_MAX = 500
 
 _REFUSALS = {"ContentPolicyViolationError", "RejectedRequestError"}
+_NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
+"""What litellm says where it has no key to call with; of some servers' it says so as of a server error."""
+
 _HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
 
 
@@ -48,6 +52,8 @@ def failure_of(error: BaseException) -> Failure:
         return "timeout"
     if status == 429:
         return "rate_limited"
+    if _NO_KEY.search(str(error)):
+        return "rejected"
     if isinstance(error, STUMBLES):
         return "bad_reply"
     if isinstance(error, ImportError) or (isinstance(status, int) and status < 500):

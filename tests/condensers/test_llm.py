@@ -166,6 +166,16 @@ def test_a_model_that_litellm_cannot_place_is_rejected_and_nothing_is_printed(se
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("model", ["openai/gpt-4o-mini", "azure/a-deployment", "gemini/gemini-2.5-pro"])
+def test_a_key_that_is_missing_is_named_at_once(server, monkeypatch, model):
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "AZURE_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    waits = Waits()
+    error = failure_of(model_at(server, waits, model=model, api_key=None))
+    assert (error.failure, waits, server.requests) == ("rejected", [], [])
+    assert "_API_KEY" in error.problem
+
+
 def test_what_may_pass_is_tried_again_with_growing_waits(server):
     waits = Waits()
     server.script(server_says.Failure(503), server_says.Raw(b"{"), server_says.Text("at last"))
