@@ -1,11 +1,13 @@
 """A small agent that works in a folder with a shell, and never outgrows its model's context.
 
     python examples/agent_loop.py "why does the test fail? mend it" --model openai/gpt-4o-mini --folder .
+    python examples/agent_loop.py "anything" --rehearse
 
 Everything that happens is appended to a history, and what the model is shown is that history's View. Before each call
 of the model a condenser may forget: because the View has grown too large, because the model asked for it with a tool,
 or because its server refused the prompt as too long. Nothing is lost by that: the log keeps it all, and
-`foldlog log agent` shows it. Started again with the same conversation, the agent goes on where it stood.
+`foldlog log agent` shows it. Started again with the same conversation, the agent goes on where it stood. The second
+line asks no model and needs no key: a script stands in for one, so that everything else can be seen at work.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import foldlog
 from condensers import LLM, LLMConfig, ModelCallFailed, Reply, ToolCall
 from condensers.agent import REQUEST_CONDENSATION_TOOL, is_context_window_error, request_condensation_tool
-from foldlog import Action, Condensation, History, Message, Observation, SystemMessage, View
+from foldlog import Action, Condensation, EventStoreError, History, Message, Observation, SystemMessage, View
 
 RUN_TOOL = {
     "type": "function",
@@ -41,8 +43,32 @@ PROMPT = (
 )
 
 
+class Model(Protocol):
+    """What answers the agent: an ``LLM``, or what stands in for one."""
+
+    def complete(self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]]) -> Reply: ...
+
+
+class Rehearsal:
+    """Stands in for a model: looks around, asks for a condensation, and says that it was a rehearsal."""
+
+    def __init__(self) -> None:
+        commands = ["pwd", *(f"echo step {number} of a rehearsal" for number in range(1, 7))]
+        self._script = [("run", json.dumps({"command": command})) for command in commands]
+        self._script.append((REQUEST_CONDENSATION_TOOL, "{}"))
+        self._said = 0
+
+    def complete(self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]]) -> Reply:
+        self._said += 1
+        if self._said > len(self._script):
+            return Reply(text=f"This was a rehearsal: the last prompt had {len(messages)} messages.", model="rehearsal")
+        name, arguments = self._script[self._said - 1]
+        call = ToolCall(name, arguments, id=f"rehearsed-{self._said}")
+        return Reply(text=None, model="rehearsal", tool_calls=(call,), response_id=f"rehearsed-{self._said}")
+
+
 def run_agent(
-    history: History, model: LLM, folder: Path, *, steps_max: int = 100, say: Callable[[str], None] = print
+    history: History, model: Model, folder: Path, *, steps_max: int = 100, say: Callable[[str], None] = print
 ) -> str:
     """Work until the model answers in words, and return that answer.
 
@@ -126,26 +152,38 @@ def _account(metadata: dict[str, Any]) -> str:
     return ", ".join(f"{name} {metadata[name]}" for name in told if metadata.get(name) is not None)
 
 
-def main() -> None:
+def main() -> int:
+    """Exit status 2, with a line that says why, where no answer came."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("task")
     parser.add_argument(
         "--model", default="openai/gpt-4o-mini", help="as litellm knows it; its key from the environment"
     )
+    parser.add_argument("--rehearse", action="store_true", help="ask no model: a script stands in for it")
     parser.add_argument("--base-url", help="a server of your own")
     parser.add_argument("--config", type=Path, help="a TOML file with [condenser]; else one that needs no model")
     parser.add_argument("--folder", type=Path, default=Path(), help="where commands run")
     parser.add_argument("--db", default="sqlite:///foldlog.db")
     parser.add_argument("--conversation", default="agent")
     given = parser.parse_args()
-    model = LLM(LLMConfig(model=given.model, base_url=given.base_url))
+    try:
+        print(work(given))
+    except (EventStoreError, TimeoutError) as error:
+        print(f"agent_loop: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def work(given: argparse.Namespace) -> str:
+    """What the agent answers to the task that was given."""
+    llm = None if given.rehearse else LLM(LLMConfig(model=given.model, base_url=given.base_url))
     condenser = given.config or {"type": "digest"}
-    with foldlog.open(given.db, condenser=condenser, agent_llm=model) as histories:
+    with foldlog.open(given.db, condenser=condenser, agent_llm=llm) as histories:
         history = histories[given.conversation]
         if history.version == 0:
             history.append(SystemMessage(content=PROMPT, tools=tuple(TOOLS)))
         history.append(Message(source="user", content=given.task))
-        print(run_agent(history, model, given.folder))
+        return run_agent(history, llm or Rehearsal(), given.folder)
 
 
 if __name__ == "__main__":

@@ -203,3 +203,28 @@ def test_the_example_runs_as_a_program(agent_loop, tmp_path, monkeypatch, capsys
         agent_loop.main()
     assert capsys.readouterr().out.splitlines() == ['> {"command": "echo hello"}', "hello", "done"]
     assert (tmp_path / "foldlog.db").exists()
+
+
+def test_without_a_key_it_says_in_a_line_what_is_missing(agent_loop, tmp_path, monkeypatch, capsys):
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["agent_loop.py", "say hello"])
+    assert agent_loop.main() == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith("agent_loop: ")
+    assert "OPENAI_API_KEY" in line
+
+
+def test_it_can_be_rehearsed_without_any_model(agent_loop, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["agent_loop.py", "anything", "--rehearse"])
+    assert agent_loop.main() == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "condensed: condenser digest, reason request" in out
+    assert out.splitlines()[-1] == "This was a rehearsal: the last prompt had 8 messages."
+    with foldlog.open("sqlite:///foldlog.db") as histories:
+        assert len(histories["agent"].view) < histories["agent"].version

@@ -46,7 +46,7 @@ said = [{"role": "user", "content": "hello"}]
 llm.complete(said, tools=[tool], tool_choice="f")
 llm.complete(said, response_schema={"type": "object"})
 claude = LLM(LLMConfig(model="anthropic/claude-sonnet-4-5", base_url=sys.argv[1], api_key="k", retries=0))
-for how in ({}, {"response_schema": {"type": "object", "properties": {}}}):  # a schema needs a beta header of Anthropic's
+for how in ({}, {"response_schema": {"type": "object", "properties": {}}}):  # the latter needs a beta header
     try:
         claude.complete(said, **how)
     except ModelCallFailed:
