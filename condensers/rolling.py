@@ -67,7 +67,7 @@ class RollingCondenser(Condenser, ABC):
         """
         if not forgotten:
             raise NoCondensationAvailable(
-                f"nothing can be forgotten: {why_not}, or belongs to calls that must stay whole"
+                f"nothing can be forgotten: {why_not}, or part of calls that stay whole with their answers"
             )
         metadata = {
             "condenser": self.type,

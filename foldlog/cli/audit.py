@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.reasons import answered, because
 from foldlog.cli.stores import chosen, open_existing
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
+    from rich.text import Text
 
-    from eventstore import Store
+    from eventstore import CondensationRequest, Store
     from foldlog.reports.audit_database import Updated
     from projections import Audit, Forgetting
 
@@ -38,16 +41,15 @@ def run(
     Exit status 1 if a revision is not what the log says: 'foldlog rebuild' mends it.
     """
     from eventstore import EventStoreError
-    from projections import audit
 
-    audits: list[Audit] = []
+    audits: list[_Audited] = []
     unread: list[tuple[str, str]] = []
     updated = None
     with open_existing(db) as store, terminal.progress() as bars:
         for conversation in chosen(store, conversations):
             bar = bars.add_task(terminal.printable(conversation, one_line=True), unit="events", total=None)
             try:
-                audits.append(audit(store, conversation, partial(_advance, bars, bar)))
+                audits.append(_audited(store, conversation, partial(_advance, bars, bar)))
             except EventStoreError as error:  # one damaged history does not keep the others from being looked at
                 unread.append((conversation, str(error)))
             bars.remove_task(bar)
@@ -57,18 +59,29 @@ def run(
         terminal.emit(_document(audits, unread, updated))
     else:
         _show(terminal.console(), audits, updated)
-    for one in audits:
+    for one, _ in audits:
         for finding in one.findings:
             terminal.warn(
                 f"conversation {one.conversation!r}, revision of version {finding.version}: {finding.problem}"
             )
     for _, problem in unread:
         terminal.warn(problem)
-    return FINDINGS if unread or any(one.findings for one in audits) else DONE
+    return FINDINGS if unread or any(one.findings for one, _ in audits) else DONE
 
 
-_COLUMNS = 5
-"""With tokens; they are left out where no condenser said how many there were."""
+class _Audited(NamedTuple):
+    """What an audit found, and by a condensation's id the requests that it answers."""
+
+    audit: Audit
+    requests: Mapping[int, Sequence[CondensationRequest]]
+
+
+def _audited(store: Store, conversation: str, progress: Callable[[int, int], None]) -> _Audited:
+    from projections import audit
+
+    found = audit(store, conversation, progress)
+    with store.snapshot(conversation) as snapshot:
+        return _Audited(found, answered(snapshot.structural_events()))
 
 
 def _update(store: Store, to: Path, conversations: list[str] | None, bars: Progress) -> Updated:
@@ -82,7 +95,7 @@ def _advance(bars: Progress, bar: TaskID, done: int, of: int) -> None:
     bars.update(bar, completed=done, total=of)
 
 
-def _document(audits: list[Audit], unread: list[tuple[str, str]], updated: Updated | None) -> dict[str, Any]:
+def _document(audits: list[_Audited], unread: list[tuple[str, str]], updated: Updated | None) -> dict[str, Any]:
     return {
         "conversations": [
             {
@@ -90,23 +103,24 @@ def _document(audits: list[Audit], unread: list[tuple[str, str]], updated: Updat
                 "version": one.version,
                 "revisions": one.revisions,
                 "missing": one.missing,
-                "condensations": [_condensation(forgetting) for forgetting in one.forgettings],
+                "condensations": [_condensation(forgetting, requests) for forgetting in one.forgettings],
                 "findings": [{"version": f.version, "problem": f.problem} for f in one.findings],
             }
-            for one in audits
+            for one, requests in audits
         ],
         "unread": [{"conversation": conversation, "problem": problem} for conversation, problem in unread],
         **({} if updated is None else {"added": updated._asdict()}),
     }
 
 
-def _condensation(forgetting: Forgetting) -> dict[str, Any]:
+def _condensation(forgetting: Forgetting, requests: Mapping[int, Sequence[CondensationRequest]]) -> dict[str, Any]:
     action = forgetting.condensation
     intervals, summaries = action.forgotten
     return {
         "id": action.id,
         "version": forgetting.version,
         "reason": forgetting.said("reason"),
+        "requests": [{"id": request.id, "reason": request.reason} for request in requests.get(action.id, ())],
         "outcome": forgetting.said("outcome"),
         "forgotten": forgetting.forgotten,
         "intervals": intervals,
@@ -117,14 +131,14 @@ def _condensation(forgetting: Forgetting) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, audits: list[Audit], updated: Updated | None) -> None:
+def _show(console: Console, audits: list[_Audited], updated: Updated | None) -> None:
     from foldlog.cli.gist import count
 
     for one in audits:
-        if one.forgettings:
+        if one.audit.forgettings:
             _show_one(console, one)
-    revisions = sum(one.revisions for one in audits)
-    wrong = sum(len(one.findings) for one in audits)
+    revisions = sum(one.revisions for one, _ in audits)
+    wrong = sum(len(one.findings) for one, _ in audits)
     verdict = f"{wrong:,} not as the log says" if wrong else "each as the log says"
     console.print(f"{count(len(audits), 'conversation')}, {count(revisions, 'revision')}: {verdict}")
     if updated is not None:
@@ -132,35 +146,37 @@ def _show(console: Console, audits: list[Audit], updated: Updated | None) -> Non
         console.print(f"audit database: {added}, of {count(updated.conversations, 'conversation')}")
 
 
-def _show_one(console: Console, one: Audit) -> None:
-    from rich.table import Table
+def _show_one(console: Console, one: _Audited) -> None:
     from rich.text import Text
 
-    from foldlog.cli.gist import interval_words, summary_text
+    from foldlog.cli.gist import count, interval_words, summary_text
+    from foldlog.cli.tables import Column, print_rows
 
-    name = terminal.printable(one.conversation, one_line=True)
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    console.print(Text(name, style="bold"))
-    table.add_column("at", justify="right", no_wrap=True, min_width=6)
-    table.add_column("forgot", justify="right", no_wrap=True, min_width=6)
-    table.add_column("events", no_wrap=True, min_width=14)
-    if any(forgetting.said("tokens_before") is not None for forgetting in one.forgettings):
-        table.add_column("tokens", justify="right", no_wrap=True, min_width=15)
-    table.add_column("reason and summary", no_wrap=True, overflow="ellipsis", ratio=1)
-    for forgetting in one.forgettings:
+    name, forgettings = terminal.printable(one.audit.conversation, one_line=True), one.audit.forgettings
+    console.print(Text(f"{name}: {count(len(forgettings), 'condensation')}", style="bold"))
+    rows: list[list[str | Text]] = []
+    for forgetting in forgettings:
         action = forgetting.condensation
-        before, after = forgetting.said("tokens_before"), forgetting.said("tokens_after")
-        said = " ".join(summary_text(action.summary or "(no summary)").split())
-        reason = terminal.printable(str(forgetting.said("reason") or forgetting.said("outcome") or ""), one_line=True)
-        tokens = " → ".join(_tokens(number) for number in (before, after) if number is not None)
-        table.add_row(
-            f"{forgetting.version:,}",
-            f"{forgetting.forgotten:,}",
-            interval_words(action.forgotten.intervals, most=2),
-            *([tokens] if len(table.columns) == _COLUMNS else []),
-            Text.assemble((f"{reason}: " if reason else "", "yellow"), said),
+        tokens = [forgetting.said(key) for key in ("tokens_before", "tokens_after")]
+        why = because(action, one.requests.get(action.id, ()))
+        summary = " ".join(summary_text(action.summary or "(no summary)").split())
+        rows.append(
+            [
+                str(action.id),
+                f"{forgetting.forgotten:,}",
+                interval_words(action.forgotten.intervals, most=2),
+                " → ".join(_tokens(number) for number in tokens if number is not None),
+                Text.assemble((f"{why}: " if why else "", "yellow"), summary),
+            ]
         )
-    console.print(table)
+    columns = (
+        Column("id", justify="right"),
+        Column("forgot", justify="right"),
+        Column("events"),
+        Column("tokens", justify="right"),
+        Column("why, and summary", least=30),
+    )
+    print_rows(console, columns, rows)
 
 
 def _tokens(said: Any) -> str:

@@ -94,15 +94,17 @@ def _median(work: Callable[[], object], rounds: int) -> float:
 
 
 def _show(measured: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from foldlog.cli.tables import Column, print_rows
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("conversation", "events", "View", "open", "past", "fold all", "events/s", "faster", ""):
-        table.add_column(heading, justify="left" if heading == "conversation" else "right", overflow="ellipsis")
-    for one in measured:
-        table.add_row(
-            Text(terminal.printable(one["conversation"], one_line=True)),
+    headings = ("events", "View", "open", "past", "fold all", "events/s", "faster")
+    columns = (
+        Column("conversation", least=24),
+        *(Column(heading, justify="right") for heading in headings),
+        Column(""),
+    )
+    rows = [
+        (
+            terminal.printable(one["conversation"], one_line=True),
             f"{one['events']:,}",
             f"{one['view']:,}",
             f"{one['open_ms']:.2f} ms",
@@ -110,6 +112,8 @@ def _show(measured: list[dict[str, Any]]) -> None:
             f"{one['rebuild_ms']:.1f} ms",
             f"{one['rebuild_events_per_s']:,.0f}",
             f"{one['times_faster']:.1f} ×",
-            Text("" if one["agrees"] else "differs: run 'foldlog audit'", style="red"),
+            "" if one["agrees"] else "differs: run 'foldlog audit'",
         )
-    terminal.console().print(table)
+        for one in measured
+    ]
+    print_rows(terminal.console(), columns, rows)

@@ -13,6 +13,7 @@ from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.reasons import answered, because
 from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from condensers import AgentModel
     from condensers.metadata import Batch
     from eventstore import Store
-    from eventstore.events import CondensationAction, CondensationSummary
+    from eventstore.events import CondensationAction, CondensationRequest, CondensationSummary
     from foldlog.histories import Histories
     from projections import View
 
@@ -123,6 +124,7 @@ class _Account(NamedTuple):
     tokens: tuple[int, int] | None
     tokenizer: str
     spending: _Spending
+    requests: Sequence[CondensationRequest]
 
     @property
     def summary(self) -> tuple[int, CondensationSummary] | None:
@@ -140,6 +142,8 @@ def _account(histories: Histories, conversation: str, action: CondensationAction
     from condensers.budget import tokens_of
     from condensers.metadata import batches_of
 
+    with histories.store.snapshot(conversation) as snapshot:
+        requests = answered(snapshot.structural_events())[action.id]
     before = histories.views.at(conversation, action.id)
     after = histories.views.at(conversation, action.id + 1)
     counts = tokens_of(before, model), tokens_of(after, model)
@@ -150,11 +154,12 @@ def _account(histories: Histories, conversation: str, action: CondensationAction
         None if counts[0] is None or counts[1] is None else (counts[0], counts[1]),
         "" if model is None else model.model,
         _Spending.of(batches_of(action)),
+        requests,
     )
 
 
 def _document(conversation: str, dry_run: bool, account: _Account) -> dict[str, Any]:
-    action, before, after, tokens, tokenizer, spending = account
+    action, before, after, tokens, tokenizer, spending, _ = account
     return {
         "conversation": conversation,
         "dry_run": dry_run,
@@ -183,14 +188,14 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
 
     from foldlog.cli.gist import count, interval_words, summary_text
 
-    action, before, after, tokens, tokenizer, spending = account
-    said = {key: terminal.printable(str(value), one_line=True) for key, value in action.metadata.items()}
+    action, before, after, tokens, tokenizer, spending, requests = account
+    condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
     name = terminal.printable(conversation, one_line=True)
     intervals, summaries = action.forgotten
     forgotten = sum(last - first + 1 for first, last in intervals)
     also = f" and {count(len(summaries), 'earlier summary', 'earlier summaries')}" if summaries else ""
     rows = [
-        ("why", _why(said)),
+        ("why", because(action, requests)),
         ("forgot", f"{count(forgotten, 'event')}{also} ({interval_words(intervals)})"),
         ("View", f"{count(len(before), 'event')} → {len(after):,}"),
         (
@@ -202,22 +207,13 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
     found = account.summary
     rows.append(("instead", "nothing" if found is None else f"summary {found[1].id}, at index {found[0]} of the View:"))
     head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
-    console.print(Text(f"{head}, by {said.get('condenser', 'a condenser that gives no name')}", style="bold"))
+    console.print(Text(f"{head}, by the condenser {condenser}", style="bold"))
     table = Table.grid(padding=(0, 2, 0, 0))
     for heading, text in rows:
         table.add_row(Text(f"  {heading}", style="dim"), text)
     console.print(table)
     if found is not None:
         console.print(Padding(Text(summary_text(found[1].content), style="magenta"), (0, 0, 0, 11)))
-
-
-_REASONS = {"request": "it was asked for", "tokens": "the prompt had too many tokens", "events": "too many events"}
-
-
-def _why(said: dict[str, str]) -> str:
-    reasons = said.get("reason", "").split(", ")
-    words = ", ".join(_REASONS.get(reason, reason) for reason in reasons if reason) or _REASONS["request"]
-    return f"{words}; no less would do: the context was reset" if said.get("outcome") == "reset" else words
 
 
 def _cost(spending: _Spending) -> str:

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -14,12 +15,13 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.reasons import answered, because
 from foldlog.cli.stores import open_or_create
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from eventstore import CondensationAction, Store
+    from eventstore import CondensationAction, CondensationRequest, Store
     from projections import View, Views
 
 __all__ = ["SAMPLE", "run"]
@@ -35,15 +37,11 @@ class _Forgetting(NamedTuple):
     condensation: CondensationAction
     before: View
     after: View
+    requests: Sequence[CondensationRequest]
 
     @property
     def why(self) -> str:
-        reason = self.condensation.metadata.get("reason")
-        if reason:
-            return str(reason)
-        if self.before.unhandled_condensation_request:
-            return "a condensation was asked for"
-        return f"the View had grown to {len(self.before)} events"
+        return because(self.condensation, self.requests) or f"nobody said; the View had {len(self.before)} events"
 
 
 def run(
@@ -58,7 +56,10 @@ def run(
     with open_or_create(db) as store:
         added = _import_sample(store)
         views = Views(store)
-        forgettings = [_around(views, condensation) for condensation in views.current(_CONVERSATION).condensations]
+        with store.snapshot(_CONVERSATION) as snapshot:
+            requests = answered(snapshot.structural_events())
+        condensations = views.current(_CONVERSATION).condensations
+        forgettings = [_around(views, condensation, requests[condensation.id]) for condensation in condensations]
         if as_json:
             terminal.emit(_as_json(db, views, forgettings, added))
         else:
@@ -76,9 +77,9 @@ def _import_sample(store: Store) -> int:
     return brought.added
 
 
-def _around(views: Views, condensation: CondensationAction) -> _Forgetting:
+def _around(views: Views, condensation: CondensationAction, requests: Sequence[CondensationRequest]) -> _Forgetting:
     before = views.at(_CONVERSATION, version=condensation.id)
-    return _Forgetting(condensation, before, views.at(_CONVERSATION, version=condensation.id + 1))
+    return _Forgetting(condensation, before, views.at(_CONVERSATION, version=condensation.id + 1), requests)
 
 
 def _show(db: str, store: Store, views: Views, forgettings: list[_Forgetting], added: int) -> None:
@@ -124,7 +125,7 @@ def _show_forgetting(console: Console, forgetting: _Forgetting) -> None:
 
     from foldlog.cli.gist import count, interval_words
 
-    condensation, _, after = forgetting
+    condensation, _, after, _ = forgetting
     intervals, summaries = condensation.forgotten
     forgotten = sum(last - first + 1 for first, last in intervals)
     also = f" and {count(len(summaries), 'earlier summary', 'earlier summaries')}" if summaries else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,12 +10,13 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
+from foldlog.cli.reasons import answered, because
 from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from eventstore import Event
+    from eventstore import CondensationRequest, Event
     from projections import Difference
 
 __all__ = ["run"]
@@ -33,10 +34,12 @@ def run(
 
     with open_existing(db) as store:
         difference = Views(store).difference(conversation, before, after)
+        with store.snapshot(conversation) as snapshot:
+            requests = answered(snapshot.structural_events(0, after)) if difference.summarized else {}
     if as_json:
         terminal.emit(_document(conversation, difference))
     else:
-        _show(terminal.console(), conversation, difference)
+        _show(terminal.console(), conversation, difference, requests)
     return DONE
 
 
@@ -62,7 +65,12 @@ def _ids(events: Sequence[Event]) -> list[int]:
     return [event.id for event in events]
 
 
-def _show(console: Console, conversation: str, difference: Difference) -> None:
+def _show(
+    console: Console,
+    conversation: str,
+    difference: Difference,
+    requests: Mapping[int, Sequence[CondensationRequest]],
+) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -77,5 +85,7 @@ def _show(console: Console, conversation: str, difference: Difference) -> None:
             terminal.print_line(console, Text(f"{sign}{event.id:>6}  {label(event):<8}{gist(event)}", style=colour))
     for one in difference.summarized:
         gone = count(len(one.events), "event")
-        console.print(Text(f"condensation {one.condensation.id} put a summary in the place of {gone}:", style="dim"))
+        why = because(one.condensation, requests.get(one.condensation.id, ()))
+        said = f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the place of {gone}:"
+        console.print(Text(said, style="dim"))
         console.print(Padding(Text(summary_text(one.summary.content), style="magenta"), (0, 0, 0, 8)))

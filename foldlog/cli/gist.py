@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from foldlog.cli.reasons import because
 from foldlog.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -84,17 +85,16 @@ def _words(event: Event) -> str:
 
 
 def _condensation(event: CondensationAction) -> str:
-    if event.metadata.get("outcome") == "declined":
-        return f"nothing: {event.metadata.get('reason', '')}"
     intervals, summaries = event.forgotten
     forgotten = sum(last - first + 1 for first, last in intervals) + len(summaries)
-    reason = event.metadata.get("reason")
     parts = [f"{count(forgotten, 'event')} ({interval_words(intervals)})" if forgotten else "nothing"]
     if summaries:
         parts.append(f"{count(len(summaries), 'summary', 'summaries')} among them")
+    if why := because(event):
+        parts.append(why)
     if event.summary is not None:
         parts.append(f"a summary stands for them: {event.summary}")
-    return ", ".join([*parts, *([f"reason: {reason}"] if reason else [])])
+    return ", ".join(parts)
 
 
 def interval_words(intervals: tuple[tuple[int, int], ...], most: int = 6) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.documents import event_document
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.stores import open_existing
@@ -34,7 +35,7 @@ def run(
         head = {"conversation": conversation, "version": _version(store, conversation)}
         events = _sound(store, conversation, start, stop, findings)
         if as_json:
-            terminal.emit_list(head, "events", map(_as_json, events), lambda: {"findings": findings})
+            terminal.emit_list(head, "events", map(event_document, events), lambda: {"findings": findings})
         else:
             _show(events)
     for finding in findings:
@@ -63,20 +64,6 @@ def _sound(store: Store, conversation: str, start: int, stop: int | None, findin
                 return
         else:
             return
-
-
-def _as_json(event: Event) -> dict[str, Any]:
-    """The event as it is stored, with its id; one that this version does not know as its writer wrote it."""
-    import json
-
-    import msgspec
-
-    from eventstore import UnknownEvent
-
-    if isinstance(event, UnknownEvent):
-        return {"id": event.id, "schema": event.stored_schema, **json.loads(event.body), "kind": event.stored_kind}
-    fields: dict[str, Any] = msgspec.to_builtins(event)
-    return {"id": event.id, **fields}
 
 
 def _show(events: Iterable[Event]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.documents import event_document
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
@@ -14,6 +15,7 @@ from foldlog.cli.stores import open_existing
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from eventstore import Event
     from projections import View
 
 __all__ = ["document", "run", "show"]
@@ -42,8 +44,12 @@ def run(
 
 
 def document(conversation: str, view: View) -> dict[str, Any]:
+    """The View for programs. An event's ``role`` is that of the chat message that it goes into, None where no model is
+    sent it.
+    """
     from eventstore import CondensationSummary
 
+    roles = {position: message["role"] for message, positions in view.rendered() for position in positions}
     return {
         "conversation": conversation,
         "version": view.version,
@@ -54,7 +60,12 @@ def document(conversation: str, view: View) -> dict[str, Any]:
             for position, event in enumerate(view)
             if isinstance(event, CondensationSummary)
         ],
+        "events": [_event(event, roles.get(position)) for position, event in enumerate(view)],
     }
+
+
+def _event(event: Event, role: str | None) -> dict[str, Any]:
+    return {"id": event.id, "kind": None, "role": role} | event_document(event) | {"role": role}
 
 
 def show(console: Console, conversation: str, view: View) -> None:
@@ -62,7 +73,7 @@ def show(console: Console, conversation: str, view: View) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from eventstore import CondensationSummary
+    from eventstore import CondensationSummary, summary_of
     from foldlog.cli.gist import STYLES, count, gist, label, summary_text
 
     name = terminal.printable(conversation, one_line=True)
@@ -74,7 +85,8 @@ def show(console: Console, conversation: str, view: View) -> None:
         kind = label(event)
         start = Text.assemble((f"{event.id:>6}  ", "dim"), (f"{kind:<8}", STYLES[kind]))
         if isinstance(event, CondensationSummary):
-            console.print(start.append("stands for what was forgotten:", style="dim"))
+            by = f"condensation {summary_of(event.id)} forgot" if event.id < 0 else "was forgotten"
+            console.print(start.append(f"stands for what {by}:", style="dim"))
             console.print(Padding(Text(summary_text(event.content), style="magenta"), (0, 0, 0, 16)))
         else:
             terminal.print_line(console, start.append(gist(event)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,12 +10,13 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
+from foldlog.cli.reasons import answered, because
 from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from eventstore import CondensationSummary
+    from eventstore import CondensationRequest, CondensationSummary, Store
     from projections import Why
 
 __all__ = ["SETTINGS", "run"]
@@ -36,14 +38,23 @@ def run(
 
     with open_existing(db) as store:
         answer = Views(store).why(conversation, event_id=event)
+        requests = _requests(store, conversation, answer)
     if as_json:
-        terminal.emit(_document(conversation, answer))
+        terminal.emit(_document(conversation, answer, requests))
     else:
-        _show(terminal.console(), answer)
+        _show(terminal.console(), answer, requests)
     return DONE
 
 
-def _document(conversation: str, answer: Why) -> dict[str, Any]:
+def _requests(store: Store, conversation: str, answer: Why) -> Sequence[CondensationRequest]:
+    """Those that the condensation answers which forgot the event."""
+    if answer.by is None:
+        return ()
+    with store.snapshot(conversation) as snapshot:
+        return answered(snapshot.structural_events(0, answer.by.id + 1)).get(answer.by.id, ())
+
+
+def _document(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> dict[str, Any]:
     return {
         "conversation": conversation,
         "event": answer.event.id,
@@ -53,6 +64,7 @@ def _document(conversation: str, answer: Why) -> dict[str, Any]:
         "position": answer.position,
         "sent": answer.sent,
         "by": None if answer.by is None else answer.by.id,
+        "requests": [{"id": request.id, "reason": request.reason} for request in requests],
         "forgotten_at": answer.forgotten_at,
         "summary": _summary(answer.summary),
         "stands_in": _summary(answer.stands_in),
@@ -63,19 +75,40 @@ def _summary(summary: CondensationSummary | None) -> dict[str, Any] | None:
     return None if summary is None else {"id": summary.id, "text": summary.content}
 
 
-def _show(console: Console, answer: Why) -> None:
-    from rich.padding import Padding
+def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
+    """What the answer says, with a condensation's reason in the words that every command has for it."""
+    from eventstore import CondensationAction
+
+    if not isinstance(answer.by, CondensationAction):
+        return answer.reason
+    why = because(answer.by, requests)
+    said = answer.reason.removesuffix(f" ({answer.by.metadata.get('reason')})")
+    return f"{said}, {why}" if why else said
+
+
+def _show(console: Console, answer: Why, requests: Sequence[CondensationRequest]) -> None:
     from rich.text import Text
 
-    from foldlog.cli.gist import STYLES, gist, label, summary_text
+    from foldlog.cli.gist import STYLES, gist, label
 
     kind = label(answer.event)
     colour = {"shown": "bold green", "forgotten": "bold yellow", "never shown": "dim"}[answer.fate]
     line = Text.assemble((f"{answer.event.id:>6}  ", "dim"), (f"{kind:<8}", STYLES[kind]), gist(answer.event))
     terminal.print_line(console, line)
-    reason = terminal.printable(answer.reason, one_line=True)
+    reason = terminal.printable(_reason(answer, requests), one_line=True)
     console.print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
-    for summary, words in ((answer.summary, "it was summarized as"), (answer.stands_in, "what stands for it now")):
-        if summary is not None and (summary is answer.summary or summary != answer.summary):
-            console.print(Text(f"{words} (summary {summary.id}):", style="dim"))
-            console.print(Padding(Text(summary_text(summary.content), style="magenta"), (0, 0, 0, 8)))
+    still = "" if answer.stands_in != answer.summary else ", which stands for it still"
+    _show_summary(console, f"it was summarized as{{}}{still}:", answer.summary)
+    if answer.stands_in != answer.summary:
+        _show_summary(console, "what stands for it now{}:", answer.stands_in)
+
+
+def _show_summary(console: Console, words: str, summary: CondensationSummary | None) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from foldlog.cli.gist import summary_text
+
+    if summary is not None:
+        console.print(Text(words.format(f" (summary {summary.id})"), style="dim"))
+        console.print(Padding(Text(summary_text(summary.content), style="magenta"), (0, 0, 0, 8)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import CondensationAction, Message, open_store
+from eventstore import ANY_VERSION, Action, CondensationAction, CondensationRequest, Message, open_store
 from tests.foldlog.records import condensed, said
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
@@ -29,13 +29,39 @@ def test_an_import_is_named_by_its_file_and_listed(foldlog, five_messages):
 
 def test_view_says_what_the_model_is_shown(foldlog, five_messages):
     foldlog("import", five_messages)
-    assert foldlog("view", "five", "--json").document == {
+    document = foldlog("view", "five", "--json").document
+    events = document.pop("events")
+    assert [(event["id"], event["kind"], event["role"]) for event in events] == [
+        (0, "message", "user"),
+        (-7, "condensation_summary", "user"),
+        (4, "message", "user"),
+    ]
+    assert [event["content"] for event in events] == ["message 0", "three messages", "message 4"]
+    assert document == {
         "conversation": "five",
         "version": 6,
         "ids": [0, -7, 4],
         "unhandled_condensation_request": False,
         "summaries": [{"id": -7, "position": 1, "text": "three messages"}],
     }
+
+
+def test_view_has_whole_events_and_the_role_of_the_message_that_each_goes_into(foldlog):
+    foldlog("import", SAMPLE)
+    view, log = foldlog("view", "tidewatch", "--json").document, foldlog("log", "tidewatch", "--json").document
+    events = view["events"]
+    assert [event["id"] for event in events] == view["ids"]
+    roles = [event.pop("role") for event in events]
+    assert roles[:5] == ["system", "user", "assistant", "tool", "user"]
+    logged = {event["id"]: event for event in log["events"]}
+    assert [event for event in events if event["id"] >= 0] == [logged[event] for event in view["ids"] if event >= 0]
+
+
+def test_an_event_that_no_model_is_sent_has_no_role(foldlog):
+    with open_store("sqlite:///foldlog.db") as store:
+        waits = Action(tool="run", arguments={"command": "ls"}, call_id="k")
+        store.append("c1", [Message(source="user", content="hi"), waits], expected_version=0)
+    assert [event["role"] for event in foldlog("view", "c1", "--json").document["events"]] == ["user", None]
 
 
 def test_view_at_a_version_is_the_view_of_then(foldlog, five_messages):
@@ -157,6 +183,83 @@ def test_an_audit_shows_whatever_a_condensation_says_of_itself(foldlog):
     assert "about" in ran.out
 
 
+@pytest.fixture
+def condensed_thrice(foldlog):
+    """Condensed for its size, on request with a reason, and by an import that does not say why."""
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append("c1", [Message(source="user", content=f"message {n}") for n in range(6)], expected_version=0)
+        for event in (
+            CondensationAction(forgotten_event_ids=[1], summary="one", summary_offset=1, metadata={"reason": "events"}),
+            CondensationRequest(reason="the prompt was too long"),
+            CondensationRequest(),
+            CondensationAction(forgotten_event_ids=[2], metadata={"reason": "request, tokens", "tokens_before": 1_234}),
+            CondensationAction(forgotten_event_ids=[-8], summary="all", summary_offset=1),
+        ):
+            store.append("c1", event, expected_version=ANY_VERSION)
+
+
+ASKED = "asked for (the prompt was too long), too many tokens"
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (("log", "c1"), ["1 event (1), too many events, a summary", "1 event (2), asked for, too many tokens"]),
+        (("why", "c1", 1), ["condensation 6 forgot it at version 7, too many events\n"]),
+        (("why", "c1", 2), [f"condensation 9 forgot it at version 10, {ASKED}\n"]),
+        (("why", "c1", -8), ["condensation 10 forgot it at version 11\n"]),
+        (("audit",), ["too many events: one", f"{ASKED}: (no summary)", "  all"]),
+        (("diff", "c1", 6, 9), ["condensation 6, too many events, put a summary in the place of 1 event"]),
+        (("diff", "c1", 6, 11), ["condensation 6, too many events, put"]),
+        (("view", "c1"), ["stands for what condensation 10 forgot"]),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_every_command_has_the_same_words_for_a_condensations_reason(foldlog, condensed_thrice, arguments, words):
+    ran = foldlog(*arguments)
+    assert ran.status == 0
+    assert [word for word in words if word not in ran.out] == [], ran.out
+
+
+def test_an_audit_names_condensations_by_their_event_and_says_why_they_were_asked_for(foldlog, condensed_thrice):
+    lines = foldlog("audit").out.splitlines()
+    assert lines[:2] == ["c1: 3 condensations", lines[1]]
+    assert lines[1].split()[:4] == ["id", "forgot", "events", "tokens"]
+    assert [line.split()[0] for line in lines[2:5]] == ["6", "9", "10"]
+    (audited,) = foldlog("audit", "--json").document["conversations"]
+    assert [made["requests"] for made in audited["condensations"]] == [
+        [],
+        [{"id": 7, "reason": "the prompt was too long"}, {"id": 8, "reason": ""}],
+        [],
+    ]
+    assert foldlog("why", "c1", 2, "--json").document["requests"] == audited["condensations"][1]["requests"]
+
+
+def test_a_summary_that_stands_for_an_event_still_is_shown_once(foldlog, five_messages):
+    foldlog("import", five_messages)
+    out = foldlog("why", "five", 1).out
+    assert out.count("three messages") == 1
+    assert "it was summarized as (summary -7), which stands for it still:" in out
+
+
+def test_a_declined_condensation_says_why(foldlog):
+    declined = CondensationAction(forgotten_event_ids=[], metadata={"outcome": "declined", "reason": "all is recent"})
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append("c1", [Message(source="user", content="hi"), declined], expected_version=0)
+    assert "nothing, declined: all is recent" in foldlog("log", "c1").out
+
+
+@pytest.mark.parametrize("columns", [30, 50, 80, 200])
+@pytest.mark.parametrize("command", ["audit", "bench"])
+def test_a_table_fits_the_terminal_and_cuts_no_figure(foldlog, condensed_thrice, monkeypatch, command, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    figures = {"audit": ["id", "9", "1,234", "too many"], "bench": ["conversation", "c1", "View", " ms", " ×"]}[command]
+    ran = foldlog(command)
+    assert max(map(len, ran.out.splitlines())) <= columns
+    assert [figure for figure in figures if figure not in ran.out] == []
+    assert "…" not in ran.out or command == "audit", "only a summary may be cut"
+
+
 def test_the_demo_shows_the_view_what_was_forgotten_and_why(foldlog, tmp_path):
     ran = foldlog("demo")
     assert ran.status == 0
@@ -164,7 +267,7 @@ def test_the_demo_shows_the_view_what_was_forgotten_and_why(foldlog, tmp_path):
         "286 events imported into sqlite:///foldlog-demo.db",
         "tidewatch at version 286: the model is shown 20 events",
         "forgot 56 events (5-60)",
-        "a condensation was asked for",
+        "why: asked for; 20 are shown after it",
         "tidewatch at version 280: the model is shown 58 events",
         "foldlog list --db sqlite:///foldlog-demo.db",
     ):

@@ -88,8 +88,8 @@ def test_people_read_why_what_how_much_and_what_stands_instead(foldlog, work, co
     ran = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "digest"\n'))
     assert ran.status == 0
     for words in (
-        "c1: condensation 43, by digest",
-        "why      it was asked for",
+        "c1: condensation 43, by the condenser digest",
+        "why      asked for (foldlog condense)",
         "23 events (1-23)",
         "42 events → 20",
         "as gpt-4o counts them",

@@ -1,0 +1,51 @@
+"""Why something was forgotten, in the words that every command has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from foldlog.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from eventstore import CondensationAction, CondensationRequest, Event
+
+__all__ = ["answered", "because"]
+
+_ASKED = "asked for"
+_WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "events": "too many events"}
+"""What condensers say in a condensation's metadata, ``request, tokens``, for people."""
+
+
+def because(condensation: CondensationAction, requests: Sequence[CondensationRequest] = ()) -> str:
+    """Why it was made, in a few words that are safe to print: ``too many events, asked for (the prompt was too long)``.
+
+    ``requests`` are those that it answers: see ``answered``. Empty where nobody said why.
+    """
+    said, outcome = condensation.metadata.get("reason"), condensation.metadata.get("outcome")
+    if outcome == "declined":
+        return f"declined: {printable(str(said or 'no reason given'), one_line=True)}"
+    codes = [] if said is None else str(said).split(", ")
+    words = [_WORDS[code] for code in codes] if set(codes) <= _WORDS.keys() else [str(said)]
+    if requests and _ASKED not in words:
+        words.append(_ASKED)
+    given = "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
+    told = ", ".join(f"{word} ({given})" if word == _ASKED and given else word for word in words)
+    if outcome == "reset":
+        told += "; no less would do: the context was reset"
+    return printable(told, one_line=True)
+
+
+def answered(structural: Iterable[Event]) -> Mapping[int, tuple[CondensationRequest, ...]]:
+    """Of the structural events of a conversation, in order: by a condensation's id the requests that it answers."""
+    from eventstore import CondensationAction, CondensationRequest
+
+    answers: dict[int, tuple[CondensationRequest, ...]] = {}
+    open_requests: list[CondensationRequest] = []
+    for event in structural:
+        if isinstance(event, CondensationRequest):
+            open_requests.append(event)
+        elif isinstance(event, CondensationAction):
+            answers[event.id] = tuple(open_requests)
+            open_requests.clear()
+    return answers

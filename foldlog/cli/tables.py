@@ -1,0 +1,79 @@
+"""Rows of figures: a table, or, where the terminal is too narrow for one, a paragraph for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["Column", "print_rows"]
+
+_GAP = 2
+_LINES = 3
+"""As many lines of a paragraph's are for what may be cut, about."""
+
+
+class Column(NamedTuple):
+    """``least`` is the width down to which a column may be cut; without it, what stands there is shown whole."""
+
+    heading: str
+    justify: Literal["left", "right"] = "left"
+    least: int | None = None
+
+
+def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
+    """Rows of as many cells as there are columns, one of which may be cut. A column of empty cells is left out."""
+    from rich.text import Text
+
+    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    by_column = [
+        (column, under) for column, under in zip(columns, zip(*cells, strict=True), strict=True) if any(map(len, under))
+    ]
+    columns = [column for column, _ in by_column]
+    whole = [max(len(column.heading), *(cell.cell_len for cell in under)) for column, under in by_column]
+    excess = sum(whole) + _GAP * (len(whole) - 1) - console.width
+    widths = [
+        width if column.least is None else max(min(column.least, width), width - max(0, excess))
+        for column, width in zip(columns, whole, strict=True)
+    ]
+    shown = list(zip(*(under for _, under in by_column), strict=True))
+    if sum(widths) + _GAP * (len(widths) - 1) <= console.width:
+        _print_table(console, columns, widths, shown)
+    else:
+        for row in shown:
+            _print_paragraph(console, columns, row)
+
+
+def _print_table(
+    console: Console, columns: Sequence[Column], widths: Sequence[int], rows: Iterable[Sequence[Text]]
+) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column.heading, justify=column.justify, no_wrap=True, overflow="ellipsis", width=width)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _print_paragraph(console: Console, columns: Sequence[Column], row: Sequence[Text]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    headings = max(len(column.heading) for column in columns)
+    room = _LINES * max(1, console.width - headings - _GAP)
+    grid = Table.grid(padding=(0, _GAP, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for column, cell in zip(columns, row, strict=True):
+        if cell:
+            told = cell.copy()
+            if column.least is not None:
+                told.truncate(room, overflow="ellipsis")
+            grid.add_row(Text(column.heading, style="bold"), told)
+    console.print(grid)
+    console.print()
