@@ -39,14 +39,20 @@ def questions(matching: str) -> list[Question]:
 
 
 def table(answers: list[Answer]) -> Table:
-    shown = Table(title="ours against raw, median of rounds")
+    shown = Table(title="ours against raw, median of rounds", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in ("question", "unit", "ours", "raw", "ratio", "target", ""):
-        shown.add_column(column, justify="left" if column in ("question", "unit") else "right")
+        left, question = column in ("question", "unit"), column == "question"
+        shown.add_column(column, justify="left" if left else "right", no_wrap=not question)
     for a in answers:
-        limit = f"{'≤' if a.better == 'at most' else '≥'} {a.target:g}"
+        limit = f"{'≤' if a.better == 'at most' else '≥'} {a.target:.3g}"
         verdict = "[green]holds[/]" if a.holds else "[red]missed[/]"
-        shown.add_row(a.question, a.unit, f"{a.ours:,.4g}", f"{a.raw:,.4g}", f"{a.ratio:.2f}", limit, verdict)
+        shown.add_row(a.question, a.unit, _figure(a.ours), _figure(a.raw), f"{a.ratio:.2f}", limit, verdict)
     return shown
+
+
+def _figure(value: float) -> str:
+    """Four digits at least, and never a power of ten, which takes room and is read by few."""
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:,.4g}"
 
 
 def main(
