@@ -47,7 +47,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Ask for a condensation of a conversation, have a condenser make it, and say what was forgotten and why.
+    r"""Ask for a condensation of a conversation, have a condenser make it, and say what was forgotten and why.
+
+    Without a file, the default condenser answers: it forgets the older half of what is not essential, and no summary
+    stands for that. For a summary that needs no model, give a file with the two lines \[condenser] and type = "digest".
 
     Exit status 1 if nothing could be forgotten: a model that gave no summary, or nothing there to spare.
     """

@@ -107,6 +107,15 @@ def test_without_a_file_the_default_condenser_is_asked(foldlog, work):
     assert "nothing" in foldlog("condense", "c1").out.splitlines()[-1]
 
 
+def test_its_help_says_how_to_get_a_summary_and_that_is_how(foldlog, work, config, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    told = " ".join(foldlog("condense", "--help").out.split())
+    assert "no summary stands for that" in told
+    assert 'a file with the two lines [condenser] and type = "digest"' in told
+    document = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "digest"\n'), "--json").document
+    assert document["summary"]["text"].startswith("# Digest of")
+
+
 def test_a_dry_run_says_what_would_be_done_and_appends_nothing(foldlog, work, config, tmp_path):
     digest = config('[condenser]\ntype = "digest"\n')
     before = stored_bytes(tmp_path)
