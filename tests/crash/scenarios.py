@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import eventstore.ingestion
 from eventstore import ANY_VERSION, open_store
-from eventstore.recorders.sqlite import recorder, schema
+from eventstore.recorders.sqlite import schema
 from eventstore.recorders.statements import migrations
 from projections import Views
 from tests.crash.ledger import Ledger, batch_of, open_at
@@ -48,7 +48,6 @@ def _without_views(path: Path) -> None:
 
 
 def append(path: Path, ledger: Ledger) -> None:
-    recorder._COMMITS_OF_A_LONG_LIFE = 2  # so that the log is laid out among them
     with open_at(path) as store:
         for n in range(3):
             recorded = store.append(

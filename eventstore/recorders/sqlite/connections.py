@@ -14,13 +14,10 @@ from eventsourcing.persistence import OperationalError
 
 from eventstore.recorders.sqlite import forks
 
-__all__ = ["ReaderPool", "create_private", "has_wal", "lay_out_log", "open_reader", "open_writer"]
+__all__ = ["ReaderPool", "create_private", "has_wal", "open_reader", "open_writer"]
 
 _BUSY_TIMEOUT_S: Final = 10.0
 """Only writers that are not foldlog can keep us waiting in SQLite itself; ours wait in the queue."""
-
-_LOG_BYTES: Final = 4_200_000
-"""What the log takes between two checkpoints, which come when it has 1,000 pages."""
 
 
 def create_private(path: str) -> None:
@@ -68,26 +65,6 @@ def open_writer(path: str, *, durable: bool) -> sqlite3.Connection:
     connection.execute("PRAGMA checkpoint_fullfsync = ON")
     connection.execute("PRAGMA secure_delete = ON")
     return connection
-
-
-def lay_out_log(path: str) -> None:
-    """Give the log its usual size, within a write transaction, so that nobody else writes to it meanwhile.
-
-    A sync then has no new size of the file to write down, which takes more than half as long again. SQLite overwrites
-    the log from its beginning after each checkpoint, and ignores what is behind its last commit; zeros are no commit.
-    Where there is no space for it, it stays as it is.
-    """
-    log = os.open(f"{path}-wal", os.O_WRONLY)
-    try:
-        size = os.fstat(log).st_size
-        if size < _LOG_BYTES:
-            try:
-                os.pwrite(log, bytes(_LOG_BYTES - size), size)
-                os.fdatasync(log)
-            except OSError:
-                os.ftruncate(log, size)
-    finally:
-        os.close(log)
 
 
 def has_wal(connection: sqlite3.Connection) -> bool:

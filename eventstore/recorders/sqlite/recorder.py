@@ -15,15 +15,9 @@ from eventsourcing.persistence import DatabaseError, InterfaceError, Operational
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.commit_queue import CommitQueue, Job
 from eventstore.recorders.sqlite import forks, schema, upkeep
-from eventstore.recorders.sqlite.connections import (
-    ReaderPool,
-    create_private,
-    has_wal,
-    lay_out_log,
-    open_reader,
-    open_writer,
-)
+from eventstore.recorders.sqlite.connections import ReaderPool, create_private, has_wal, open_reader, open_writer
 from eventstore.recorders.sqlite.errors import leaves_doubt, translate, translated
+from eventstore.recorders.sqlite.log_space import LogSpace
 from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.tails import Tails
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -32,9 +26,6 @@ from eventstore.recorders.sqlite.turns import Turns
 __all__ = ["SQLiteRecorder"]
 
 T = TypeVar("T")
-
-_COMMITS_OF_A_LONG_LIFE = 16
-"""Whoever has written so often may write on, and is worth some milliseconds for the log."""
 
 
 class SQLiteRecorder:
@@ -55,7 +46,7 @@ class SQLiteRecorder:
     _readers: ReaderPool
     _writer: sqlite3.Connection | None
     _tails: Tails
-    _commits: int
+    _log_space: LogSpace
     _poller: sqlite3.Connection | None
     _holds_writers: bool
 
@@ -184,9 +175,7 @@ class SQLiteRecorder:
             connection.execute("BEGIN IMMEDIATE")
             if not self._tails.still_hold(connection):
                 schema.check_unchanged(connection, self.path)
-            self._commits += 1
-            if self._commits == _COMMITS_OF_A_LONG_LIFE:
-                lay_out_log(self.path)
+            self._log_space.make()
             transaction = SQLiteTransaction(connection, self._tails)
             for job in jobs:
                 changes = connection.total_changes
@@ -293,7 +282,7 @@ class SQLiteRecorder:
     def _open_writer(self) -> sqlite3.Connection:
         self._writer = open_writer(self.path, durable=self._durable)
         self._tails = Tails()
-        self._commits = 0
+        self._log_space = LogSpace(self.path)
         return self._writer
 
     def _close_writer(self) -> None:
