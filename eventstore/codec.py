@@ -34,6 +34,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
+from eventstore.shapes import Shapes
 
 __all__ = ["KINDS", "Encoded", "Undecodable", "decode", "encode"]
 
@@ -106,9 +107,11 @@ class Undecodable(ValueError):
     """These bytes are no event. The store adds where they stand and raises ``CorruptEvent``."""
 
 
+_new = tuple.__new__  # what Encoded(...) calls, without the call around it
 _encoder = msgspec.json.Encoder()
 _strict = msgspec.json.Decoder(_Known, strict=True)
 _any = msgspec.json.Decoder()
+_shapes = Shapes()
 
 _DEPTH_MAX = 500
 """Both JSON parsers recurse, and give up where the Python stack ends. Half of the default stack is left to readers."""
@@ -118,19 +121,25 @@ def encode(event: Event) -> Encoded:
     """The stored form of ``event``, its id left out, and the event as a reader will see it.
 
     Raises ``InvalidEvent`` where a value is not of its field's type, a time names no zone, or nesting is too deep to be
-    read again; ``UnknownEventType`` for an object that is no registered event. Cost: one encoding and one decoding, so
-    that what is stored is known to be readable, and to say what was meant.
+    read again; ``UnknownEventType`` for an object that is no registered event. Cost: one encoding and, but for flat
+    events, one decoding, so that what is stored is known to be readable, and to say what was meant.
     """
+    kind = _NAME_OF.get(type(event))
+    flat = None if kind is None else _shapes.own_copy(event)
+    if kind is not None and flat is not None:
+        try:
+            body = _encoder.encode(flat if flat.id == NOT_RECORDED else replace(flat, id=NOT_RECORDED))
+        except UnicodeEncodeError:
+            pass  # lone surrogates
+        else:
+            return _new(Encoded, (kind, _SCHEMA_OF[kind], flat.shown, False, body, flat))
     if isinstance(event, UnknownEvent):
         _check_unknown(event)
         return Encoded(event.stored_kind, event.stored_schema, event.shown, event.is_structural, event.body, event)
-    kind = _NAME_OF.get(type(event))
     if kind is None:
         raise UnknownEventType(
             type(event).__name__, 0, f"a {type(event).__name__} is no event; build one of {', '.join(KINDS)}"
         )
-    if event.timestamp is not None and event.timestamp.utcoffset() is None:
-        raise InvalidEvent(f"the timestamp {event.timestamp.isoformat()} of a {kind} names no zone; give an aware time")
     schema = _SCHEMA_OF[kind]
     try:
         body, read_back = _round_trip(kind, schema, event)
@@ -138,9 +147,13 @@ def encode(event: Event) -> Encoded:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
     except (TypeError, ValueError) as error:  # Undecodable is a ValueError
         raise InvalidEvent(f"this {kind} cannot be stored: {error}") from error
-    if len(body) > _DEPTH_MAX and not _is_flat(event):
+    timestamp = read_back.timestamp
+    if timestamp is not None and timestamp.utcoffset() is None:
+        raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} names no zone; give an aware time")
+    if len(body) > _DEPTH_MAX:
         _check_depth(kind, body)
     force_setattr(read_back, "id", event.id)
+    _shapes.learn(event, read_back)
     return Encoded(kind, schema, read_back.shown, event.structural, body, read_back)
 
 
@@ -219,20 +232,6 @@ def _check_unknown(event: UnknownEvent) -> None:
         event.stored_kind.encode()
     except UnicodeEncodeError:
         raise InvalidEvent(f"the kind {event.stored_kind!r} is no Unicode text, so it cannot be stored") from None
-
-
-def _is_flat(event: _Known) -> bool:
-    """Whether an event is plainly not nested. Most are texts, and to look for brackets in them costs more than this."""
-    if event.origin is not None or event.meta or event.extra:
-        return False
-    if isinstance(event, Observation):
-        return isinstance(event.content, str) and not event.extras
-    if isinstance(event, Action):
-        arguments = event.arguments
-        if isinstance(arguments, dict) and not all(isinstance(value, str) for value in arguments.values()):
-            return False
-        return isinstance(event.thought, str) and not event.thinking
-    return isinstance(event, Message) and isinstance(event.content, str)
 
 
 def _check_depth(kind: str, body: bytes) -> None:
