@@ -32,8 +32,14 @@ class AnyVersion(Enum):
     ANY_VERSION = "any version"
 
 
+_new = tuple.__new__  # what State(...) calls, without the call around it
+
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
 """Append whatever the version is. Spelt out by whoever means it; nothing that others appended is lost by it."""
+
+
+_RULED: Final = (CondensationAction, CondensationSummary)
+"""The kinds that have rules of their own."""
 
 
 class State(NamedTuple):
@@ -60,7 +66,7 @@ def evolve(state: State, event: Event) -> State:
     if isinstance(event, CondensationAction) and event.summary is not None:
         summaries = state.summaries | {summary_id(state.version)}
         return State(state.conversation, state.version + 1, summaries)
-    return State(state.conversation, state.version + 1, state.summaries)
+    return _new(State, (state.conversation, state.version + 1, state.summaries))
 
 
 def summaries_named(events: Iterable[Event]) -> frozenset[int]:
@@ -85,7 +91,8 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
         raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
     recorded = []
     for place, event in enumerate(command.events):
-        _check(state, event, place)
+        if event.id != NOT_RECORDED or event.cause is not None or isinstance(event, _RULED):
+            _check(state, event, place)
         recorded.append(replace(event, id=state.version))
         state = evolve(state, event)
     return tuple(recorded)

@@ -20,6 +20,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from eventstore.recorders.base import Row
+
 __all__ = [
     "HEAD_BYTES",
     "SALT_BYTES",
@@ -27,6 +29,7 @@ __all__ = [
     "checksum",
     "checksum_seed",
     "link",
+    "linked",
     "new_salt",
     "record_checksum",
     "seed",
@@ -38,6 +41,7 @@ HEAD_BYTES = 32
 SALT_BYTES = 16
 
 _pack = struct.Struct(">8q").pack
+_new = tuple.__new__  # what Row(...) calls, without the call around it
 
 
 def new_salt() -> bytes:
@@ -124,6 +128,36 @@ class Chain(NamedTuple):
     next_id: int
     shown: int
     structural: int
+
+
+def linked(
+    chain: Chain, salt: bytes, seed: int, recorded_at: int, events: Iterable[tuple[str, int, bool, bool, bytes, object]]
+) -> list[Row]:
+    """The rows of plain events that go on from ``chain``, given as (kind, schema, shown, structural, body, whatever).
+
+    It is ``link`` and ``checksum`` of each, written out once more because every batch does this.
+    """
+    head, event_id, before, turns = chain
+    names: dict[str, bytes] = {}
+    rows = []
+    for kind, schema, shown, structural, body, _ in events:
+        name = names.get(kind)
+        if name is None:
+            name = names[kind] = _bytes(kind)
+        link = sha256(b"%b%b%d %d %d %d %d %d %b\n" % (
+            head, salt, event_id, schema, shown, structural, recorded_at, len(name), name
+        ))  # fmt: skip
+        link.update(body)
+        head = link.digest()
+        fields = _pack(event_id, schema, shown, structural, recorded_at, 0, before, turns)
+        check = crc32(body, crc32(fields + name + head, seed))
+        rows.append(
+            _new(Row, (event_id, kind, schema, shown, structural, recorded_at, 0, body, head, before, turns, check))
+        )
+        event_id += 1
+        before += shown
+        turns += structural
+    return rows
 
 
 def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any]]) -> tuple[int, Chain]:

@@ -31,24 +31,10 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> l
 
     Cost: one hash and one checksum of each body.
     """
-    salt, shown_before, structural_before = conversation.salt, conversation.shown, conversation.structural
-    head = conversation.head or integrity.seed(conversation.id, salt)
-    checksum_seed = integrity.checksum_seed(conversation.id)
+    head = conversation.head or integrity.seed(conversation.id, conversation.salt)
     recorded_at = now if conversation.updated_at is None else max(now, conversation.updated_at)
-    rows = []
-    for event_id, (kind, schema, shown, structural, body, _) in enumerate(batch, start=conversation.version):
-        head = integrity.link(head, salt, event_id, kind, schema, shown, structural, recorded_at, body)
-        checksum = integrity.checksum(
-            checksum_seed, event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, head,
-            shown_before, structural_before,
-        )  # fmt: skip
-        rows.append(
-            Row(event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, head,
-                shown_before, structural_before, checksum)
-        )  # fmt: skip
-        shown_before += shown
-        structural_before += structural
-    return rows
+    chain = integrity.Chain(head, conversation.version, conversation.shown, conversation.structural)
+    return integrity.linked(chain, conversation.salt, integrity.checksum_seed(conversation.id), recorded_at, batch)
 
 
 def event_of(conversation: str, row: Row) -> Event:

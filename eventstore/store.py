@@ -52,6 +52,7 @@ EVENT_BYTES_MAX = 16 * 2**20
 """The largest event that a store takes, unless it is opened with another limit: 16 MiB of stored JSON."""
 
 _PAGE = 1_000
+_new = tuple.__new__  # what Recorded(...) calls, without the call around it
 
 
 class Recorded(NamedTuple):
@@ -223,7 +224,7 @@ class Store:
             recorded_at = from_microseconds(rows[0].recorded_at)
             return tuple(
                 [
-                    Recorded(position, conversation, recorded_at, event)
+                    _new(Recorded, (position, conversation, recorded_at, event))
                     for position, event in enumerate(decided, position)
                 ]
             )

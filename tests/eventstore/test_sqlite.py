@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from eventsourcing.persistence import DatabaseError, IntegrityError, InterfaceEr
 from eventstore import Message, StoreUnavailable, open_store
 from eventstore.recorders.base import Row, Transaction
 from eventstore.recorders.commit_queue import Job
-from eventstore.recorders.sqlite import SQLiteRecorder, connections, schema
+from eventstore.recorders.sqlite import SQLiteRecorder, connections, log_space, schema
 from eventstore.recorders.statements import migrations
 
 HI = Message(source="user", content="hi")
@@ -71,35 +72,61 @@ def test_commits_are_synced(recorder: SQLiteRecorder, path: str):
     relaxed.close()
 
 
-def append_often(recorder: SQLiteRecorder, path: str) -> tuple[int, int]:
-    """How long the log is before its writer has proved to write often, and behind that."""
+def lengths_of_the_log(recorder: SQLiteRecorder, path: str, appends: int) -> list[int]:
+    """How long the log is behind each append, the first of them the first of its writer."""
     key = begin(recorder)
-    for n in range(1, 15):
+    lengths = []
+    for n in range(1, appends + 1):
         recorder.transact(lambda t, n=n: t.insert(key, [row(n)]))
-    before = os.path.getsize(f"{path}-wal")
-    recorder.transact(lambda t: t.insert(key, [row(15)]))
-    return before, os.path.getsize(f"{path}-wal")
+        lengths.append(os.path.getsize(f"{path}-wal"))
+    return lengths
 
 
-def test_the_log_is_laid_out_for_whoever_goes_on_writing(recorder: SQLiteRecorder, path: str):
-    before, behind = append_often(recorder, path)
-    assert before < 1_000_000
-    assert behind == connections._LOG_BYTES
+def test_the_log_is_lengthened_ahead_of_whoever_goes_on_writing(recorder: SQLiteRecorder, path: str):
+    lengths = lengths_of_the_log(recorder, path, 120)
+    steps = sorted(set(lengths))
+    assert len(steps) < 12  # and not some 120
+    assert all(after <= 2 * before + 100_000 for before, after in pairwise(steps))
     with recorder.read() as reader:
-        assert reader.conversation("c1").version == 16  # type: ignore[union-attr]
+        assert reader.conversation("c1").version == 121  # type: ignore[union-attr]
 
 
-def test_the_log_stays_as_it_is_where_there_is_no_space_to_lay_it_out(
+def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(recorder: SQLiteRecorder, path: str):
+    key = begin(recorder)
+    body = b"x" * 100_000
+    for n in range(1, 100):
+        recorder.transact(lambda t, n=n: t.insert(key, [row(n)._replace(body=body)]))
+    assert os.path.getsize(f"{path}-wal") < log_space.LOG_BYTES + 2 * len(body)
+
+
+def test_the_log_stays_as_it_is_where_there_is_no_space_to_lengthen_it(
     recorder: SQLiteRecorder, path: str, monkeypatch: pytest.MonkeyPatch
 ):
+    before = []
+
     def full(file: int, content: bytes, at: int) -> int:
-        monkeypatch.undo()
-        os.pwrite(file, content[:1_000_000], at)
+        before.append(at)
+        with open(f"{path}-wal", "r+b") as log:
+            log.seek(at)
+            log.write(content[: len(content) // 2])
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
-    before, behind = append_often(recorder, path)
-    assert before <= behind < 1_000_000
+    lengths = lengths_of_the_log(recorder, path, 3)
+    assert before[1:] == lengths[:-1]
+    assert lengths[0] - before[0] < 20_000  # what the commit wrote, and nothing of those zeros
+    with recorder.read() as reader:
+        assert reader.conversation("c1").version == 4  # type: ignore[union-attr]
+
+
+def test_many_rows_go_in_as_they_are_whatever_their_number(recorder: SQLiteRecorder):
+    for size in (1, 2, 19, 20, 21, 40, 59):
+        key = begin(recorder, f"c{size}")
+        rows = [row(n + 1)._replace(encoding=n % 2, body=b"%d" % n) for n in range(size)]
+        first = recorder.transact(lambda t, key=key, rows=rows: t.insert(key, rows))
+        with recorder.read() as reader:
+            assert list(reader.rows(key, 1, 100, 100)) == rows
+            assert reader.last_position() == first + size - 1
 
 
 @pytest.mark.parametrize("name", ["a?b#c%20d.db", "ä 漢.db", "-wal"])

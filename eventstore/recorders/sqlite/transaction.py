@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from eventsourcing.persistence import IntegrityError
 
@@ -14,6 +15,9 @@ from eventstore.recorders.sqlite.tails import Tails
 __all__ = ["SQLiteTransaction"]
 
 _PLAIN = 0
+_TOGETHER = 20
+_COLUMNS = len(Row._fields) + 2
+_INSERT_TOGETHER = SQL["insert_events"].format(rows=", ".join([f"({', '.join('?' * _COLUMNS)})"] * _TOGETHER))
 
 
 class SQLiteTransaction(SQLiteReader):
@@ -138,10 +142,14 @@ class SQLiteTransaction(SQLiteReader):
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:
             self._execute(SQL["insert_event"], (position, key, *rows[0]))
-        else:
-            self._executemany(
-                SQL["insert_event"], [(place, key, *row) for place, row in enumerate(rows, start=position)]
-            )
+            return
+        together = len(rows) - len(rows) % _TOGETHER
+        for first in range(0, together, _TOGETHER):
+            values: list[Any] = []
+            for place, row in enumerate(rows[first : first + _TOGETHER], start=position + first):
+                values += (place, key, *row)
+            self._execute(_INSERT_TOGETHER, values)
+        self._executemany(SQL["insert_event"], ((position + n, key, *rows[n]) for n in range(together, len(rows))))
 
 
 def _staged_position(key: int, event_id: int) -> int:

@@ -121,6 +121,14 @@ INSERT INTO events (position, conversation, id, kind, schema, shown, structural,
                     shown_before, structural_before, checksum)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, iif(?9 = 0, CAST(?10 AS TEXT), ?10), ?11, ?12, ?13, ?14)
 
+-- name: insert_events
+-- The same for several rows, whose placeholders are put in: a row takes two thirds of the time.
+INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
+                    shown_before, structural_before, checksum)
+SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9,
+       iif(column9 = 0, CAST(column10 AS TEXT), column10), column11, column12, column13, column14
+FROM (VALUES {rows})
+
 -- name: store_value
 SELECT value FROM store WHERE name = ?
 
