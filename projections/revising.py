@@ -26,7 +26,7 @@ from projections.batch import Register
 from projections.fold import EMPTY, State, resume, summary_event
 from projections.intervals import Intervals
 from projections.revisions import RUN, Base, Revision, Undecodable, record_of
-from projections.units import cut_positions
+from projections.units import cut_positions, units
 
 __all__ = ["NOTHING", "Revised", "condensations_named", "intervals", "restored", "revise", "structure"]
 
@@ -125,7 +125,7 @@ def structure(revised: Revised) -> Revision:
         condensation = summary_of(state.register.summary.id)
         register = (condensation, revised.nth[condensation], state.register.offset)
     events = state.events
-    free = set(cut_positions(events, state.left_behind))
+    free = set(cut_positions(len(events), units(events, state.left_behind)))
     ids = [*(event.id for event in events), NOT_RECORDED]
     return Revision(
         kept=tuple(kept),

@@ -11,7 +11,7 @@ missing, or a loop has lost the thinking that it began with. Everything that for
 
 Events that were *left behind*, when a condensation forgot another part of their unit, belong to no unit any more.
 
-All functions are of a View's events in order and the ids of those left behind; positions are indices into these events.
+Units are of a View's events in order and the ids of those left behind; positions are indices into these events.
 Cost: the events given, once, whatever the length of the history.
 """
 
@@ -121,14 +121,14 @@ class _Calls:
         return position
 
 
-def fit_positions(events: Sequence[Event], left_behind: Set[int]) -> list[int]:
-    """Positions of what can be sent to a model, ascending: whole, answered batches and whole loops.
+def fit_positions(events: Sequence[Event], found: Units) -> list[int]:
+    """Positions of what can be sent to a model, of events and the units found in them, ascending: whole, answered
+    batches and whole loops.
 
     Dropped are what was left behind, orphans, every batch with an unanswered call, and then, until nothing changes,
     each batch that lost a member, and each loop that lost something before its last surviving member. A call that waits
     at the end of a loop costs the loop nothing.
     """
-    found = units(events, left_behind)
     kept = set(found.seen).difference(found.orphans)
     kept.difference_update(*(batch.members for batch in found.batches if batch.unanswered))
     answered = [batch.members for batch in found.batches if not batch.unanswered]
@@ -148,22 +148,22 @@ def _is_broken(loop: list[int], kept: set[int]) -> bool:
     return bool(surviving) and surviving[-1] >= len(surviving)
 
 
-def cut_positions(events: Sequence[Event], left_behind: Set[int]) -> tuple[int, ...]:
-    """Every index at which the events may be cut, of 0 to their number: forgetting what lies between two such indices
-    takes nothing away from what stays (but for one case: ``docs/decisions/0031-joined-loops.md``).
+def cut_positions(count: int, found: Units) -> tuple[int, ...]:
+    """Every index, of 0 to ``count``, at which so many events may be cut, of the units found in them: forgetting what
+    lies between two such indices takes nothing away from what stays (but for one case:
+    ``docs/decisions/0031-joined-loops.md``).
 
     Not inside a batch, from its first action to its last answer, nor inside a loop; and not behind the start of a
     *pending* batch, one that has an unanswered call and is followed by nothing but its own members, so that no call is
     forgotten before its answer comes. Unanswered calls that others follow are abandoned: they hinder nothing.
     """
-    found = units(events, left_behind)
     spans = [(loop[0], loop[-1]) for loop in found.loops]
     for batch in found.batches:
         if not batch.unanswered:
             spans.append((batch.members[0], batch.members[-1]))
         elif found.seen[-len(batch.members) :] == batch.members:
-            spans.append((batch.members[0], len(events)))
-    free = [True] * (len(events) + 1)
+            spans.append((batch.members[0], count))
+    free = [True] * (count + 1)
     for first, last in spans:
         free[first + 1 : last + 1] = [False] * (last - first)
     return tuple(position for position, may_cut in enumerate(free) if may_cut)

@@ -11,7 +11,7 @@ from eventstore.events import CondensationAction, Event
 from projections.condensations import JoinedCondensations
 from projections.fold import State, fold
 from projections.messages import Rendered, rendered
-from projections.units import cut_positions, fit_positions
+from projections.units import Units, cut_positions, fit_positions, units
 
 __all__ = ["View"]
 
@@ -71,12 +71,16 @@ class View:
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
         """The indices at which the View may be cut without splitting a call from its answer, a batch or a tool loop."""
-        return cut_positions(self.events, self.left_behind)
+        return cut_positions(len(self.events), self._units)
 
     @cached_property
     def fit_positions(self) -> tuple[int, ...]:
         """Indices of the events that can be sent to a model: see ``well_formed``."""
-        return tuple(fit_positions(self.events, self.left_behind))
+        return tuple(fit_positions(self.events, self._units))
+
+    @cached_property
+    def _units(self) -> Units:
+        return units(self.events, self.left_behind)
 
     def rendered(self) -> list[Rendered]:
         """The messages of ``to_messages``, each with the indices of the events that it was made of."""
