@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from condensers.base import AgentModel
 from condensers.errors import TokensUnknown
 from condensers.tokens import TokenBudget, start_of_tail_that_fits
+from eventstore.events import Action, Message, SystemMessage
 from projections import View
+from projections.units import units
 
-__all__ = ["Overrun", "overrun", "tokens_of"]
+__all__ = ["Overrun", "overrun", "tokens_of", "tokens_of_beginnings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +52,51 @@ def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
         return agent_llm.token_sums(view)[-1]
     except TokensUnknown:
         return None
+
+
+def tokens_of_beginnings(view: View, lengths: Sequence[int], agent_llm: AgentModel | None) -> list[int | None]:
+    """For each of ``lengths``, the tokens of the prompt that the View made when it had so many events, which it has
+    grown from by appended events alone; None where nobody can tell.
+
+    Cost: the View, once, and for each length at which it cannot be parted into two independent prompts what is before.
+    """
+    if not lengths or agent_llm is None:
+        return [None] * len(lengths)
+    try:
+        sums = agent_llm.token_sums(view)
+    except TokensUnknown:
+        sums = None
+    stands_alone = _stands_alone(view)
+    return [
+        sums[length]
+        if sums is not None and stands_alone(length)
+        else tokens_of(view.with_events(view[:length]), agent_llm)
+        for length in lengths
+    ]
+
+
+def _stands_alone(view: View) -> Callable[[int], bool]:
+    """Whether the prompt of ``view[:length]`` is the beginning of that of ``view``, message for message.
+
+    So it is where nothing that belongs together is on both sides, but for a tool loop that is whole; where the same
+    system prompt is sent; and where what follows is the agent's, so that no message of the user's is merged across.
+    """
+    events, fit = view.events, view.fit_positions
+    found = units(events, view.left_behind)
+    sent = set(fit)
+    spans = [(batch.members[0], batch.members[-1]) for batch in found.batches]
+    spans += [(loop[0], loop[-1]) for loop in found.loops if not sent.issuperset(loop)]
+    parting = {length for first, last in spans for length in range(first + 1, last + 1)}
+    prompts = (place + 1 for place, event in enumerate(events) if isinstance(event, SystemMessage))
+    behind_prompt = next(prompts, 0)
+
+    def stands_alone(length: int) -> bool:
+        if length in parting or length < behind_prompt:
+            return False
+        following = bisect_left(fit, length)
+        if following == len(fit):
+            return True
+        event = events[fit[following]]
+        return isinstance(event, Action) or (isinstance(event, Message) and event.source == "agent")
+
+    return stands_alone

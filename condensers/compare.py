@@ -6,6 +6,7 @@ it had been there from the start, so that two strategies are compared over the v
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from condensers.base import AgentModel, Batch, Condensation, Condenser
-from condensers.budget import tokens_of
+from condensers.budget import tokens_of, tokens_of_beginnings
 from condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
 from condensers.metadata import batches_of
 from eventstore.events import Action, CondensationAction, Event, Message, summary_id
@@ -107,7 +108,8 @@ def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel 
     ``agent_llm`` counts tokens and sets the limits that a budget keeps to. A condenser with a model calls it. Raises
     what the condenser raises but for ``NoCondensationAvailable``; ``ModelCallFailed`` where its model cannot be
     reached, for the figures would not be this strategy's; and ``CondenserError`` where it condenses without end. Cost:
-    the events, and at each call of the agent's model the View.
+    the events, and at each call of the agent's model what the condenser does; tokens are counted once for each stretch
+    between two condensations, but at each call where a condenser hides something from it.
     """
     replaying = _Replaying(condenser, agent_llm)
     response_id: str | None = None
@@ -142,6 +144,8 @@ class _Replaying:
         """By summary in the View, the events for which it stands."""
         self._lost: set[int] = set()
         self._turns: list[Turn] = []
+        self._uncounted: list[int] = []
+        """Places of turns whose tokens nobody has counted yet."""
         self._made: list[Made] = []
         self._declined = 0
         self._batches: list[Batch] = []
@@ -162,14 +166,30 @@ class _Replaying:
                 result, batches = self._view, error.batches
             self._report(batches)
             if isinstance(result, View):
-                hidden = len(self._view) - len(result)
-                self._turns.append(Turn(event_id, len(result), hidden, tokens_of(result, self._agent_llm)))
+                self._turns.append(self._turn(event_id, result))
                 return
             self._condense(result, event_id)
         raise CondenserError(
             f"the condenser {self._condenser.type!r} condensed {_CONDENSATIONS_MAX_A_TURN} times before event "
             f"{event_id} and wanted to go on: it makes no progress"
         )
+
+    def _turn(self, event_id: int, shown: View) -> Turn:
+        """Where the View itself is shown its tokens are counted later: of all the turns between two condensations at
+        once, for it only grows meanwhile.
+        """
+        if shown is self._view:
+            self._uncounted.append(len(self._turns))
+            return Turn(event_id, len(shown), 0, None)
+        return Turn(event_id, len(shown), len(self._view) - len(shown), tokens_of(shown, self._agent_llm))
+
+    def _count_tokens(self) -> None:
+        """Of the turns that were left for later. To be called before the View changes other than at its end."""
+        turns = [self._turns[place] for place in self._uncounted]
+        counts = tokens_of_beginnings(self._view, [turn.events for turn in turns], self._agent_llm)
+        for place, turn, tokens in zip(self._uncounted, turns, counts, strict=True):
+            self._turns[place] = dataclasses.replace(turn, tokens=tokens)
+        self._uncounted.clear()
 
     def _report(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
@@ -184,6 +204,7 @@ class _Replaying:
             self._view = self._view.then((CondensationAction(forgotten_event_ids=(), metadata=metadata),))
 
     def _condense(self, condensation: Condensation, event_id: int) -> None:
+        self._count_tokens()
         action = replace(condensation.action, id=self._view.version)
         before, self._view = self._view, self._view.then((action,))
         still_shown = {event.id for event in self._view}
@@ -200,6 +221,7 @@ class _Replaying:
         self._made.append(Made(event_id, len(before), len(self._view), action.summary is not None))
 
     def result(self) -> Replay:
+        self._count_tokens()
         summarized: set[int] = set().union(*self._stood_for.values())
         return Replay(
             turns=tuple(self._turns),

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
 
 from condensers.base import Condensation, Condenser
 from condensers.compare import replay
 from condensers.config import condenser_from_config
-from condensers.errors import CondenserError
+from condensers.errors import CondenserError, NoCondensationAvailable
+from condensers.prompt_sums import PromptSums, offered_tools
 from condensers.summarizing import LLMSummarizingCondenser
+from condensers.tokens import TokenCounter
 from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
 from foldlog.reports.comparison import comparison, plot_comparison
+from projections import View
 from tests.condensers.openai_server import OpenAIServer, Text
 from tests.properties.histories import ordered_histories, tidy_histories
 
@@ -35,6 +42,15 @@ def work(turns: int) -> list:
         )
         events.append(Observation(id=n + 1, tool="run", call_id=f"c{n}", cause=n, content="done"))
     return events
+
+
+def call(call_id: str, response_id: str | None = None, *, thinking: bool = False) -> Action:
+    thoughts = ({"type": "thinking", "thinking": "hm"},) if thinking else ()
+    return Action(tool="run", call_id=call_id, response_id=response_id or f"of {call_id}", thinking=thoughts)
+
+
+def answer(call_id: str) -> Observation:
+    return Observation(call_id=call_id, content="done")
 
 
 def test_a_turn_is_one_call_of_the_model_and_sees_what_came_before_it():
@@ -108,6 +124,88 @@ def test_every_event_that_was_shown_is_in_the_view_or_in_a_summary_or_lost(confi
         assert not set(done.summarized) & set(done.lost)
 
     check()
+
+
+class Counted:
+    """An agent's model that counts messages as a real one does, and remembers whole Views that it was asked about."""
+
+    model = "counted"
+    max_input_tokens = max_output_tokens = None
+
+    def __init__(self) -> None:
+        self.counter = TokenCounter(lambda prompt, tools: 3 + sum(map(len, map(json.dumps, prompt))) + 7 * len(tools))
+        self.sums = PromptSums(self.counter)
+        self.looked_at = 0
+
+    def token_sums(self, view: View) -> Sequence[int]:
+        self.looked_at += len(view)
+        return self.sums.of(view)
+
+
+class Watching(Condenser):
+    """Hands on to another condenser, and counts what that lets through on the spot."""
+
+    type = "watching"
+
+    def __init__(self, condenser: Condenser) -> None:
+        self.condenser, self.counter, self.tokens = condenser, Counted().counter, []
+
+    def step(self, view, agent_llm=None):
+        try:
+            step = self.condenser.step(view, agent_llm)
+        except NoCondensationAvailable:
+            self._count(view)
+            raise
+        if isinstance(step.result, View):
+            self._count(step.result)
+        return step
+
+    def _count(self, shown):
+        self.tokens.append(self.counter.count(shown.to_messages(), offered_tools(shown)))
+
+
+@pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
+def test_tokens_are_those_of_the_prompts_that_would_have_been_sent(config):
+    condenser = condenser_from_config(config)
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(ordered_histories | tidy_histories)
+    def check(events):
+        watching = Watching(condenser)
+        done = replay(events, watching, Counted())
+        assert [turn.tokens for turn in done.turns] == watching.tokens
+
+    check()
+
+
+ASKED = Message(id=0, source="user", content="do it")
+TOOL = {"type": "function", "function": {"name": "run", "description": "", "parameters": {}}}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [ASKED, Message(source="agent", content="I am"), SystemMessage(content="be", tools=(TOOL,))],
+        [ASKED, call("a", thinking=True), answer("a"), call("b"), call("c"), answer("c")],
+        [ASKED, call("a"), Message(source="user", content="wait"), Message(source="user", content="no, go on")],
+        [ASKED, call("a", "r"), answer("a"), Message(source="agent", content="hm"), call("b", "r")],
+    ],
+    ids=["a later system prompt", "a loop that breaks", "users who go on", "a response that goes on"],
+)
+def test_what_comes_later_does_not_change_what_an_earlier_prompt_took(events):
+    events = [replace(event, id=place) for place, event in enumerate(events)]
+    events.append(Message(id=len(events), source="agent", content="done"))
+    watching = Watching(condenser_from_config({"type": "noop"}))
+    done = replay(events, watching, Counted())
+    assert [turn.tokens for turn in done.turns] == watching.tokens
+    assert len(done.turns) > 1
+
+
+def test_what_forgets_nothing_is_counted_once_and_not_at_every_call():
+    model = Counted()
+    done = replay(work(200), condenser_from_config({"type": "noop"}), model)
+    assert done.tokens_sent == sum(turn.tokens for turn in done.turns) > 0
+    assert model.looked_at == 402
 
 
 class Endless(Condenser):
