@@ -66,6 +66,16 @@ class Snapshot:
             yield from dense_events(self.conversation, rows, start, min(start + _PAGE, stop))
             start += _PAGE
 
+    def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
+        """The events ``start`` to ``stop``, if the head was ``head`` before them; None where it was another.
+
+        Raises ``CorruptEvent`` at one that is missing or unreadable. Cost: those events and one more, in one read.
+        """
+        rows = self._reader.rows(self._conversation.key, start - 1, stop, stop - start + 1)
+        if not rows or rows[0].id != start - 1 or rows[0].head != head:
+            return None
+        return list(dense_events(self.conversation, rows[1:], start, stop))
+
     def shown_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
         """Shown events with an id in one of the inclusive, ascending, disjoint intervals.
 

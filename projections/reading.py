@@ -10,7 +10,7 @@ from eventstore.snapshot import Record, Snapshot
 from projections.revising import Revised, condensations_named, intervals, restored, revise
 from projections.revisions import CODE, PROJECTION, Base, Revision, Undecodable, decoded
 
-__all__ = ["CHUNK", "Progress", "changes", "folded", "is_stored", "opened"]
+__all__ = ["CHUNK", "Progress", "changes", "folded", "gone_on", "is_stored", "opened"]
 
 Progress = Callable[[int, int], None]
 """Is told how many events are done, of how many."""
@@ -26,6 +26,12 @@ def changes(snapshot: Snapshot, start: int, stop: int) -> Sequence[Event]:
     """
     structural = list(snapshot.structural_events(start, stop))
     return _in_order(snapshot.shown_events([(start, stop - 1)]), structural)
+
+
+def gone_on(start: Revised, events: Sequence[Event]) -> tuple[Revised, list[Record]]:
+    """The fold after ``events``, all that follow ``start``, and the records in between."""
+    matter = [event for event in events if event.shown or is_structural(event)]
+    return revise(start, matter, start.version + len(events))
 
 
 def folded(snapshot: Snapshot, start: Revised, version: int) -> Iterator[tuple[Revised, list[Record]]]:

@@ -19,7 +19,7 @@ from projections.condensations import StoredCondensations
 from projections.difference import Difference, difference
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.fold import summary_event
-from projections.reading import CHUNK, Progress, folded, is_stored, opened
+from projections.reading import CHUNK, Progress, folded, gone_on, is_stored, opened
 from projections.revising import NOTHING, Revised, revise
 from projections.revisions import PROJECTION
 from projections.view import View
@@ -29,6 +29,9 @@ __all__ = ["Views"]
 
 _REMEMBERED = 64
 """Conversations whose last View is kept in memory, to go on from."""
+
+_FEW = 64
+"""Events that are read whole, whether shown or not, since it takes one question and not three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,12 @@ class Views:
         """The fold at a version, and the records that were missing."""
         revised, records = NOTHING, list[Record]()
         latest = self._latest.get(snapshot.conversation)
-        if latest and _is_near(latest, version) and latest.head == snapshot.head_at(latest.revised.version):
+        since = None
+        if latest and 0 < version - latest.revised.version <= _FEW:
+            since = snapshot.events_behind(latest.head, latest.revised.version, version)
+        if latest and since is not None:
+            revised, records = gone_on(latest.revised, since)
+        elif latest and _is_near(latest, version) and latest.head == snapshot.head_at(latest.revised.version):
             revised = latest.revised
         else:
             revised, records = opened(snapshot, version) or (revised, records)
