@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from foldlog.cli import terminal
 from foldlog.cli.outcome import DONE, FINDINGS, REFUSED, Refused
@@ -36,9 +36,13 @@ _INTERRUPTED, _PIPE_CLOSED = 130, 141  # what a shell reports of a program that 
 
 
 def _told(parameters: list[Any]) -> list[Any]:
-    """Parameters as the help shows them: a flag takes no value, so no type of one."""
+    """Parameters as the help shows them: without the Python type of what an argument is, and of a value that a flag
+    does not take.
+    """
     for parameter in parameters:
-        if getattr(parameter, "is_flag", False):
+        if isinstance(parameter, TyperArgument):
+            parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
+        elif parameter.is_flag:
             parameter.metavar = ""
     return parameters
 

@@ -44,6 +44,8 @@ def run(
         for name in names:
             measured.append(_measured(store, name, rounds))
             bars.advance(bar)
+    if not measured and not as_json:
+        terminal.console().print("No conversations to measure.")
     if as_json:
         terminal.emit({"rounds": rounds, "conversations": measured})
     else:

@@ -208,7 +208,14 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
         ("cost", _cost(spending)),
     ]
     found = account.summary
-    rows.append(("instead", "nothing" if found is None else f"summary {found[1].id}, at index {found[0]} of the View:"))
+    rows.append(
+        (
+            "instead",
+            "nothing; the log keeps it all"
+            if found is None
+            else f"summary {found[1].id}, at index {found[0]} of the View:",
+        )
+    )
     head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
     console.print(Text(f"{head}, by the condenser {condenser}", style="bold"))
     table = Table.grid(padding=(0, 2, 0, 0))

@@ -57,7 +57,7 @@ def _show(console: Console, strategies: list[Strategy]) -> None:
         console.print(Text.assemble((strategy.type, "bold cyan"), (also, "dim")))
         console.print(Padding(Text(strategy.description), (0, 0, 0, 2)))
         table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(overflow="fold")
+        table.add_column(no_wrap=True)
         for parameter in strategy.parameters:
             name, kind = (f"    {parameter.name}", "cyan"), parameter.type
             if parameter.required:

@@ -17,7 +17,7 @@ __all__ = ["run"]
 def run(
     source: Annotated[str, typer.Argument(metavar="FROM", help="The store to copy: sqlite:///… or postgresql://…")],
     target: Annotated[str, typer.Argument(metavar="TO", help="Where to; it is made if it is not there.")],
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Histories that are copied at a time.")] = 4,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Histories that are copied at a time.")] = 4,
     as_json: AsJson = False,
 ) -> int:
     """Copy every history from one store to another: SQLite to PostgreSQL and back.

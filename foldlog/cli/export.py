@@ -75,6 +75,7 @@ def run(
 
 
 def _export(conversation: str, format: str | None, output: Path | None, db: str, *, as_json: bool) -> int:
+    from foldlog.cli.gist import count
     from foldlog.formats import UnknownFormat, encode
 
     with open_existing(db) as store:
@@ -86,9 +87,12 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
         head = {"conversation": conversation, "format": chosen}
         findings: list[str] = []
         if output is not None:
-            count = _to_file(output, records)
+            number = _to_file(output, records)
             if as_json:
-                terminal.emit({**head, "output": str(output), "records": count})
+                terminal.emit({**head, "output": str(output), "records": number})
+            else:
+                told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
+                terminal.console().print(terminal.printable(told, one_line=True), soft_wrap=True)
         elif as_json:
             terminal.emit_list(head, "records", _readable(records, findings), lambda: {"findings": findings})
         else:

@@ -25,9 +25,13 @@ class Column(NamedTuple):
 
 
 def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
-    """Rows of as many cells as there are columns, one of which may be cut. A column of empty cells is left out."""
+    """Rows of as many cells as there are columns, one of which may be cut. A column of empty cells is left out, and
+    where there are no rows nothing is printed.
+    """
     from rich.text import Text
 
+    if not rows:
+        return
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     by_column = [
         (column, under) for column, under in zip(columns, zip(*cells, strict=True), strict=True) if any(map(len, under))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sysconfig
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import ANY_VERSION, Action, CondensationAction, CondensationRequest, Message, open_store
+from foldlog.cli.application import COMMANDS
 from tests.foldlog.records import condensed, said
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
@@ -106,6 +108,7 @@ def test_export_to_a_file_leaves_nothing_else_beside_it(foldlog, five_messages, 
     assert document == {"conversation": "five", "format": "openhands-v1", "output": "out.jsonl", "records": 6}
     assert parsed_lines((tmp_path / "out.jsonl").read_text()) == parsed_lines((tmp_path / five_messages).read_text())
     assert list(tmp_path.glob("*.partial")) == []
+    assert foldlog("export", "five", "--output", "out.jsonl").out == "6 records of five (openhands-v1) in out.jsonl\n"
 
 
 def test_importing_twice_adds_nothing(foldlog, five_messages):
@@ -297,9 +300,17 @@ def test_help_can_be_asked_for_by_one_letter(foldlog, arguments):
     assert " ".join(("Usage: foldlog", *arguments)) in ran.out
 
 
-def test_no_help_says_that_a_flag_takes_a_value(foldlog):
-    for arguments in ((), ("import",)):
-        assert "bool" not in foldlog(*arguments, "--help").out
+def test_no_help_names_a_type_of_python(foldlog):
+    for arguments in ((), *((name,) for names in COMMANDS.values() for name in names)):
+        assert re.findall(r"<[a-z ]+[>\[]", foldlog(*arguments, "--help").out) == [], arguments
+
+
+def test_a_store_without_conversations_has_nothing_to_measure(foldlog):
+    open_store("sqlite:///foldlog.db").close()
+    ran = foldlog("bench")
+    assert (ran.status, ran.out) == (0, "No conversations to measure.\n")
+    assert foldlog("bench", "--json").document["conversations"] == []
+    assert foldlog("audit").status == 0
 
 
 def test_without_arguments_it_says_what_there_is(foldlog):
