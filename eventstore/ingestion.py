@@ -30,7 +30,7 @@ CHUNK = 1_000
 
 _CHUNK_BYTES = 8 * 2**20
 _REST_S = 0.005
-"""Between two chunks, so that those who wait for their turn get it."""
+"""Between two chunks, so that those who wait for their turn get it. To encode the next chunk is a rest too."""
 
 
 class Project(Protocol):
@@ -74,10 +74,11 @@ class Ingestion:
         added, version = 0, found.version
         if compared < found.version:
             return added, version  # the history given is the beginning of what is stored
-        while chunk := _chunk(history):
+        chunk = _chunk(history)
+        while chunk:
             count, version = self._recorder.transact(partial(self._append, chunk=chunk, at=version))
             added += count
-            time.sleep(_REST_S)
+            chunk = _rested(history)
         return added, version
 
     def _compare(self, found: Conversation, history: Iterator[Encoded]) -> int:
@@ -114,8 +115,7 @@ class Ingestion:
             chunk = first
             while chunk:
                 staged = self._add_to(staged, chunk)
-                chunk, second = second, _chunk(history)
-                time.sleep(_REST_S)
+                chunk, second = second, _rested(history)
             self._recorder.transact(partial(self._publish, staged=staged))
         except BaseException:
             # Also on Ctrl-C: half an import is of no use to anybody. What cannot be cleared away now is seen by nobody
@@ -180,6 +180,14 @@ class Ingestion:
 def _numbered(encoded: Encoded, row: Row) -> Event:
     force_setattr(encoded.event, "id", row.id)  # the encoding's own copy of the event
     return encoded.event
+
+
+def _rested(history: Iterator[Encoded]) -> list[Encoded]:
+    """The next chunk, and not too soon."""
+    begun = time.monotonic()
+    chunk = _chunk(history)
+    time.sleep(max(0.0, _REST_S - (time.monotonic() - begun)))
+    return chunk
 
 
 def _chunk(history: Iterator[Encoded]) -> list[Encoded]:

@@ -29,7 +29,7 @@ class Shapes:
         """What a reader of the event's stored form will see, which shares nothing with it that can be changed; None
         where that is not known. Its texts may still be none that JSON can hold.
         """
-        if _shape(event) not in self._known or not _is_flat(event):
+        if event.origin is not None or _shape(event) not in self._known or not _is_flat(event):
             return None
         if isinstance(event, Action):
             arguments = event.arguments
@@ -42,7 +42,7 @@ class Shapes:
 
     def learn(self, event: Event, read_back: Event) -> None:
         """``read_back`` is what came of the stored form of ``event``."""
-        if _shape(event) == _shape(read_back) and _is_flat(event):
+        if event.origin is None and _shape(event) == _shape(read_back) and _is_flat(event):
             self._known.add(_shape(event))
 
 
@@ -52,7 +52,7 @@ def _shape(event: Event) -> tuple[type, ...]:
 
 def _is_flat(event: Event) -> bool:
     """Whether an event whose fields are of the right types has no value that could come back as another one."""
-    if not isinstance(event, _Flat) or event.extra or event.origin is not None or event.source not in _SOURCES:
+    if not isinstance(event, _Flat) or event.extra or event.source not in _SOURCES:
         return False
     if event.timestamp is not None and event.timestamp.tzinfo is not UTC:
         return False
