@@ -120,12 +120,11 @@ def _forgotten(event: Event, view: View, structural: Structural) -> Why:
     while stands_in is not None and stands_in.id not in shown:
         next_by = _forgetter(stands_in, structural)
         stands_in = None if next_by is None else _summary(next_by)
-    said = "" if not isinstance(by, CondensationAction) else str(by.metadata.get("reason") or "")
     return Why(
         event,
         view.version,
         "forgotten",
-        f"{_kind(by)} {by.id} forgot it at version {by.id + 1}" + (f" ({said})" if said else ""),
+        f"{_kind(by)} {by.id} forgot it at version {by.id + 1}",
         by=by,
         forgotten_at=by.id + 1,
         summary=summary,

@@ -76,14 +76,13 @@ def _summary(summary: CondensationSummary | None) -> dict[str, Any] | None:
 
 
 def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
-    """What the answer says, with a condensation's reason in the words that every command has for it."""
+    """What the answer says, and a condensation's reason in the words that every command has for it."""
     from eventstore import CondensationAction
 
     if not isinstance(answer.by, CondensationAction):
         return answer.reason
     why = because(answer.by, requests)
-    said = answer.reason.removesuffix(f" ({answer.by.metadata.get('reason')})")
-    return f"{said}, {why}" if why else said
+    return f"{answer.reason}, {why}" if why else answer.reason
 
 
 def _show(console: Console, answer: Why, requests: Sequence[CondensationRequest]) -> None:

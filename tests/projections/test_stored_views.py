@@ -287,7 +287,7 @@ def test_why_an_event_was_forgotten_and_what_stands_for_it(views: Views):
     assert (why.fate, why.forgotten_at) == ("forgotten", 6)
     assert why.by is not None
     assert why.by.id == 5
-    assert why.reason == "condensation 5 forgot it at version 6 (events)"
+    assert why.reason == "condensation 5 forgot it at version 6"
     assert why.summary is not None
     assert why.summary.content == "it ran"
     assert why.stands_in is not None
