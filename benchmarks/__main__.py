@@ -85,7 +85,7 @@ def main(
             progress.update(task, completed=chosen.rounds)
     Console().print(table(answers))
     results.mkdir(parents=True, exist_ok=True)
-    (results / f"{scale}.json").write_text(as_json(answers, sys.argv))
+    (results / f"{scale}.json").write_text(as_json(answers, ["python", "-m", "benchmarks", *sys.argv[1:]]))
     plot(answers, results / f"{scale}.png")
     if scale == "full" and not all(answer.holds for answer in answers):
         raise typer.Exit(1)

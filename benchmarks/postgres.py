@@ -251,7 +251,7 @@ def main(
     Console().print(table(answers))
     if scale == "full":
         results.mkdir(parents=True, exist_ok=True)
-        (results / "postgres.json").write_text(as_json(answers, sys.argv))
+        (results / "postgres.json").write_text(as_json(answers, ["python", "-m", "benchmarks.postgres", *sys.argv[1:]]))
     if writers:
         by_writers(3.0)
     if scale == "full" and not all(answer.holds for answer in answers):
