@@ -198,7 +198,11 @@ class WritableSnapshot(Snapshot):
 
 
 class InlineProjection(Protocol):
-    """A read model that is written in the same transaction as the structural events which change it."""
+    """A read model that is written in the same transaction as the structural events which change it. A store has one
+    of a ``name``.
+    """
+
+    name: str
 
     def project(self, snapshot: WritableSnapshot, events: Sequence[Event]) -> None:
         """``events`` (the whole batch, at least one of them structural) were just appended; ``snapshot`` has them.

@@ -248,8 +248,11 @@ class Store:
             return Ingested(*ingestion.run(self._encoded_history(events)))
 
     def register(self, projection: InlineProjection) -> None:
-        """Have ``projection`` called in the transaction of every append with structural events, from now on."""
-        self._projections = (*self._projections, projection)
+        """Have ``projection`` called in the transaction of every append with structural events, from now on; one of the
+        same name was called up to now.
+        """
+        others = (other for other in self._projections if other.name != projection.name)
+        self._projections = (*others, projection)
 
     def project(self, conversation: str, work: Callable[[WritableSnapshot], T]) -> T:
         """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.

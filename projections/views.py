@@ -46,7 +46,11 @@ class _Latest:
 
 
 class Views:
-    """The Views of a store's conversations. It registers with the store, which holds on to it. Thread-safe."""
+    """The Views of a store's conversations. It registers with the store, which holds on to it, to keep its revisions;
+    of several, the last one keeps them, and all are right. Thread-safe.
+    """
+
+    name = PROJECTION
 
     def __init__(self, store: Store) -> None:
         self._store = store

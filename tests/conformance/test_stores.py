@@ -347,6 +347,8 @@ def test_an_empty_history_makes_no_conversation(store: Store):
 class CountsCondensations:
     """An inline projection that keeps how many structural events there were."""
 
+    name = "counts"
+
     def __init__(self) -> None:
         self.fail = False
 
@@ -377,6 +379,16 @@ def test_nothing_is_appended_where_an_inline_projection_fails(store: Store):
     assert store.version("c1") == 1
     with store.snapshot("c1") as snapshot:
         assert [record.version for record in snapshot.records("counts")] == [1]
+
+
+def test_of_two_inline_projections_of_one_name_the_last_is_called(store: Store):
+    before, after = CountsCondensations(), CountsCondensations()
+    before.fail = True
+    store.register(before)
+    store.register(after)
+    store.append("c1", CondensationRequest(), expected_version=0)
+    with store.snapshot("c1") as snapshot:
+        assert len(list(snapshot.records("counts"))) == 1
 
 
 def test_an_inline_projection_sees_a_staged_import(store: Store):

@@ -34,6 +34,8 @@ KEY = KeyRing([SecretStr("11" * 32)])
 class Keeper:
     """A projection that keeps a private text, as it should not."""
 
+    name = "keeper"
+
     def project(self, snapshot: WritableSnapshot, events: object) -> None:
         text = SECRET if snapshot.conversation == "secret" else OTHER
         snapshot.put_records("keeper", [Record(snapshot.version, 1, None, text)])

@@ -135,6 +135,8 @@ def test_a_bomb_is_refused_before_memory_is_given_to_it():
 
 def test_a_record_beside_a_sealed_conversation_is_sealed_too(path: Path):
     class Keeper:
+        name = "keeper"
+
         def project(self, snapshot: WritableSnapshot, events: object) -> None:
             snapshot.put_records("keeper", [Record(snapshot.version, 1, None, TEXT.encode())])
 
@@ -383,6 +385,7 @@ def test_a_key_that_was_never_committed_seals_nothing():
     store = Store(Guard(recorder, Sealing("none", ring)))
 
     class Refusing:
+        name = "refusing"
         refuses = True
 
         def project(self, snapshot: WritableSnapshot, events: object) -> None:

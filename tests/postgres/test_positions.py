@@ -166,6 +166,8 @@ def test_a_follower_of_16_writers_misses_nothing(url: str):
 class Holder:
     """An inline projection that keeps its transaction open, behind the insert."""
 
+    name = "holder"
+
     def __init__(self) -> None:
         self.held, self.release = threading.Event(), threading.Event()
 

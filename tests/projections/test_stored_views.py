@@ -148,6 +148,8 @@ def test_what_was_rolled_back_is_not_remembered(store: Store, instead: int):
     append(store, *said("a", "b"))
 
     class Refusing:
+        name = "refusing"
+
         def project(self, snapshot: object, events: object) -> None:
             raise StoreUnavailable("the disk is full")
 
