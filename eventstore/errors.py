@@ -91,14 +91,17 @@ class UnknownEventType(EventStoreError):
 
 
 class CorruptEvent(EventStoreError):
-    """Stored bytes cannot be read as the event they should be. Run ``foldlog verify``, then ``foldlog salvage``."""
+    """Stored bytes cannot be read as the event they should be. Run ``foldlog verify``, then ``foldlog salvage``.
 
-    def __init__(self, conversation: str, event_id: int, problem: str) -> None:
+    ``position`` is known to whoever followed the store: behind it, it can be followed on.
+    """
+
+    def __init__(self, conversation: str, event_id: int, problem: str, position: int | None = None) -> None:
         super().__init__(
             f"event {event_id} of conversation {conversation!r} is damaged: {problem}; "
             f"run 'foldlog verify' to see what else is, and 'foldlog salvage' to copy what is sound"
         )
-        self.conversation, self.event_id, self.problem = conversation, event_id, problem
+        self.conversation, self.event_id, self.problem, self.position = conversation, event_id, problem, position
 
 
 class StoreUnavailable(EventStoreError):

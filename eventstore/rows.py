@@ -37,21 +37,21 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> l
     return integrity.linked(chain, conversation.salt, integrity.checksum_seed(conversation.id), recorded_at, batch)
 
 
-def event_of(conversation: str, row: Row) -> Event:
-    """The event of a stored row. Raises ``CorruptEvent`` where the bytes are none."""
+def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
+    """The event of a stored row. Raises ``CorruptEvent`` where the bytes are none; ``position`` goes with it."""
     event_id, kind, schema, shown, structural, _, encoding, body, *_ = row
     if encoding != PLAIN:
-        sound(conversation, row)
+        sound(conversation, row, position)
     try:
         return codec.decode(kind, schema, body, event_id, shown, structural)
     except codec.Undecodable as error:
-        raise CorruptEvent(conversation, event_id, str(error)) from error
+        raise CorruptEvent(conversation, event_id, str(error), position) from error
 
 
-def sound(conversation: str, row: Row) -> Row:
+def sound(conversation: str, row: Row, position: int | None = None) -> Row:
     """The row, if it could be read as it was written. Raises ``CorruptEvent``."""
     if row.encoding != PLAIN:  # the guard opens what it can
-        raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"))
+        raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"), position)
     return row
 
 

@@ -315,7 +315,8 @@ class Store:
         present.
 
         Keep the last position and come back with it: nothing is missed, nothing comes twice, nothing that is committed
-        later gets an earlier position. Cost: the events yielded, read a page at a time.
+        later gets an earlier position. Raises ``CorruptEvent`` at one that is unreadable; follow on behind its
+        ``position``. Cost: the events yielded, read a page at a time.
         """
         yielded = 0
         while limit is None or yielded < limit:
@@ -323,7 +324,9 @@ class Store:
             with self._read() as reader:
                 page = reader.placed_rows(after_position, size)
             for position, conversation, row in page:
-                yield Recorded(position, conversation, from_microseconds(row.recorded_at), event_of(conversation, row))
+                yield Recorded(
+                    position, conversation, from_microseconds(row.recorded_at), event_of(conversation, row, position)
+                )
             if len(page) < size:
                 return
             yielded += len(page)

@@ -38,7 +38,7 @@ def run(
 ) -> int:
     """Fold histories again from their first event, compare every stored revision, and list what was condensed and why.
 
-    Exit status 1 if a revision is not what the log says: 'foldlog rebuild' mends it.
+    Exit status 1 if a revision is not what the log says, which 'foldlog rebuild' mends, or an event cannot be read.
     """
     from eventstore import EventStoreError
 
@@ -66,7 +66,10 @@ def run(
             )
     for _, problem in unread:
         terminal.warn(problem)
-    return FINDINGS if unread or any(one.findings for one, _ in audits) else DONE
+    left_out = () if updated is None else updated.damaged
+    for lost in left_out:
+        terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")
+    return FINDINGS if unread or left_out or any(one.findings for one, _ in audits) else DONE
 
 
 class _Audited(NamedTuple):
@@ -109,8 +112,12 @@ def _document(audits: list[_Audited], unread: list[tuple[str, str]], updated: Up
             for one, requests in audits
         ],
         "unread": [{"conversation": conversation, "problem": problem} for conversation, problem in unread],
-        **({} if updated is None else {"added": updated._asdict()}),
+        **({} if updated is None else {"added": _added(updated)}),
     }
+
+
+def _added(updated: Updated) -> dict[str, Any]:
+    return {**updated._asdict(), "damaged": [lost._asdict() for lost in updated.damaged]}
 
 
 def _condensation(forgetting: Forgetting, requests: Mapping[int, Sequence[CondensationRequest]]) -> dict[str, Any]:

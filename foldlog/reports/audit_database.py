@@ -24,6 +24,7 @@ from eventstore import (
     CondensationRequest,
     CondensationSummary,
     Content,
+    CorruptEvent,
     Event,
     EventStoreError,
     Message,
@@ -38,7 +39,7 @@ from projections.revisions import PROJECTION
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from eventstore import ConversationRow
+    from eventstore import ConversationRow, Logged, Recorded
 
 __all__ = ["AuditDatabaseMismatch", "NoAuditDatabase", "Updated", "check", "update"]
 
@@ -72,6 +73,7 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
         {"conversation": str, "version": int, "code": int, "base": int, "bytes": int},
         ("conversation", "version"),
     ),
+    "damaged": ({"conversation": str, "id": int, "problem": str}, ("conversation", "id")),
     "followed": ({"scope": str, "position": int}, ("scope",)),
 }  # fmt: skip
 
@@ -94,12 +96,21 @@ class NoAuditDatabase(EventStoreError):
         super().__init__(f"{path} cannot be the audit database: {problem}; give another file")
 
 
+class Damaged(NamedTuple):
+    """An event that could not be read, and why."""
+
+    conversation: str
+    id: int
+    problem: str
+
+
 class Updated(NamedTuple):
-    """What one run added."""
+    """What one run added, and which events it had to leave out."""
 
     events: int
     condensations: int
     conversations: int
+    damaged: tuple[Damaged, ...] = ()
 
 
 def update(
@@ -111,7 +122,8 @@ def update(
     """Bring the audit database at ``path`` up to date, for some conversations, or for the whole store; make it first if
     it is not there. What was erased in the store is erased there too.
 
-    Each step is one transaction, so an interrupted run goes on where it ended. Raises ``NoAuditDatabase``,
+    Each step is one transaction, so an interrupted run goes on where it ended. An event that cannot be read is left out
+    and named, in what is returned and in the table ``damaged``. Raises ``NoAuditDatabase``,
     ``AuditDatabaseMismatch``, and what reading the store raises. Cost: what is new, and the list of the store's
     conversations.
     """
@@ -122,10 +134,15 @@ def update(
             touched |= {row.id for row in _all(store) if row.erased_at is not None}
         else:
             added, touched = _follow_some(store, database, conversations, on_events)
-        gone = [_describe(store, database, conversation) for conversation in sorted(touched)]
-        if any(gone):
+        gone, lost = False, list(added.damaged)
+        for conversation in sorted(touched):
+            try:
+                gone |= _describe(store, database, conversation)
+            except CorruptEvent as error:
+                lost.append(Damaged(conversation, error.event_id, error.problem))
+        if gone:
             _purge(database)
-        return added
+        return added._replace(damaged=tuple(dict.fromkeys(lost)))
     finally:
         database.close()
 
@@ -174,7 +191,7 @@ def _opened(store: Store, path: Path) -> Database:
 def _store_of(connection: sqlite3.Connection, path: Path) -> str:
     """The store whose audit database this is. Nothing is written: it may be a file of somebody else."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    row = connection.execute("SELECT uuid FROM store").fetchone() if tables >= {*_TABLES, "store"} else None
+    row = connection.execute("SELECT uuid FROM store").fetchone() if tables >= {"store", "followed"} else None
     if row is None:
         connection.close()
         raise NoAuditDatabase(path, "it is a database of another kind")
@@ -185,42 +202,77 @@ def _follow_all(store: Store, database: Database, on_events: Callable[[int], Non
     followed = _table(database, "followed")
     position = next((row["position"] for row in followed.rows_where("scope = ?", [_WHOLE_STORE])), 0)
     events = condensations = 0
+    damaged: list[Damaged] = []
     touched: set[str] = set()
-    recorded = store.follow(position)
+    recorded = _followed(store, position)
     while chunk := list(islice(recorded, _CHUNK)):
-        rows = [(r.conversation, r.recorded_at, r.event) for r in chunk]
+        lost = [Damaged(r.conversation, r.event_id, r.problem) for r in chunk if isinstance(r, CorruptEvent)]
+        rows = [(r.conversation, r.recorded_at, r.event) for r in chunk if not isinstance(r, CorruptEvent)]
         with database.conn:
-            condensations += _add(database, rows)
+            condensations += _add(database, rows, lost)
             followed.upsert({"scope": _WHOLE_STORE, "position": chunk[-1].position}, pk="scope")
-        events += len(chunk)
+        events += len(rows)
+        damaged += lost
         touched.update(r.conversation for r in chunk)
         on_events(len(chunk))
-    return Updated(events, condensations, len(touched)), touched
+    return Updated(events, condensations, len(touched), tuple(damaged)), touched
+
+
+def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
+    """Everything behind a position, and in the place of an event that cannot be read the error that says so."""
+    while True:
+        try:
+            yield from store.follow(position)
+            return
+        except CorruptEvent as error:
+            if error.position is None:
+                raise
+            yield error
+            position = error.position
 
 
 def _follow_some(
     store: Store, database: Database, conversations: Iterable[str], on_events: Callable[[int], None]
 ) -> tuple[Updated, set[str]]:
     events = condensations = 0
+    damaged: list[Damaged] = []
     touched: set[str] = set()
     for conversation in dict.fromkeys(conversations):
         known = database.execute("SELECT max(id) FROM events WHERE conversation = ?", [_text(conversation)]).fetchone()[
             0
         ]
         touched.add(conversation)
-        if store.conversation(conversation).erased_at is not None:
-            continue
-        logged = store.log(conversation, 0 if known is None else known + 1)
+        logged = _logged(store, conversation, 0 if known is None else known + 1)
         while chunk := list(islice(logged, _CHUNK)):
+            lost = [Damaged(conversation, e.event_id, e.problem) for e in chunk if isinstance(e, CorruptEvent)]
+            rows = [(conversation, *one) for one in chunk if not isinstance(one, CorruptEvent)]
             with database.conn:
-                condensations += _add(database, [(conversation, *one) for one in chunk])
-            events += len(chunk)
+                condensations += _add(database, rows, lost)
+            events += len(rows)
+            damaged += lost
             on_events(len(chunk))
-    return Updated(events, condensations, len(touched)), touched
+    return Updated(events, condensations, len(touched), tuple(damaged)), touched
 
 
-def _add(database: Database, recorded: Sequence[tuple[str, datetime, Event]]) -> int:
+def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
+    """The same of one conversation, from an event on; nothing of an erased one."""
+    while True:
+        try:
+            if store.conversation(conversation).erased_at is None:
+                yield from store.log(conversation, start)
+            return
+        except CorruptEvent as error:
+            yield error
+            if error.event_id < start:  # it is the conversation itself that cannot be read
+                return
+            start = error.event_id + 1
+
+
+def _add(database: Database, recorded: Sequence[tuple[str, datetime, Event]], lost: Sequence[Damaged]) -> int:
     _table(database, "events").insert_all((_event_row(*one) for one in recorded), ignore=True)
+    _table(database, "damaged").upsert_all(
+        ({**one._asdict(), "conversation": _text(one.conversation)} for one in lost), pk=("conversation", "id")
+    )
     condensations = [
         _condensation_row(conversation, at, event)
         for conversation, at, event in recorded
@@ -240,7 +292,7 @@ def _describe(store: Store, database: Database, conversation: str) -> bool:
     with database.conn:
         if row.erased_at is not None:
             gone = _table(database, "events").count_where("conversation = ?", [name]) > 0
-            for table in ("events", "condensations", "revisions"):
+            for table in ("events", "condensations", "revisions", "damaged"):
                 _table(database, table).delete_where("conversation = ?", [name])
         else:
             known = database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name]).fetchone()[0]

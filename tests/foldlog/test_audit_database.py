@@ -6,6 +6,7 @@ import re
 import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from eventstore import (
     Store,
     open_store,
 )
-from foldlog.reports.audit_database import AuditDatabaseMismatch, NoAuditDatabase, update
+from foldlog.reports.audit_database import AuditDatabaseMismatch, NoAuditDatabase, Updated, update
 from projections import Views
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
@@ -64,7 +65,7 @@ def rows(path: Path, query: str) -> list[dict[str, Any]]:
 
 def test_everything_is_in_it(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
-    assert update(store, path) == (5, 1, 1)
+    assert update(store, path) == Updated(5, 1, 1)
     events = rows(path, "SELECT id, kind, tool, is_error, shown, text FROM events ORDER BY id")
     assert [event["kind"] for event in events] == ["message", "action", "observation", "annotation", "condensation"]
     assert events[0]["text"] == "why is the cache slow? \\ud800"
@@ -85,10 +86,10 @@ def test_it_is_for_its_owner_alone(store: Store, tmp_path: Path):
 def test_a_second_run_adds_only_what_is_new(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
     update(store, path)
-    assert update(store, path) == (0, 0, 0)
+    assert update(store, path) == Updated(0, 0, 0)
     store.append("tidewatch", Message(source="user", content="go on"), expected_version=ANY_VERSION)
     store.append("other", Message(source="user", content="hello"), expected_version=0)
-    assert update(store, path) == (2, 0, 2)
+    assert update(store, path) == Updated(2, 0, 2)
     assert len(rows(path, "SELECT * FROM events")) == 7
     assert [row["version"] for row in rows(path, "SELECT version FROM conversations ORDER BY id")] == [1, 6]
 
@@ -96,10 +97,10 @@ def test_a_second_run_adds_only_what_is_new(store: Store, tmp_path: Path):
 def test_some_conversations_can_come_first_and_the_rest_later(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
     store.append("other", Message(source="user", content="hello"), expected_version=0)
-    assert update(store, path, ["other"]) == (1, 0, 1)
+    assert update(store, path, ["other"]) == Updated(1, 0, 1)
     assert [row["conversation"] for row in rows(path, "SELECT DISTINCT conversation FROM events")] == ["other"]
     store.append("other", Message(source="user", content="again"), expected_version=1)
-    assert update(store, path, ["other", "other"]) == (1, 0, 1)
+    assert update(store, path, ["other", "other"]) == Updated(1, 0, 1)
     update(store, path)
     assert len(rows(path, "SELECT * FROM events")) == 7
     with pytest.raises(ConversationNotFound):
@@ -181,3 +182,51 @@ def test_numbers_of_any_size_and_what_is_none_are_taken_too(store: Store, tmp_pa
     (row,) = rows(tmp_path / "audit.db", "SELECT * FROM condensations WHERE conversation = 'odd'")
     assert (row["forgotten_count"], row["tokens_before"]) == (1e35, 1e30)
     assert (row["tokens_after"], row["cost"]) == ('{"about": 1}', "little")
+
+
+def damage(store: Store, conversation: str, event_id: int) -> None:
+    """One character of an event's body is another, in the file."""
+    [key] = [r["key"] for r in rows(file_of(store), "SELECT key, id FROM conversations") if r["id"] == conversation]
+    with closing(sqlite3.connect(file_of(store))) as connection, connection:
+        connection.execute(
+            "UPDATE events SET body = replace(body, 'word', 'WORD') WHERE conversation = ? AND id = ?", (key, event_id)
+        )
+
+
+def file_of(store: Store) -> Path:
+    return Path(store.guard.unguarded.path)  # type: ignore[attr-defined]
+
+
+def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store: Store, tmp_path: Path):
+    for conversation in ("c1", "c2"):
+        store.append(conversation, [Message(source="user", content=f"word {n}") for n in range(5)], expected_version=0)
+    damage(store, "c1", 2)
+    damage(store, "c1", 3)
+    damage(store, "c2", 4)  # the last one: what leads to it is sound, it is not
+    whole = update(store, tmp_path / "whole.db")
+    some = update(store, tmp_path / "some.db", ["c1", "c2"])
+    for updated, path in ((whole, tmp_path / "whole.db"), (some, tmp_path / "some.db")):
+        lost = [("c1", 2), ("c1", 3), ("c2", 4)]
+        assert [(one.conversation, one.id) for one in updated.damaged] == lost
+        assert all("checksum" in one.problem for one in updated.damaged)
+        found = rows(path, "SELECT conversation, id FROM events WHERE conversation <> 'tidewatch' ORDER BY 1, 2")
+        assert [(r["conversation"], r["id"]) for r in found] == [
+            (name, n) for name in ("c1", "c2") for n in range(5) if (name, n) not in lost
+        ]
+        assert [(r["conversation"], r["id"]) for r in rows(path, "SELECT * FROM damaged ORDER BY 1, 2")] == lost
+    store.append("c1", Message(source="user", content="later"), expected_version=5)
+    again = update(store, tmp_path / "whole.db")
+    assert (again.events, again.damaged) == (1, ())
+
+
+def test_a_conversation_that_cannot_be_found_its_end_of_is_named_and_the_others_are_taken(store: Store, tmp_path: Path):
+    for conversation in ("c1", "c2"):
+        store.append(conversation, [Message(source="user", content=f"word {n}") for n in range(5)], expected_version=0)
+    with closing(sqlite3.connect(file_of(store))) as connection, connection:
+        connection.execute("UPDATE events SET head = x'00' WHERE id = 4 AND position = 10")
+    updated = update(store, tmp_path / "audit.db", ["c1", "c2"])
+    assert {one.conversation for one in updated.damaged} == {"c1"}
+    assert updated.events == 5
+    assert [r["id"] for r in rows(tmp_path / "audit.db", "SELECT id FROM events WHERE conversation = 'c2'")] == [
+        *range(5)
+    ]
