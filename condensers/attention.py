@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from condensers.asking import ask, made_by, read_json, report, usable_text, useless
 from condensers.base import AgentModel, Batch, Condensation, Reason, Reply, Summarizer
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.metadata import with_batches
 from condensers.prompts import Prompt, load_prompt
 from condensers.rendering import event_block
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
@@ -88,9 +87,8 @@ class LLMAttentionCondenser(RollingCondenser):
         wanted = [choosable[event_id] for event_id in dict.fromkeys(ids) if event_id in choosable][:places]
         newest = [index for index in reversed(choosable.values()) if index not in wanted]
         forgotten = unkept(view, _all_but(view, newest[places - len(wanted) :]))
-        condensation = self.without_summary(view, forgotten, f"all {len(view)} events of the View are kept")
-        action = replace(condensation.action, metadata={**condensation.action.metadata, **made})
-        return Condensation(with_batches(action, batches))
+        action = self.without_summary(view, forgotten, f"all {len(view)} events of the View are kept", batches).action
+        return Condensation(replace(action, metadata={**action.metadata, **made}))
 
     def _room(self, view: View) -> tuple[int, int]:
         """Where the head ends, and how many places are left beside it."""

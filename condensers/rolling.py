@@ -11,8 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from condensers.base import AgentModel, Condensation, Condenser, Reason, Requirement, Step, reported
+from condensers.base import AgentModel, Batch, Condensation, Condenser, Reason, Requirement, Step, reported
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.metadata import with_batches
 from condensers.selection import forget
 from eventstore.events import Event
 from projections import View
@@ -60,14 +61,17 @@ class RollingCondenser(Condenser, ABC):
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         return self.gather(lambda: self._roll(view, agent_llm))
 
-    def without_summary(self, view: View, forgotten: Sequence[Event], why_not: str) -> Condensation:
-        """The condensation that forgets these events and puts nothing in their place.
+    def without_summary(
+        self, view: View, forgotten: Sequence[Event], why_not: str, batches: tuple[Batch, ...] = ()
+    ) -> Condensation:
+        """The condensation that forgets these events and puts nothing in their place. ``batches`` is what there is to
+        report of how it came about.
 
-        Raises ``NoCondensationAvailable``, with ``why_not``, where there are none.
+        Raises ``NoCondensationAvailable``, with ``why_not`` and the batches, where there are no such events.
         """
         if not forgotten:
             raise NoCondensationAvailable(
-                f"nothing can be forgotten: {why_not}, or part of calls that stay whole with their answers"
+                f"nothing can be forgotten: {why_not}, or part of calls that stay whole with their answers", batches
             )
         metadata = {
             "condenser": self.type,
@@ -76,7 +80,7 @@ class RollingCondenser(Condenser, ABC):
             "events_before": len(view),
             "events_after": len(view) - len(forgotten),
         }
-        return Condensation(forget(forgotten, metadata))
+        return Condensation(with_batches(forget(forgotten, metadata), batches))
 
     def _roll(self, view: View, agent_llm: AgentModel | None) -> Step:
         requirement = self.condensation_requirement(view, agent_llm)

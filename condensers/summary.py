@@ -129,8 +129,8 @@ class SummarizingCondenser(RollingCondenser):
                 if error.failure == "rejected":
                     break
             else:
-                reset = self._condensation(view, span, summary, agent_llm, "reset")
-                return Condensation(with_batches(reset.action, _batches(failures)))
+                summary = replace(summary, batches=(*_batches(failures), *summary.batches))
+                return self._condensation(view, span, summary, agent_llm, "reset")
         raise NoCondensationAvailable(
             f"the hard context reset was given up after {len(failures)} calls: {failures[-1].problem}",
             _batches(failures),

@@ -115,3 +115,14 @@ def test_what_the_choice_cost_is_recorded():
     assert metadata["model"] == "scripted"
     assert metadata["prompt"] == "attention"
     assert list(metadata["condenser_meta"][0]) == ["metrics"]
+
+
+def test_a_choice_that_lets_nothing_go_was_paid_for_all_the_same():
+    batch = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [answer(call_id=f"c{n}") for n in range(3)]
+    view = viewed(message(), batch)
+    result, batches = attention([3], max_size=4).step(view)
+    assert result is view
+    assert [batch["metrics"]["cost"] for batch in batches] == [0.01]
+    with pytest.raises(NoCondensationAvailable) as caught:
+        attention([3], max_size=4).step(viewed(message(), batch, REQUEST))
+    assert len(caught.value.batches) == 1

@@ -14,6 +14,7 @@ from condensers.base import Condensation, Condenser
 from condensers.digest import DigestCondenser
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+from condensers.metadata import batches_of
 from condensers.pipeline import CondenserPipeline, NoOpCondenser
 from condensers.rolling import RollingCondenser
 from condensers.structured import StructuredSummaryCondenser
@@ -31,7 +32,7 @@ from eventstore.events import (
     SystemMessage,
 )
 from projections import View, well_formed
-from tests.condensers.scripted import FULL_STATE, Characters, Scripted, called, said
+from tests.condensers.scripted import FULL_STATE, Answer, Characters, Scripted, called, failed, said
 from tests.properties.histories import THINKING, histories, history
 
 many = settings(max_examples=120, deadline=None)
@@ -256,3 +257,45 @@ def test_condensing_comes_to_an_end(events: list[Event], requested: bool, conden
             return
         view = view.then([action])
     pytest.fail("condensations of condensations, without end")
+
+
+answers: st.SearchStrategy[list[Answer]] = st.lists(
+    st.sampled_from(
+        [
+            *("in short", "y" * 400, "", None),
+            *(said("half of", finish_reason="length"), said('{"ids": [1, 2, 3]}'), called(FULL_STATE), called("{")),
+            *(failed(), failed("context_window"), failed("rejected")),
+        ]
+    ),
+    min_size=1,
+    max_size=4,
+)
+asking = st.one_of(
+    _built(
+        lambda size, rule, limit, replies: LLMSummarizingCondenser(
+            Scripted(*replies), max_size=size[0], keep_first=size[1], selection=rule, max_tokens=limit
+        ),
+        *(sizes, rules, st.sampled_from([None, 30, 200]), answers),
+    ),
+    _built(
+        lambda size, replies: LLMAttentionCondenser(Scripted(*replies), max_size=size[0], keep_first=size[1]),
+        *(sizes, answers),
+    ),
+)
+"""Those that ask a model, of which nobody knows what it will say."""
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(histories, loops), st.booleans(), st.lists(asking, min_size=1, max_size=2), agents)
+def test_every_reply_is_reported_whatever_came_of_it(
+    events: list[Event], requested: bool, parts: list[Any], agent: Any
+) -> None:
+    condenser = parts[0] if len(parts) == 1 else CondenserPipeline(parts)
+    try:
+        result, batches = condenser.step(viewed(events, requested), agent)
+    except NoCondensationAvailable as error:
+        batches = error.batches
+    else:
+        if isinstance(result, Condensation):
+            batches = tuple(batches_of(result.action))
+    assert len(batches) == sum(len(part.llm.calls) for part in parts)

@@ -370,6 +370,13 @@ def test_each_reset_shows_less_of_each_event():
     assert [len(prompt.partition("\n</EVENT>")[0]) for prompt in prompts] == [528, 422, 337, 269, 215]
 
 
+def test_resets_that_failed_are_told_of_where_the_last_ones_summary_is_too_large():
+    view = viewed(SYSTEM, message("x"), REQUEST)
+    with pytest.raises(NoCondensationAvailable, match="larger than what it stands for") as caught:
+        llm(failed(), "a long text " * 9, max_size=100).condense(view, Characters())
+    assert [batch.get("failure") for batch in caught.value.batches] == ["unavailable", None]
+
+
 def test_a_text_is_never_shown_in_full_because_its_limit_came_down_to_nothing():
     view = viewed(message("xy"), REQUEST)  # H1
     condenser = llm(failed(), max_size=100, hard_context_reset_max_retries=20)
