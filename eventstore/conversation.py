@@ -85,8 +85,11 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     Raises ``VersionConflict`` where the conversation is not at the expected version, and ``InvalidEvent`` where an
     event breaks a rule; the message names the event by its place in the batch. Cost: the events of the command.
     """
-    if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
-        raise VersionConflict(state.conversation, command.expected_version, state.version)
+    expected = command.expected_version
+    if expected is not ANY_VERSION and expected != state.version:
+        if type(expected) is not int:
+            raise TypeError(f"expected_version is a number of events, or ANY_VERSION; it is {expected!r}")
+        raise VersionConflict(state.conversation, expected, state.version)
     if not command.events:
         raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
     recorded = []

@@ -76,6 +76,8 @@ class GuardedReader:
         self._vault = vault
 
     def conversation(self, conversation_id: str) -> Conversation | None:
+        if type(conversation_id) is not str:
+            raise TypeError(f"a conversation is named by a text, not by {conversation_id!r}")
         return self._with_salt(self._reader.conversation(conversation_id))
 
     def conversation_of(self, key: int) -> Conversation | None:

@@ -86,7 +86,9 @@ def beginning_with_an_event(conversation: Conversation | None) -> Conversation |
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Microseconds since 1970, UTC. Exact."""
+    """Microseconds since 1970, UTC. Exact. Raises ``TypeError`` for a time that names no zone."""
+    if moment.tzinfo is None:
+        raise TypeError(f"the time {moment.isoformat()} names no zone; give an aware time, such as datetime.now(UTC)")
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 

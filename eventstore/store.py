@@ -189,10 +189,12 @@ class Store:
         raises is raised, and nothing is appended. Writers wait for it.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken; its message says
-        which),
-        ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``.
-        Durability: on disk when it returns. Cost: the events appended, whatever the length of the conversation.
+        which), ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
+        ``TypeError`` where an argument is not what it must be. Durability: on disk when it returns. Cost: the events
+        appended, whatever the length of the conversation.
         """
+        if idempotency_key is not None and type(idempotency_key) is not str:
+            raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
         batch = self._encoded(events)
         append = Append([encoded.event for encoded in batch], expected_version)
         named = summaries_named(append.events)

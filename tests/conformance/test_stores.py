@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -341,6 +342,29 @@ def test_an_empty_history_makes_no_conversation(store: Store):
     assert store.conversations() == ()
 
 
+@pytest.mark.parametrize("wrong", [5, None, b"c1"])
+def test_what_names_a_conversation_or_an_append_is_a_text(store: Store, wrong: object):
+    asked: list[Callable[[], object]] = [
+        lambda: store.append(wrong, said("a"), expected_version=0),  # type: ignore[arg-type]
+        lambda: store.ingest(wrong, [said("a")]),  # type: ignore[arg-type]
+        lambda: store.version(wrong),  # type: ignore[arg-type]
+        lambda: store.conversation(wrong),  # type: ignore[arg-type]
+    ]
+    for ask in asked:
+        with pytest.raises(TypeError, match="a conversation is named by a text, not by"):
+            ask()
+    if wrong is not None:
+        with pytest.raises(TypeError, match="an idempotency key is a text, not"):
+            store.append("c1", said("a"), expected_version=0, idempotency_key=wrong)  # type: ignore[arg-type]
+    assert store.conversations() == ()
+
+
+@pytest.mark.parametrize("wrong", [None, "0", 0.5])
+def test_an_expected_version_that_is_none_is_no_conflict_to_try_again(store: Store, wrong: object):
+    with pytest.raises(TypeError, match="expected_version is a number of events, or ANY_VERSION; it is"):
+        store.append("c1", said("a"), expected_version=wrong)  # type: ignore[arg-type]
+
+
 # -- projections ------------------------------------------------------------------------------------------------------
 
 
@@ -428,6 +452,12 @@ def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path: Path, lost:
         for read in (store.events, store.log):
             with pytest.raises(CorruptEvent, match=f"event {lost} of conversation 'c1' is damaged: it is missing"):
                 list(read("c1"))  # type: ignore[operator]
+
+
+def test_a_clock_that_names_no_zone_is_refused(recorder: Recorder):
+    store = Store(recorder, clock=lambda: datetime(2026, 1, 2))
+    with pytest.raises(TypeError, match="the time 2026-01-02T00:00:00 names no zone"):
+        store.append("c1", said("a"), expected_version=0)
 
 
 def test_the_log_has_the_stores_clock(recorder: Recorder):
