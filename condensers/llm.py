@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from condensers.llm_config import LLMConfig
 from condensers.llm_failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of, problem_of
 from condensers.prompt_sums import PromptSums
-from condensers.secrecy import mentions_a_secret, without_secrets
+from condensers.secrecy import mentions_a_secret, without_keys, without_secrets
 from condensers.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -135,7 +136,8 @@ class LLM:
         try:
             arguments = self._arguments(request)
             response = within(config.timeout_s + _GRACE_S, lambda: litellm.completion(**arguments))
-            return bill.add(_reply(response, config.model, time.perf_counter() - begun))
+            conceal = partial(without_keys, config=config, key=self._key)
+            return bill.add(_reply(response, config.model, time.perf_counter() - begun, conceal))
         except _errors(litellm) as error:
             bill.waste(time.perf_counter() - begun)
             problem = problem_of(without_secrets(str(error), config, self._key))
@@ -256,16 +258,19 @@ def _sendable(value: Any) -> Any:
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def _reply(response: Any, model: str, latency_s: float) -> Reply:
+def _reply(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
     """Raises LookupError, as litellm does, where the response holds no choice."""
     choice = response.choices[0]
     refusal = (choice.message.get("provider_specific_fields") or {}).get("refusal")
     calls = choice.message.tool_calls or ()
     return Reply(
-        text=choice.message.content,
-        model=response.model or model,
-        tool_calls=tuple(ToolCall(call.function.name or "", call.function.arguments or "", call.id) for call in calls),
-        response_id=response.id,
+        text=choice.message.content and conceal(choice.message.content),
+        model=conceal(response.model or model),
+        tool_calls=tuple(
+            ToolCall(conceal(call.function.name or ""), conceal(call.function.arguments or ""), call.id)
+            for call in calls
+        ),
+        response_id=response.id and conceal(response.id),
         finish_reason="content_filter" if refusal else choice.finish_reason,
         usage={name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)},
         cost=response._hidden_params.get("response_cost"),

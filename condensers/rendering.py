@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,14 +61,23 @@ def event_blocks(events: Sequence[Event], limit: int | None) -> str:
 
 def event_block(event: Event, limit: int | None) -> str:
     """An event between tags with its id, its text cut to ``limit`` characters. A closing tag in it closes nothing."""
-    text = truncated(event_text(event), limit).replace("</EVENT>", "<\\/EVENT>")
-    return f"<EVENT id={event.id}>\n{text}\n</EVENT>"
+    return f"<EVENT id={event.id}>\n{_quoted(truncated(event_text(event), limit))}\n</EVENT>"
 
 
 def previous_summary(events: Sequence[Event], limit: int | None) -> str:
-    """The text of every summary among ``events``, in order, wherever they stand, each cut to ``limit`` characters."""
-    texts = [truncated(event.content, limit) for event in events if isinstance(event, CondensationSummary)]
+    """The text of every summary among ``events``, in order, wherever they stand, each cut to ``limit`` characters. A
+    closing tag in it closes nothing.
+    """
+    texts = [_quoted(truncated(event.content, limit)) for event in events if isinstance(event, CondensationSummary)]
     return "\n\n".join(texts) or "(none: this is the first)"
+
+
+_CLOSING_TAG = re.compile(r"<(?=\s*/\s*(EVENT|PREVIOUS\s+SUMMARY)\s*>)", re.IGNORECASE)
+"""The beginning of what a model would take for the end of what it is shown."""
+
+
+def _quoted(text: str) -> str:
+    return _CLOSING_TAG.sub("<\\\\", text)
 
 
 def truncated(text: str, limit: int | None) -> str:

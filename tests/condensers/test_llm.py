@@ -279,6 +279,15 @@ def test_a_server_that_repeats_a_secret_does_not_get_it_into_an_error_or_a_trace
     assert secret not in "".join(traceback.format_exception(error)) + str(error.batch)
 
 
+def test_a_reply_that_repeats_a_key_does_not_get_it_into_a_summary(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-found-by-litellm")
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Ada Lovelace")
+    server.script(server_says.Text(f"Bearer {KEY}, sk-found-by-litellm, by Ada Lovelace"))
+    assert model_at(server).complete(QUESTION).text == "Bearer ***, ***, by Ada Lovelace"
+    server.script(server_says.ToolCall("record", f'{{"key": "{KEY}"}}'))
+    assert model_at(server).complete(QUESTION).tool_calls[0].arguments == '{"key": "***"}'
+
+
 def test_an_error_without_a_secret_keeps_what_it_came_of(server):
     server.script(server_says.Failure(400, "no such parameter"))
     assert failure_of(model_at(server)).__cause__ is not None
