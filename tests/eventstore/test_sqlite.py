@@ -99,6 +99,22 @@ def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(recorder: S
     assert os.path.getsize(f"{path}-wal") < log_space.LOG_BYTES + 2 * len(body)
 
 
+def test_a_log_that_was_emptied_is_lengthened_again(
+    recorder: SQLiteRecorder, path: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(log_space, "LOG_BYTES", 300_000)
+    monkeypatch.setattr(log_space, "_COMMITS_BETWEEN_LOOKS", 2)
+    lengths_of_the_log(recorder, path, 60)
+    recorder.purge()
+    assert os.path.getsize(f"{path}-wal") == 0
+    key = begin(recorder, "c2")
+    lengths = set()
+    for n in range(1, 31):
+        recorder.transact(lambda t, n=n: t.insert(key, [row(n)]))
+        lengths.add(os.path.getsize(f"{path}-wal"))
+    assert len(lengths) < 15
+
+
 def test_the_log_stays_as_it_is_where_there_is_no_space_to_lengthen_it(
     recorder: SQLiteRecorder, path: str, monkeypatch: pytest.MonkeyPatch
 ):
