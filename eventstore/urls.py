@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from eventstore.errors import StoreUnavailable
 
@@ -39,18 +39,16 @@ def parse(url: str) -> Location:
     """
     if url == MEMORY:
         return Location("memory", "", {})
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise StoreUnavailable(f"{without_password(url)!r} is no URL ({error}); use one of: {_EXAMPLES}") from error
-    if parts.scheme in ("postgresql", "postgres"):
+    scheme, _, rest = url.partition(":")
+    if scheme in ("postgresql", "postgres"):
         return _postgresql(url)
-    if parts.scheme != "sqlite":
+    if scheme != "sqlite":
         raise StoreUnavailable(f"{without_password(url)!r} is not the URL of a store; use one of: {_EXAMPLES}")
-    path = unquote(parts.path.removeprefix("/"))
-    if parts.netloc or not path or "\0" in path:
+    address, _, query = rest.partition("?")
+    path = unquote(address.removeprefix("///"))
+    if not address.startswith("///") or not path or "\0" in path:
         raise StoreUnavailable(f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}")
-    return Location("sqlite", path, _options(url, parts.query))
+    return Location("sqlite", path, _options(url, query) if query else {})
 
 
 def without_password(url: str) -> str:

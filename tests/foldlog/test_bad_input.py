@@ -189,6 +189,8 @@ def test_a_conversation_that_does_not_exist(foldlog, five_messages, command):
         "foldlog.db",
         "mysql://localhost/x",
         "mysql://[1",
+        "sqlite:foldlog.db",
+        "sqlite:/foldlog.db",
         "sqlite://foldlog.db",
         "sqlite:///",
         "sqlite:///x.db?speed=fast",
@@ -199,6 +201,12 @@ def test_a_conversation_that_does_not_exist(foldlog, five_messages, command):
 def test_a_url_that_names_no_store(foldlog, five_messages, url):
     assert refused(foldlog("import", five_messages, "--db", url))
     assert refused(foldlog("list", "--db", url))
+
+
+@pytest.mark.parametrize("path, file", [("a#b.db", "a#b.db"), ("a%20b%3F.db", "a b?.db"), ("ä 漢.db", "ä 漢.db")])
+def test_a_url_names_a_file_of_any_name(foldlog, five_messages, tmp_path, path, file):
+    foldlog("import", five_messages, "--db", f"sqlite:///{path}")
+    assert (tmp_path / file).exists()
 
 
 def test_a_database_that_is_none(foldlog, five_messages, tmp_path):
