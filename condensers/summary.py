@@ -175,7 +175,7 @@ class SummarizingCondenser(RollingCondenser):
         if start is None:
             return Span(len(view), len(view))
         if over:
-            tails = [over.tail(start), *(tails if len(due) > 1 else ())]
+            tails = [over.tail(self.keep_first, start), *(tails if len(due) > 1 else ())]
         return middle(view, start, min(tails)) or Span(start, start)
 
     def _reset_limits(self, events: Sequence[Event]) -> Iterator[int | None]:

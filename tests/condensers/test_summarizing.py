@@ -121,6 +121,14 @@ def test_too_many_tokens_leave_a_tail_that_brings_them_below_half_of_the_limit()
     assert Tens().token_sums(after(view, result))[-1] < 50
 
 
+def test_the_rest_of_a_unit_that_the_head_ends_in_costs_no_tail_where_there_is_room():
+    view = viewed(message(), pair(1), messages(12))
+    result = llm("NEW", max_size=1000, keep_first=2, max_tokens=100).condense(view, Tens())
+    assert ids(after(view, result)) == [0, 1, 2, -17, 13, 14], "V1 counts from keep_first on"
+    narrow = llm("NEW", max_size=1000, keep_first=2, max_tokens=60).condense(view, Tens())
+    assert ids(after(view, narrow)) == [0, 1, 2, -17], "the head alone takes half of the limit"
+
+
 def test_a_whole_tool_loop_goes_rather_than_a_part_of_it():
     loop = [e for n in range(6) for e in pair(n)]
     loop[0] = Action(tool="run", call_id="call 0", thinking=({"type": "thinking", "thinking": "hm"},))
