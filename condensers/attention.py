@@ -14,8 +14,7 @@ from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationA
 from condensers.prompts import Prompt, load_prompt
 from condensers.rendering import event_block
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from condensers.selection import next_cut, unkept
-from eventstore.events import CondensationSummary
+from condensers.selection import next_cut, stands_for_forgotten, unkept
 from projections import View
 
 __all__ = ["LLMAttentionCondenser"]
@@ -106,7 +105,7 @@ def _choosable(view: View, head: int) -> dict[int, int]:
     return {
         event.id: index
         for index, event in enumerate(view.events)
-        if index >= head and not isinstance(event, CondensationSummary)
+        if index >= head and not stands_for_forgotten(event)
     }
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "middle",
     "next_cut",
     "real",
+    "stands_for_forgotten",
     "tail_starts",
     "unkept",
 ]
@@ -82,14 +83,15 @@ def tail_starts(view: View, size: int) -> tuple[int, ...]:
 
 
 def unkept(view: View, kept: Set[int]) -> tuple[Event, ...]:
-    """The events of every unit that has no member among the indices ``kept``; summaries are not among them.
+    """The events of every unit that has no member among the indices ``kept``; what stands for something that is
+    forgotten is not among them.
 
-    They belong to no unit, wherever they stand. A pending call is in no such unit.
+    Summaries belong to no unit, wherever they stand. A pending call is in no such unit.
     """
     events: list[Event] = []
     for start, stop in pairwise(view.cut_points):
         if kept.isdisjoint(range(start, stop)):
-            events += (event for event in view[start:stop] if not isinstance(event, CondensationSummary))
+            events += (event for event in view[start:stop] if not stands_for_forgotten(event))
     return apart(view, events)
 
 
@@ -124,6 +126,13 @@ def best_choice(choices: Iterable[tuple[Event, ...]]) -> tuple[Event, ...]:
 def after_system_prompt(view: View) -> int:
     """The index behind the first system prompt, which a model cannot do without; 0 where there is none."""
     return next((index + 1 for index, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
+
+
+def stands_for_forgotten(event: Event) -> bool:
+    """Whether this is the summary of a condensation. One that an imported log holds is an event like any other: it
+    stands in the log, and what it tells of is there too.
+    """
+    return isinstance(event, CondensationSummary) and event.id < 0
 
 
 def real(events: Iterable[Event]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.conformance.condenser_labels import ORDER
+from tests.conformance.condenser_labels import EXPLAINS, ORDER, explaining
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "CONDENSERS.md").read_text(encoding="utf-8")
@@ -44,3 +44,10 @@ def test_every_test_that_is_named_exists():
     }
     assert named - defined == set()
     assert len(named) > 30
+
+
+def test_a_label_explains_what_it_is_about_and_nothing_else():
+    assert set(ORDER) == set(EXPLAINS)
+    assert explaining({"P1", "D9"}, {"result"}) == {"P1", "D9"}
+    assert explaining({"P1", "L6"}, {"result", "prompts"}) == {"P1", "L6"}
+    assert explaining({"P1"}, {"result", "prompts"}) == set()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from condensers.attention import LLMAttentionCondenser
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
-from eventstore.events import Action, Observation
+from eventstore.events import Action, CondensationSummary, Observation
 from projections import View, well_formed
 from tests.condensers.made import (
     REQUEST,
@@ -155,6 +155,13 @@ def test_a_batch_that_fills_the_window_is_kept_while_something_else_can_be_forgo
     answers = [answer(call_id=f"p{n}") for n in range(4)]
     view, result = window(SYSTEM, message(), pair(1), calls, answers)
     assert ids(after(view, result)) == [0, 1, *range(4, 12)]
+
+
+def test_a_summary_that_a_log_holds_is_an_event_like_any_other():
+    stored = CondensationSummary(content="an imported one")
+    view = viewed(message(), stored, messages(5), REQUEST)
+    assert 1 not in ids(after(view, ConversationWindowCondenser().condense(view)))
+    assert 1 not in ids(after(view, LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=4).condense(view)))
 
 
 def test_the_window_keeps_summaries_and_never_writes_an_id_of_nothing():

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from condensers.attention import LLMAttentionCondenser
-from condensers.base import Condenser, Reply, ToolCall
+from condensers.base import Condenser, Reply, Step, ToolCall
 from condensers.config import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
-from condensers.metadata import batches_of
+from condensers.metadata import batches_of, is_standing
 from condensers.pipeline import CondenserPipeline, NoOpCondenser
 from condensers.rendering import plain_text
+from condensers.rolling import RollingCondenser
 from condensers.structured import TOOL_NAME, StructuredSummaryCondenser
 from condensers.summarizing import LLMSummarizingCondenser
 from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
@@ -79,6 +80,10 @@ class Script:
     def reply(self, call: int) -> Any:
         return self.replies[min(call, len(self.replies) - 1)]
 
+    def asked(self) -> list[Any]:
+        """The replies that were given so far."""
+        return [self.reply(call) for call in range(len(self.calls))]
+
     def complete(self, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
         scripted = self.reply(len(self.calls))
         self.calls.append(messages)
@@ -135,10 +140,21 @@ Naming = Callable[[Event], Any]
 """What the reference calls an event."""
 
 
-def answered(condenser: Condenser, view: View, naming: Naming, describe: Callable[[View], Json], agent: Any) -> Answer:
-    """``describe`` puts a View into the reference's words."""
+def answered(
+    condenser: Condenser,
+    view: View,
+    naming: Naming,
+    describe: Callable[[View], Json],
+    agent: Any = None,
+    *,
+    force: bool = False,
+) -> Answer:
+    """``describe`` puts a View into the reference's words. ``force`` asks for a condensation, due or not."""
     try:
-        result, batches = condenser.step(view, agent)
+        if force and isinstance(condenser, RollingCondenser):
+            result, batches = Step(condenser.get_condensation(view, agent))
+        else:
+            result, batches = condenser.step(view, agent)
     except NoCondensationAvailable as error:
         return Answer({"result": "error", "message": str(error)}, metadata_keys=_keys(error.batches))
     if isinstance(result, View):
@@ -153,7 +169,7 @@ def answered(condenser: Condenser, view: View, naming: Naming, describe: Callabl
 
 
 def _keys(batches: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    return [sorted(batch) for batch in batches if "masked" not in batch]
+    return [sorted(batch) for batch in batches if not is_standing(batch)]
 
 
 # --- V0 ---

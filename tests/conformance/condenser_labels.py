@@ -1,31 +1,55 @@
 """Why an answer of ours may differ from a recorded one: the labels of ``docs/CONDENSERS.md``.
 
 Each is a bug of the reference, or a difference of the dialects, that touches this View with these parameters: were it
-not there, the answers would have to agree.
+not there, the answers would have to agree. A label says no more than what it is about, so each explains some fields of
+an answer (``EXPLAINS``), and applies only where the bug has bitten or would have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
+from itertools import pairwise
 from typing import Any
 
-from eventstore.events import CondensationSummary, Message
+from eventstore.events import CondensationSummary, Message, SystemMessage
 from projections import View, cut_points
 from tests.conformance.condenser_answers import Script, source_id
-from tests.conformance.condensers_mended import Replies, mended, usable
+from tests.conformance.condensers_mended import Replies, crowded, mended, tokens_tail, usable
 
 Json = dict[str, Any]
 
 _ORDER = """
-c.0 D16 P2 W2 W4 A1 L2 L1 L5 L3 L4 T1 T5 T7 T2 T3 T4 T6 R2 R1 M1 A2 A3 L7 L8 L6 W3 A4 W1 T8 P1 K1 S3 S1 S4
+c.0 D16 P2 W2 W4 A1 L2 L1 L5 L3 L4 T1 T5 T7 T2 T3 T4 T6 R2 R1 M1 P1 A2 A3 L7 L8 L6 A4 W1 T8 K1 S3 S1 K2 S4
 B-V1 D10 D9 D4
 """
 ORDER = _ORDER.split()
 """Every label, the decisive ones first: an answer that several touch is counted under the first of them."""
 
+_OUTCOME = frozenset({"result", "after", "step"})
+_ASKED = _OUTCOME | {"prompts", "metadata", "calls"}
+EXPLAINS: Mapping[str, Set[str]] = {
+    "c.0": {"refused"},
+    "D16": {"action"},
+    "P2": {"metadata"},
+    "A4": {"after"},
+    "D4": {"after", "step"},
+    "L6": {"prompts", "after"},
+    **dict.fromkeys(("W2", "W4", "A1", "R1", "R2", "M1", "P1", "A2", "A3", "W1", "T2", "T3", "T4"), _OUTCOME),
+    **dict.fromkeys(("L7", "L8", "T6", "D9", "D10"), _OUTCOME | {"prompts"}),
+    "T8": _OUTCOME | {"prompts", "metadata"},
+    **dict.fromkeys(("L1", "L2", "L3", "L4", "L5", "T1", "T5", "T7", "K1", "K2", "S1", "S3", "S4", "B-V1"), _ASKED),
+}
+"""What of an answer may differ for each of them."""
+
 
 def first_label(labels: set[str]) -> str:
     return min(labels, key=ORDER.index)
+
+
+def explaining(labels: Set[str], fields: Set[str]) -> set[str]:
+    """Those of ``labels`` that explain something of what differs; none where some field is explained by none."""
+    telling = {label for label in labels if EXPLAINS[label] & fields}
+    return telling if fields <= set().union(*(EXPLAINS[label] for label in telling)) else set()
 
 
 def v0_labels(spec: Json, view: View, recorded: Json, script: Script) -> set[str]:
@@ -76,7 +100,9 @@ def amortized_labels(spec: Json, view: View, recorded: Json) -> Iterator[str]:
     if recorded["result"] == "error":
         yield "A1"
     elif any(event.id < 0 for event in forgotten):
-        yield from ("A2", "A4")
+        yield "A4"
+        if set(recorded.get("forgotten", ())) - {source_id(event) for event in forgotten}:
+            yield "A2"
     if out_of_order(view):
         yield "A3"
 
@@ -86,28 +112,32 @@ def window_labels(view: View, recorded: Json) -> Iterator[str]:
     if forgotten == []:
         has_user = any(isinstance(event, Message) and event.source == "user" for event in view)
         yield "W4" if has_user else "W2"
-    if forgotten and -1 in forgotten:
-        yield "W3"
-    if parts_units(view):
+    if forgotten is not None and (parts_a_unit(view, forgotten) or takes_every_place(view, forgotten)):
         yield "W1"
+
+
+def takes_every_place(view: View, forgotten: list[Any]) -> bool:
+    """Whether the window held answers alone, and V0 forgot its newest unit with all else."""
+    return bool(view) and source_id(view[-1]) in forgotten
 
 
 def summarizing_labels(spec: Json, view: View, script: Script) -> Iterator[str]:
     tail = spec["max_size"] // 2 - spec["keep_first"] - 1
     summaries = [place for place, event in enumerate(view.events) if isinstance(event, CondensationSummary)]
-    if tail == 0:
+    due = view.unhandled_condensation_request or len(view) > spec["max_size"]
+    if tail == 0 and due:
         yield "L1"
     if view.unhandled_condensation_request and len(view) <= spec["keep_first"] + tail:
         yield "L2"
     if any(view[place].id >= 0 for place in summaries):
         yield "L8"
-    elif any(place != spec["keep_first"] for place in summaries):
+    if any(view[place].id < 0 and place != spec["keep_first"] for place in summaries):
         yield "L6"
     yield from reply_labels(spec, script)
 
 
 def reply_labels(spec: Json, script: Script) -> Iterator[str]:
-    for reply in script.replies:
+    for reply in script.asked():
         if usable(reply, spec["type"]):
             continue
         if isinstance(reply, dict) and "error" in reply:
@@ -120,7 +150,7 @@ def reply_labels(spec: Json, script: Script) -> Iterator[str]:
 
 def attention_labels(spec: Json, view: View, recorded: Json, script: Script) -> Iterator[str]:
     shown = [source_id(event) for event in view]
-    for reply in script.replies:
+    for reply in script.asked():
         ids = reply.get("ids") if isinstance(reply, dict) else None
         if isinstance(reply, dict) and "error" in reply:
             yield "L5"
@@ -135,9 +165,10 @@ def attention_labels(spec: Json, view: View, recorded: Json, script: Script) -> 
             yield "T4"
     if any(event.id < 0 for event in view):
         yield "T6"
-    if recorded.get("forgotten") == [] or len(view) <= spec["max_size"] // 2:
+    due = view.unhandled_condensation_request or len(view) > spec["max_size"]
+    if due and (recorded.get("forgotten") == [] or len(view) <= spec["max_size"] // 2):
         yield "T7"
-    if parts_units(view):
+    if spec["keep_first"] not in view.cut_points or parts_a_unit(view, recorded.get("forgotten", ())):
         yield "T8"
 
 
@@ -166,8 +197,22 @@ def dialect_labels(spec: Json, view: View) -> Iterator[str]:
         yield "D10"
     if any(event.id < 0 for event in view):
         yield "D4"
-    if parts_units(view) and spec["type"] in ("recent", "amortized", "llm", "structured"):
+    if not set(v0_borders(spec, view)) <= set(view.cut_points):
         yield "D9"
+
+
+def v0_borders(spec: Json, view: View) -> Iterator[int]:
+    """Where V0 cuts this View, if it does; beyond its ends it does not."""
+    match spec["type"]:
+        case "recent":
+            borders = (spec["keep_first"], len(view) - max(0, spec["max_events"] - spec["keep_first"]))
+        case "amortized":
+            borders = (spec["keep_first"], len(view) - spec["max_size"] // 2 + spec["keep_first"])
+        case "llm" | "structured":
+            borders = (spec["keep_first"], len(view) - spec["max_size"] // 2 + spec["keep_first"] + 1)
+        case _:
+            borders = ()
+    return (border for border in borders if 0 <= border <= len(view))
 
 
 def out_of_order(view: View) -> bool:
@@ -176,27 +221,64 @@ def out_of_order(view: View) -> bool:
     return any(not isinstance(event_id, int) for event_id in ids) or ids != sorted(set(ids))
 
 
-def parts_units(view: View) -> bool:
-    """Whether the View has units that V0, which knows none, might part."""
-    return len(view.cut_points) <= len(view)
+def parts_a_unit(view: View, forgotten: Iterable[Any]) -> bool:
+    """Whether there is a unit of the View that V0 forgot in part."""
+    gone = set(forgotten)
+    units = (view[start:stop] for start, stop in pairwise((*view.cut_points, len(view))))
+    return any(len({source_id(event) in gone for event in unit if event.id >= 0}) > 1 for unit in units)
+
+
+def without_the_bugs_of_masks(recorded: Json, view: View) -> Json:
+    """V0's View behind a mask, had it left summaries (M1) and the request (P1) alone."""
+    summaries = {place: event for place, event in enumerate(view.events) if isinstance(event, CondensationSummary)}
+    stored = {place: source_id(event) for place, event in summaries.items() if event.id >= 0}
+    synthetic = [each for each in recorded["synthetic"] if each["position"] not in summaries]
+    synthetic += [{"position": at, "text": event.content} for at, event in summaries.items() if event.id < 0]
+    return {
+        **recorded,
+        "ids": [stored.get(place, event_id) for place, event_id in enumerate(recorded["ids"])],
+        "synthetic": sorted(synthetic, key=lambda each: each["position"]),
+        "unhandled_condensation_request": view.unhandled_condensation_request,
+    }
 
 
 # --- V1 ---
 
 
-def v1_labels(spec: Json, view: View, expected: Json, script: Script) -> set[str]:
+def v1_labels(spec: Json, view: View, expected: Json, script: Script, replies: Replies, agent: Any) -> set[str]:
+    """``replies`` are what the mended reference was given."""
     if spec["type"] == "pipeline":
-        return set().union(*(v1_labels(part, view, expected, script) for part in spec["condensers"]))
-    return set(v1_own_labels(view, expected, script)) if spec["type"] == "llm" else set()
+        return set().union(*(v1_labels(part, view, expected, script, replies, agent) for part in spec["condensers"]))
+    return set(v1_own_labels(spec, view, expected, script, replies, agent)) if spec["type"] == "llm" else set()
 
 
-def v1_own_labels(view: View, expected: Json, script: Script) -> Iterator[str]:
-    if any(reply is None or reply == "" for reply in script.replies):
+def v1_own_labels(
+    spec: Json, view: View, expected: Json, script: Script, replies: Replies, agent: Any
+) -> Iterator[str]:
+    if any(reply is None or reply == "" for reply in script.asked()):
         yield "S1"
     forgotten = expected["condenser"].get("forgotten_event_ids", ())
     if forgotten and all(event_id.endswith("-summary") for event_id in forgotten):
         yield "K1" if "tokens" in expected.get("reasons", ()) else "S3"
-    if view.cut_points != cut_points(view, policy="reference"):
+    reference = cut_points(view, policy="reference")
+    if any(_next(view.cut_points, at) != _next(reference, at) for at in v1_borders(spec, view, agent)):
         yield "B-V1"
     if view.cut_points[-1] < len(view):
         yield "S4"
+    if replies.too_large or crowded(spec, view, agent):
+        yield "K2"
+
+
+def v1_borders(spec: Json, view: View, agent: Any) -> Iterator[int]:
+    """Where V1 would like to cut this View, for whatever reason."""
+    length, size, kept_first = len(view), spec["max_size"], spec["keep_first"]
+    prompt = next((place + 1 for place, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
+    yield max(kept_first, prompt)
+    yield prompt  # of a hard reset
+    tails = [size // 2 - kept_first - 1, length // 2 - kept_first - 1]
+    over = tokens_tail(spec, view, agent)
+    yield from (length - tail for tail in (*tails, *([] if over is None else [over])))
+
+
+def _next(cuts: Iterable[int], at: int) -> int | None:
+    return next((cut for cut in cuts if cut >= at), None)

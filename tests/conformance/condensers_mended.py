@@ -36,10 +36,10 @@ ERROR = Mended("error")
 
 
 class Replies:
-    """The scripted replies, one after the other."""
+    """The scripted replies, one after the other. ``too_large`` counts those that would have saved no tokens."""
 
     def __init__(self, script: Script) -> None:
-        self._script, self.asked = script, 0
+        self._script, self.asked, self.too_large = script, 0, 0
 
     def next(self) -> Any:
         self.asked += 1
@@ -114,6 +114,11 @@ def tail_starts(view: View, wanted: int) -> list[int]:
     return [before] if after is None else [before, after]
 
 
+def is_synthetic(event: Event) -> bool:
+    """Whether this is a condensation's summary, which V0's ids do not name. A stored one is an event like any other."""
+    return event.id < 0
+
+
 def has_real(events: Sequence[Event]) -> bool:
     return any(event.id >= 0 for event in events)
 
@@ -178,35 +183,39 @@ def units_without(view: View, kept: set[int]) -> list[Event]:
         for start, stop in pairwise(view.cut_points)
         if not kept & set(range(start, stop))
         for event in view[start:stop]
-        if not isinstance(event, CondensationSummary)
+        if not is_synthetic(event)
     ]
 
 
 def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any) -> Mended:
     size, kept_first, length = spec["max_size"], spec["keep_first"], len(view)
-    sums = agent.token_sums(view) if agent is not None else None
-    limits = [] if agent is None else [n for n in (spec.get("max_tokens"), agent.max_input_tokens) if n is not None]
-    over = bool(limits) and sums[-1] > min(limits)
+    by_tokens = tokens_tail(spec, view, agent)
+    over = by_tokens is not None
     asked = view.unhandled_condensation_request
     if not (asked or over or length > size):
         return as_it_is(view)
 
-    prompt = next((n + 1 for n, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
+    prompt = behind_prompt(view)
     tails = [size // 2 - kept_first - 1] if length > size or rule == "v0" else []
     if asked and rule == "v1":
         tails.append(length // 2 - kept_first - 1)
-    if over:
-        gone = sums[-1] - min(limits) // 2
-        behind = [n for n in range(length + 1) if n >= kept_first and sums[n] - sums[kept_first] > gone]
-        tails.append(length - behind[0] if behind else 0)
     start = cut_at_or_after(view, max(kept_first, prompt) if rule == "v1" else kept_first)
-    stop = cut_at_or_after(view, length - min(tails)) or view.cut_points[-1]
+    if by_tokens is not None:
+        if crowded(spec, view, agent):
+            assert start is not None
+            by_tokens = tail_below_half(agent.token_sums(view), start, tokens_limit(spec, agent))
+        tails.append(by_tokens)
+    stop = cut_at_or_after(view, length - min(tails))
+    stop = view.cut_points[-1] if stop is None else stop
     if start is not None and min(tails) >= 0 and stop > start:
         forgotten = view[start:stop]
         real = sum(event.id >= 0 for event in forgotten)
-        enough = real and real >= spec.get("minimum_progress", 0.1 if rule == "v1" else 0) * length
-        if enough and usable(replies.next(), spec["type"]):
-            return condensation(forgotten, start)
+        if real and real >= spec.get("minimum_progress", 0.1 if rule == "v1" else 0) * length:
+            reply = replies.next()
+            if usable(reply, spec["type"]):
+                if saves_tokens(view, start, stop, reply, agent):
+                    return condensation(forgotten, start)
+                replies.too_large += 1
     if not (asked or over):
         return as_it_is(view)
 
@@ -214,9 +223,56 @@ def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any)
     if start is None or not has_real(view[start : view.cut_points[-1]]):
         return ERROR
     for _ in range(spec.get("hard_context_reset_max_retries", 5)):
-        if usable(replies.next(), spec["type"]):
-            return condensation(view[start : view.cut_points[-1]], start)
+        reply = replies.next()
+        if usable(reply, spec["type"]):
+            if saves_tokens(view, start, view.cut_points[-1], reply, agent):
+                return condensation(view[start : view.cut_points[-1]], start)
+            replies.too_large += 1
+            return ERROR
     return ERROR
+
+
+def behind_prompt(view: View) -> int:
+    return next((place + 1 for place, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
+
+
+def tokens_limit(spec: Spec, agent: Any) -> int | None:
+    limits = [] if agent is None else [n for n in (spec.get("max_tokens"), agent.max_input_tokens) if n is not None]
+    return min(limits, default=None)
+
+
+def tokens_tail(spec: Spec, view: View, agent: Any) -> int | None:
+    """How many events V1 would leave at the end for their tokens; None where these are not too many."""
+    limit = tokens_limit(spec, agent)
+    if limit is None or agent.token_sums(view)[-1] <= limit:
+        return None
+    return tail_below_half(agent.token_sums(view), min(spec["keep_first"], len(view)), limit)
+
+
+def tail_below_half(sums: Sequence[int], head: int, limit: Any) -> int:
+    gone = sums[-1] - limit // 2
+    behind = [n for n in range(head, len(sums)) if sums[n] - sums[head] > gone]
+    return len(sums) - 1 - behind[0] if behind else 0
+
+
+def crowded(spec: Spec, view: View, agent: Any) -> bool:
+    """Whether V1 would leave more than five eighths of the limit, since the head is larger than it reckons with."""
+    tail = tokens_tail(spec, view, agent)
+    start = cut_at_or_after(view, max(spec["keep_first"], behind_prompt(view)))
+    if tail is None or start is None:
+        return False
+    sums = agent.token_sums(view)
+    return bool(8 * (sums[start] + sums[-1] - sums[len(view) - tail]) > 5 * tokens_limit(spec, agent))  # type: ignore[operator]
+
+
+def saves_tokens(view: View, start: int, stop: int, reply: Any, agent: Any) -> bool:
+    """Whether the prompt with the reply in the place of what it stands for is smaller."""
+    if agent is None:
+        return True
+    text = reply if isinstance(reply, str) else "x"
+    summary = CondensationSummary(id=-(view.version + 2), content=text)
+    after = view.with_events((*view[:start], summary, *view[stop:]))
+    return bool(agent.token_sums(after)[-1] < agent.token_sums(view)[-1])
 
 
 TEXTS = {"ids", "no_tool_calls"}
@@ -249,9 +305,7 @@ def attention(spec: Spec, view: View, replies: Replies, source_ids: Any) -> Mend
     head = cut_at_or_after(view, spec["keep_first"])
     head = len(view) if head is None else head
     places = max(0, spec["max_size"] // 2 - head)
-    open_to_choice = [
-        place for place, event in enumerate(view.events) if place >= head and not isinstance(event, CondensationSummary)
-    ]
+    open_to_choice = [place for place, event in enumerate(view.events) if place >= head and not is_synthetic(event)]
     chosen: list[int] = []
     if len(open_to_choice) > places:
         reply = replies.next()
