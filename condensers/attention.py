@@ -103,9 +103,7 @@ class LLMAttentionCondenser(RollingCondenser):
 def _choosable(view: View, head: int) -> dict[int, int]:
     """The events that a model may choose from: index in the View by id, for all behind the head but summaries."""
     return {
-        event.id: index
-        for index, event in enumerate(view.events)
-        if index >= head and not stands_for_forgotten(event)
+        event.id: index for index, event in enumerate(view.events) if index >= head and not stands_for_forgotten(event)
     }
 
 
