@@ -29,8 +29,16 @@ _TELLTALES = (
     "input length and `max_tokens` exceed",
     "reduce the length of the messages",
     "too many tokens in the prompt",
+    "prompt token count",
+    "exceeds maximum allowed token",
+    "request too large",
+    "request_too_large",
+    "entity too large",
 )
 """What servers are known to write when a prompt does not fit, in lower case."""
+
+_TOO_LARGE = 413
+"""The HTTP status of a request that its server, or a proxy before it, finds too large."""
 
 
 def request_condensation_tool() -> dict[str, Any]:
@@ -67,7 +75,7 @@ def is_context_window_error(error: BaseException) -> bool:
         return error.failure == "context_window"
     if any(kind.__name__ == "ContextWindowExceededError" for kind in type(error).__mro__):
         return True
-    if getattr(error, "code", None) == "context_length_exceeded":
+    if getattr(error, "code", None) == "context_length_exceeded" or getattr(error, "status_code", None) == _TOO_LARGE:
         return True
     text = str(error).lower()
     return any(telltale in text for telltale in _TELLTALES)

@@ -40,6 +40,10 @@ def test_the_tool_can_be_offered_to_a_model_and_called():
         "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
         "Input is too long for requested model.",
         "the request exceeds the available context size, try increasing it",
+        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 40000.",
+        "413 Request Entity Too Large",
+        "prompt token count of 130000 exceeds the limit of 128000",
+        "Input length 5000 exceeds maximum allowed token size 4096",
     ],
 )
 def test_what_servers_say_of_a_prompt_that_is_too_long_is_recognized(text):

@@ -120,6 +120,8 @@ def test_a_json_schema_is_asked_for(server):
         (server_says.Failure(400, "blocked", "content_policy_violation"), "refused"),
         (server_says.context_length_exceeded(10, 20), "context_window"),
         (server_says.Failure(400, "Input is too long for requested model."), "context_window"),
+        (server_says.Failure(413, "no"), "context_window"),
+        (server_says.Failure(429, "Request too large for it: Limit 30000, Requested 40000"), "context_window"),
         (server_says.Failure(429, "slow down"), "rate_limited"),
         (server_says.Failure(500), "unavailable"),
         (server_says.Failure(502), "unavailable"),
