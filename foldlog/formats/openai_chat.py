@@ -9,12 +9,13 @@ What a message says, and where it goes:
 
 Call ids may be used again within a history: the nth answer with an id belongs to the nth call with it. Messages have no
 ids of their own, so an event's ``origin.id`` is None.
+
+Other agents keep such messages too, with more in them: a ``Dialect`` says what.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import force_setattr
 
@@ -33,74 +34,125 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
+from foldlog.formats.calls import OpenCalls
 from foldlog.formats.delta import apply, object_delta
-from foldlog.formats.recent import Recent
 from foldlog.formats.record import NotAnEvent, described, read_time, rest_of, time_text
 
-__all__ = ["FORMAT", "Decoder", "Encoder"]
+__all__ = ["FORMAT", "SPEAKERS", "Decoder", "Dialect", "Encoder", "Marks"]
 
 FORMAT = "openai-chat"
 
-_SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
+SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 _ROLES: dict[str, str] = {"user": "user", "agent": "assistant", "environment": "user"}
 
-_CALLS_MAX = 10_000
-"""A call that is not answered within so many calls is not paired with its answer."""
-
-_Marks = dict[str, Any]
-_MARKS = ("calls", "function")
+Marks = dict[str, Any]
+_MARKS = ("calls", "answers", "function")
 """What of ``origin.rest`` is no difference but says how to predict the message, on the first event made of it:
 
-    calls     how many events were made of it, where it is not one
+    calls     how many calls it makes, where it is not one
+    answers   how many calls it answers, where it is not one
     function  its call stands in ``function_call``, as before there were tools
 """
+
+
+class Dialect(Protocol):
+    """What the messages of an agent say beyond OpenAI's. It may remember what the messages before said."""
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Keys of ``origin.rest`` that this dialect keeps its own marks under."""
+
+    def speaker(self, message: dict[str, Any]) -> Source:
+        """Who says a message that is no call and no answer."""
+
+    def answers(self, message: dict[str, Any]) -> list[str]:
+        """The ids of the calls that a tool's message answers."""
+
+    def mark(self, message: dict[str, Any], marks: Marks) -> None:
+        """Add what is needed to predict the message."""
+
+    def predicted(self, message: dict[str, Any], events: list[Event], marks: Marks) -> dict[str, Any]:
+        """The message, from what would be OpenAI's."""
+
+    def remember(self, message: dict[str, Any]) -> None:
+        """What the messages after this one are predicted from."""
+
+
+class _OpenAI:
+    format = FORMAT
+    marks = ()
+
+    def speaker(self, message: dict[str, Any]) -> Source:
+        return SPEAKERS.get(message["role"], "environment")
+
+    def answers(self, message: dict[str, Any]) -> list[str]:
+        call_id = message.get("tool_call_id")
+        return [call_id] if type(call_id) is str else []
+
+    def mark(self, message: dict[str, Any], marks: Marks) -> None:
+        pass
+
+    def predicted(self, message: dict[str, Any], events: list[Event], marks: Marks) -> dict[str, Any]:
+        return message
+
+    def remember(self, message: dict[str, Any]) -> None:
+        pass
 
 
 class Decoder:
     """Messages of one history to events, one message after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect | None = None) -> None:
+        self._dialect: Dialect = dialect or _OpenAI()
         self._next_id = 0
-        self._open_calls = _OpenCalls()
-        self._open_functions = _OpenCalls()
+        self._open_calls = OpenCalls()
+        self._open_functions = OpenCalls()
 
     def events(self, record: Any) -> list[Event]:
-        """The events of the next message: one, or one for each of its calls. Raises ``NotAnEvent`` where it is none."""
+        """The events of the next message: one, or one for each call that it makes or answers.
+
+        Raises ``NotAnEvent`` where it is no message.
+        """
         if type(record) is not dict:
             raise NotAnEvent(f"expected a message object, found {described(record)}")
         role = record.get("role")
         if type(role) is not str:
             raise NotAnEvent("a message has a text under 'role', this object has none")
-        marks: _Marks = {}
+        marks: Marks = {}
+        self._dialect.mark(record, marks)
         events = self._built(role, record, marks)
-        difference = object_delta(_predicted(events, marks) or {}, record)
+        difference = object_delta(self._dialect.predicted(_predicted(events, marks) or {}, events, marks), record)
         origin = events[0].origin
         if origin is not None and (marks or difference):
             force_setattr(origin, "rest", {**marks, **(difference or {})})  # it is ours alone until it is returned
         self._next_id += len(events)
+        self._dialect.remember(record)
         return events
 
-    def _built(self, role: str, record: dict[str, Any], marks: _Marks) -> list[Event]:
+    def _built(self, role: str, record: dict[str, Any], marks: Marks) -> list[Event]:
         timestamp, time = read_time(record.get("timestamp"))
         fields: dict[str, Any] = {
             "id": self._next_id,
             "timestamp": timestamp,
-            "origin": Origin(format=FORMAT, id=record.get("id"), time=time),
+            "origin": Origin(format=self._dialect.format, id=record.get("id"), time=time),
         }
         content = _content(record.get("content"))
         match role:
             case "system" | "developer":
                 return [SystemMessage(content=content, **fields)]
             case "tool" | "function":
-                return [self._observation(role, record, content, fields)]
+                return self._observations(role, record, content, fields, marks)
             case "assistant":
                 calls = _calls(record, marks)
                 if calls:
                     return self._actions(calls, record, content, fields, marks)
-        return [Message(content=content, source=_SPEAKERS.get(role, "environment"), **fields)]
+        return [Message(content=content, source=self._dialect.speaker(record), **fields)]
 
     def _actions(
-        self, calls: list[Any], record: dict[str, Any], thought: Content, fields: dict[str, Any], marks: _Marks
+        self, calls: list[Any], record: dict[str, Any], thought: Content, fields: dict[str, Any], marks: Marks
     ) -> list[Event]:
         if len(calls) > 1:
             marks["calls"] = len(calls)
@@ -113,7 +165,7 @@ class Decoder:
                 **{
                     **fields,
                     "id": self._next_id + place,
-                    "origin": Origin(format=FORMAT) if place else fields["origin"],
+                    "origin": Origin(format=self._dialect.format) if place else fields["origin"],
                 },
                 tool=_text(function.get("name")),
                 arguments=arguments if type(arguments) is str or type(arguments) is dict else None,
@@ -129,27 +181,38 @@ class Decoder:
             actions.append(action)
         return actions
 
-    def _observation(self, role: str, record: dict[str, Any], content: Content, fields: dict[str, Any]) -> Observation:
-        call_id, tool = record.get("tool_call_id"), _text(record.get("name"))
-        answered = None
-        if type(call_id) is str:
-            answered = self._open_calls.close(call_id)
-        elif role == "function":
-            answered = self._open_functions.close(tool)
-        cause, called = answered or (None, "")
-        return Observation(
-            content=content,
-            tool=tool or called,
-            call_id=call_id if type(call_id) is str else None,
-            cause=cause,
-            **fields,
-        )
+    def _observations(
+        self, role: str, record: dict[str, Any], content: Content, fields: dict[str, Any], marks: Marks
+    ) -> list[Event]:
+        call_ids, tool = self._dialect.answers(record), _text(record.get("name"))
+        if not call_ids:
+            cause, called = (self._open_functions.close(tool) if role == "function" else None) or (None, "")
+            return [Observation(content=content, tool=tool or called, cause=cause, **fields)]
+        if len(call_ids) > 1:
+            marks["answers"] = len(call_ids)
+        observations: list[Event] = []
+        for place, call_id in enumerate(call_ids):
+            cause, called = self._open_calls.close(call_id) or (None, "")
+            observation = Observation(
+                **{
+                    **fields,
+                    "id": self._next_id + place,
+                    "origin": Origin(format=self._dialect.format) if place else fields["origin"],
+                },
+                content="" if place else content,
+                tool=tool or called,
+                call_id=call_id,
+                cause=cause,
+            )
+            observations.append(observation)
+        return observations
 
 
 class Encoder:
     """Events of one history to messages, as ``Decoder`` read them."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect | None = None) -> None:
+        self._dialect: Dialect = dialect or _OpenAI()
         self._group: list[Event] = []
         self._rest: dict[str, Any] = {}
 
@@ -159,14 +222,17 @@ class Encoder:
         if self._group and not self._continues(event):
             complete = self.end()
         if not self._group:
-            self._rest = rest_of(event, FORMAT)
+            self._rest = rest_of(event, self._dialect.format)
         self._group.append(event)
-        if type(event) is not Action or len(self._group) == self._rest.get("calls"):
+        awaited = self._rest.get("calls") if type(event) is Action else self._rest.get("answers", 1)
+        if len(self._group) == awaited:
             complete += self.end()
         return complete
 
     def _continues(self, event: Event) -> bool:
         first = self._group[0]
+        if type(event) is Observation:
+            return type(first) is Observation
         return type(event) is Action and type(first) is Action and event.response_id == first.response_id is not None
 
     def end(self) -> list[Any]:
@@ -174,29 +240,16 @@ class Encoder:
         group, self._group = self._group, []
         if not group:
             return []
-        marks = {mark: self._rest[mark] for mark in _MARKS if mark in self._rest}
+        marks = {mark: self._rest[mark] for mark in (*_MARKS, *self._dialect.marks) if mark in self._rest}
         predicted = _predicted(group, marks)
-        return [] if predicted is None else [apply(predicted, self._rest)]
+        if predicted is None:
+            return []
+        message = apply(self._dialect.predicted(predicted, group, marks), self._rest)
+        self._dialect.remember(message)
+        return [message]
 
 
-class _OpenCalls:
-    """Calls that are not answered yet, by their id: the nth answer is for the nth call."""
-
-    def __init__(self) -> None:
-        self._waiting: Recent[str, deque[tuple[int, str]]] = Recent(_CALLS_MAX)
-
-    def open(self, key: str, action: Action) -> None:
-        waiting = self._waiting.pop(key) or deque(maxlen=_CALLS_MAX)
-        waiting.append((action.id, action.tool))
-        self._waiting[key] = waiting
-
-    def close(self, key: str) -> tuple[int, str] | None:
-        """The event id and the tool of the oldest call under ``key``, which is answered now."""
-        waiting = self._waiting.get(key)
-        return waiting.popleft() if waiting else None
-
-
-def _calls(message: dict[str, Any], marks: _Marks) -> list[dict[str, Any]]:
+def _calls(message: dict[str, Any], marks: Marks) -> list[dict[str, Any]]:
     """The calls of an assistant's message, or none where it has none that can be read."""
     calls = message.get("tool_calls")
     if type(calls) is list and calls and all(type(call) is dict for call in calls):
@@ -227,7 +280,7 @@ def _given(content: Content) -> str | list[dict[str, Any]]:
     return content if isinstance(content, str) else list(content)
 
 
-def _predicted(events: list[Event], marks: _Marks) -> dict[str, Any] | None:
+def _predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
     """The message that ``events`` seem to come from, as far as their fields tell; None where no message says this."""
     event = events[0]
     message: dict[str, Any] = {}

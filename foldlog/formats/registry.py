@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, Protocol
 
 from eventstore.errors import InvalidEvent
 from eventstore.events import Event
-from foldlog.formats import openai_chat, openhands_v0, openhands_v1
+from foldlog.formats import openai_chat, openhands_v0, openhands_v1, swe_agent
 from foldlog.formats.record import NotAnEvent
 
 __all__ = ["FORMATS", "LATER", "Finding", "OtherFormat", "UnknownFormat", "check_format", "decode", "encode"]
 
-FORMATS = (openhands_v0.FORMAT, openhands_v1.FORMAT, openai_chat.FORMAT)
+FORMATS = (openhands_v0.FORMAT, openhands_v1.FORMAT, openai_chat.FORMAT, swe_agent.FORMAT)
 """The formats that can be imported and exported."""
-LATER = ("claude-code", "codex", "swe-agent")
+LATER = ("claude-code", "codex")
 """Formats that are recognized, and not yet read."""
 
 
@@ -61,10 +61,20 @@ class Encoder(Protocol):
         """The record that only the end completes, if one is. Raises ``ValueError`` where a part of one is missing."""
 
 
+_LOOKED_THROUGH = (openhands_v0.FORMAT, openhands_v1.FORMAT)
+"""Formats whose records say later what is shown of earlier ones."""
+
+_DECODERS: Mapping[str, Callable[[], Decoder]] = {
+    openai_chat.FORMAT: openai_chat.Decoder,
+    swe_agent.FORMAT: swe_agent.decoder,
+}
+"""Of the other formats."""
+
 _ENCODERS: Mapping[str, Callable[[], Encoder]] = {
     openhands_v0.FORMAT: openhands_v0.Encoder,
     openhands_v1.FORMAT: openhands_v1.Encoder,
     openai_chat.FORMAT: openai_chat.Encoder,
+    swe_agent.FORMAT: swe_agent.encoder,
 }
 
 
@@ -92,15 +102,15 @@ def decode(
     one-shot iterator is read into memory for that.
     """
     check_format(format)
-    if format != openai_chat.FORMAT and iter(records) is records:
+    if format in _LOOKED_THROUGH and iter(records) is records:
         records = list(records)
     return _decoded(records, decoder_for(format, records, as_history=as_history), findings)
 
 
 def decoder_for(format: str, records: Iterable[Any], *, as_history: bool = False, leaf: str | None = None) -> Decoder:
     """What turns ``records``, one after the other, into events. They are looked through, not kept."""
-    if format == openai_chat.FORMAT:
-        return openai_chat.Decoder()
+    if format in _DECODERS:
+        return _DECODERS[format]()
     if format == openhands_v1.FORMAT:
         return openhands_v1.Decoder(outside=openhands_v1.outside_branch(records, leaf))
     outside = () if as_history else openhands_v0.outside_history(records)

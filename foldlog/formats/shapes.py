@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from foldlog.formats import openai_chat, openhands_v0, openhands_v1
+from foldlog.formats import openai_chat, openhands_v0, openhands_v1, swe_agent
 
 __all__ = [
     "CONTAINER_KEYS",
@@ -69,13 +69,11 @@ def _is_codex(record: dict[str, Any]) -> bool:
 
 
 def _is_swe_agent(record: dict[str, Any]) -> bool:
-    if "action" in record and "observation" in record:
-        return "response" in record or "thought" in record
-    return "message_type" in record and "agent" in record and "role" in record
+    return type(record.get("role")) is str and type(record.get("agent")) is str
 
 
 _LOOKS: Mapping[str, Callable[[dict[str, Any]], bool]] = {
-    "swe-agent": _is_swe_agent,  # first: its steps have both names of a V0 event, its messages are chat messages
+    swe_agent.FORMAT: _is_swe_agent,  # first: its messages are chat messages too
     openhands_v0.FORMAT: _is_v0,
     openhands_v1.FORMAT: _is_v1,
     openai_chat.FORMAT: _is_chat,
@@ -112,13 +110,10 @@ def format_of_all(records: Iterable[Any], looks: Looks = format_of) -> str | Non
 
 def format_of_container(lists: Mapping[str, Iterable[Any]], looks: Looks) -> tuple[str, str] | None:
     """Of the arrays in an object, by their keys: the key of the history's records, and their format."""
-    found = [
-        (key, format)
-        for key in CONTAINER_KEYS
-        if key in lists and (format := format_of_all(lists[key], looks)) is not None
-    ]
-    # SWE-agent keeps its steps beside the chat messages that they were made of.
-    return next((pair for pair in found if pair[1] == "swe-agent"), found[0] if found else None)
+    for key in CONTAINER_KEYS:  # SWE-agent's steps come behind the messages that they repeat
+        if key in lists and (format := format_of_all(lists[key], looks)) is not None:
+            return key, format
+    return None
 
 
 def _accepts_v0(record: Any) -> bool:
@@ -128,10 +123,15 @@ def _accepts_v0(record: Any) -> bool:
     )
 
 
+def _has_role(record: Any) -> bool:
+    return type(record) is dict and type(record.get("role")) is str
+
+
 _ACCEPTS: Mapping[str, Callable[[Any], bool]] = {
     openhands_v0.FORMAT: _accepts_v0,
     openhands_v1.FORMAT: lambda record: type(record) is dict and type(record.get("kind")) is str,
-    openai_chat.FORMAT: lambda record: type(record) is dict and type(record.get("role")) is str,
+    openai_chat.FORMAT: _has_role,
+    swe_agent.FORMAT: _has_role,
 }
 
 

@@ -87,7 +87,7 @@ def _stored(event: Event) -> str:
 
 # -- formats -----------------------------------------------------------------------------------------------------------
 
-_RECORDS = {name: _lines(f"{name}.jsonl") for name in ("openhands-v0", "openhands-v1", "openai-chat")}
+_RECORDS = {name: _lines(f"{name}.jsonl") for name in FORMATS}
 
 
 def records(at: random.Random) -> str:

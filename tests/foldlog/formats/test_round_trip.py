@@ -167,7 +167,31 @@ chat_records = with_name(
         }
     ),
 )
-FORMATS = {"openhands-v0": v0_records, "openhands-v1": v1_records, "openai-chat": chat_records}
+swe_agent_records = with_name(
+    "role",
+    st.sampled_from(["system", "user", "assistant", "tool", "exit"]),
+    objects(
+        {
+            "content": texts | st.lists(objects({"type": st.just("text"), "text": texts}), max_size=2),
+            "agent": st.sampled_from(["main", "primary"]),
+            "message_type": st.sampled_from(["system_prompt", "observation", "action", "demonstration"]),
+            "is_demo": st.booleans(),
+            "thought": texts,
+            "action": texts,
+            "tool_calls": st.lists(calls, max_size=3),
+            "tool_call_ids": st.lists(call_ids, max_size=3),
+            "tool_call_id": call_ids,
+            "name": texts,
+            "timestamp": times,
+        }
+    ),
+)
+FORMATS = {
+    "openhands-v0": v0_records,
+    "openhands-v1": v1_records,
+    "openai-chat": chat_records,
+    "swe-agent": swe_agent_records,
+}
 
 
 def text(records):

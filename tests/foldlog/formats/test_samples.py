@@ -11,7 +11,12 @@ from eventstore import codec
 from foldlog.formats import encode, open_sources
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data"
-FOLDERS = {"openhands-v0": "openhands_v0", "openhands-v1": "openhands_v1", "openai-chat": "openai_chat"}
+FOLDERS = {
+    "openhands-v0": "openhands_v0",
+    "openhands-v1": "openhands_v1",
+    "openai-chat": "openai_chat",
+    "swe-agent": "swe_agent_traj",
+}
 
 pytestmark = pytest.mark.skipif(
     not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
@@ -24,7 +29,7 @@ def compact(record):
 
 def records_in(value):
     """The records in a parsed file of the samples, history by history."""
-    for key in ("trajectory", "events", "history", "messages", "traj"):
+    for key in ("events", "history", "trajectory", "messages", "traj"):
         if isinstance(value, dict) and isinstance(value.get(key), list):
             return [value[key]]
     if isinstance(value, list) and value and isinstance(value[0], dict) and "traj" in value[0]:

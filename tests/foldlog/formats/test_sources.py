@@ -93,6 +93,16 @@ def test_containers_of_a_history(write, name, content, called):
     assert only(write(name, *content)) == (called, "openai-chat", CHATS, [])
 
 
+def test_the_records_of_a_swe_agent_file_are_its_history_wherever_it_stands(write):
+    said = {"role": "user", "content": "mend it", "agent": "main", "message_type": "observation"}
+    step = {"action": "ls", "observation": "a.py", "response": "look", "thought": "look", "state": {}}
+    for number, container in enumerate(
+        ({"trajectory": [step], "history": [said], "info": {}}, {"history": [said], "trajectory": [step]})
+    ):
+        assert only(write(f"{number}.traj", container)) == (str(number), "swe-agent", [said], [])
+    assert "holds no event" in refusal(write("steps.traj", {"trajectory": [step], "info": {}}))
+
+
 def test_a_document_may_be_indented_or_begin_with_a_byte_order_mark(write):
     document = json.dumps({"id": "x", "events": [v0(0), v0(1)]}, indent=2).encode()
     assert only(write("a.json", document)) == ("x", "openhands-v0", [v0(0), v0(1)], [])
@@ -358,7 +368,8 @@ def test_formats_are_told_apart(write):
     assert detect([v0(0)]) == "openhands-v0"
     assert detect(write("a.jsonl", v1("a"))) == detect([5, v1("a")]) == "openhands-v1"
     assert detect(str(write("b.json", CHATS))) == "openai-chat"
-    swe_agent = {"history": CHATS, "trajectory": [{"action": "ls", "observation": "", "response": "", "thought": ""}]}
+    steps = [{"action": "ls", "observation": "", "response": "", "thought": ""}]
+    swe_agent = {"trajectory": steps, "history": [{**CHATS[0], "agent": "main"}]}
     assert detect(write("c.json", swe_agent)) == "swe-agent"
     for format, record in LATER.items():
         assert detect([record]) == detect(write("d.jsonl", record)) == format
@@ -379,7 +390,7 @@ def test_a_format_that_is_named_takes_what_can_pass_for_it(write):
     assert "holds no event" in refusal(write("a.jsonl", odd))
     assert only(write("a.jsonl", odd), format="openhands-v0")[2] == [odd]
     assert "holds no event" in refusal(write("a.jsonl", v1("a")), format="openhands-v0")
-    assert set(FORMATS) == {"openhands-v0", "openhands-v1", "openai-chat"}
+    assert set(FORMATS) == {"openhands-v0", "openhands-v1", "openai-chat", "swe-agent"}
 
 
 # -- growth and memory ------------------------------------------------------------------------------------------------

@@ -1,0 +1,30 @@
+"""Which call an answer is for, where ids may be used again: the nth answer with an id is for the nth call with it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from eventstore.events import Action
+from foldlog.formats.recent import Recent
+
+__all__ = ["OpenCalls"]
+
+_CALLS_MAX = 10_000
+"""A call that is not answered within so many calls is not paired with its answer."""
+
+
+class OpenCalls:
+    """Calls that are not answered yet, by their id, each as its event id and its tool."""
+
+    def __init__(self) -> None:
+        self._waiting: Recent[str, deque[tuple[int, str]]] = Recent(_CALLS_MAX)
+
+    def open(self, key: str, action: Action) -> None:
+        waiting = self._waiting.pop(key) or deque(maxlen=_CALLS_MAX)
+        waiting.append((action.id, action.tool))
+        self._waiting[key] = waiting
+
+    def close(self, key: str) -> tuple[int, str] | None:
+        """The event id and the tool of the oldest call under ``key``, which is answered now."""
+        waiting = self._waiting.get(key)
+        return waiting.popleft() if waiting else None

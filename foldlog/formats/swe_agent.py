@@ -1,0 +1,102 @@
+"""SWE-agent's history: chat messages that also say who acted, and what was thought and done.
+
+A ``.traj`` file holds ``history``, which is what the model was shown, and beside it ``trajectory``, the same steps once
+more with the state of the shell, and ``info``. The records are those of ``history``.
+
+What a message says goes where ``openai_chat`` puts it, and beside it:
+
+    thought, action       parts of what an assistant says, or what a call of its means
+    tool_call_ids         the calls that a tool's message answers: an Observation each, the first with the content
+    user                  behind an assistant's message the environment's answer, as it is without tool calls
+    is_demo               a demonstration: it is shown, as the model was shown it
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventstore.events import Event, Observation, Source
+from foldlog.formats import openai_chat
+from foldlog.formats.openai_chat import SPEAKERS, Marks
+
+__all__ = ["FORMAT", "decoder", "encoder"]
+
+FORMAT = "swe-agent"
+
+_PARTS = ("thought", "action")
+_CARRIED = ("agent", "is_demo")
+"""Keys that most often say what they said in the message before."""
+_TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action", "tool": "observation"}
+
+
+class _Dialect:
+    """``thought`` and ``action``, as marks, are where in the content they stand: from and to which character.
+
+    Without one an assistant's thought is all that it says.
+    """
+
+    format = FORMAT
+    marks = _PARTS
+
+    def __init__(self) -> None:
+        self._before: dict[str, Any] = {"agent": "main", "message_type": ""}
+
+    def speaker(self, message: dict[str, Any]) -> Source:
+        role, before = message["role"], self._before
+        if role == "user" and before.get("role") == "assistant" and message.get("is_demo") == before.get("is_demo"):
+            return "environment"
+        return SPEAKERS.get(role, "environment")
+
+    def answers(self, message: dict[str, Any]) -> list[str]:
+        call_ids = message.get("tool_call_ids")
+        return call_ids if type(call_ids) is list and all(type(call_id) is str for call_id in call_ids) else []
+
+    def mark(self, message: dict[str, Any], marks: Marks) -> None:
+        said = _said(message)
+        for key in _PARTS:
+            part = message.get(key)
+            if type(part) is str and part and part != said and (start := said.find(part)) >= 0:
+                marks[key] = [start, start + len(part)]
+
+    def predicted(self, message: dict[str, Any], events: list[Event], marks: Marks) -> dict[str, Any]:
+        before = self._before
+        message |= {key: before[key] for key in _CARRIED if key in before}
+        if "message_type" in before:
+            message["message_type"] = _TYPES[message["role"]]
+        said = _said(message)
+        if message["role"] == "assistant":
+            message["thought"] = said
+        for key in _PARTS:
+            if key in marks:
+                start, end = marks[key]
+                message[key] = said[start:end]
+        if message["role"] == "tool":
+            message.pop("name", None)
+            message.pop("tool_call_id", None)
+            call_ids = [
+                event.call_id for event in events if isinstance(event, Observation) and event.call_id is not None
+            ]
+            if call_ids:
+                message["tool_call_ids"] = call_ids
+        return message
+
+    def remember(self, message: dict[str, Any]) -> None:
+        self._before = {key: message[key] for key in (*_CARRIED, "role", "message_type") if key in message}
+
+
+def _said(message: dict[str, Any]) -> str:
+    """The text of a message, or the first of several."""
+    content = message.get("content")
+    if type(content) is list and content and type(content[0]) is dict:
+        content = content[0].get("text")
+    return content if type(content) is str else ""
+
+
+def decoder() -> openai_chat.Decoder:
+    """What turns the messages of one history into events."""
+    return openai_chat.Decoder(_Dialect())
+
+
+def encoder() -> openai_chat.Encoder:
+    """What turns the events of one history back into messages."""
+    return openai_chat.Encoder(_Dialect())

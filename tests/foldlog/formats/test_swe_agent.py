@@ -1,0 +1,124 @@
+"""What SWE-agent's messages mean, with tool calls and without."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventstore import Action, InvalidEvent, Message, Observation, SystemMessage, codec
+from foldlog.formats import decode, encode
+from projections import View
+
+SWE = "swe-agent"
+
+
+def message(role, content, kind, agent="main", **more):
+    return {"role": role, "content": content, "agent": agent, "message_type": kind, **more}
+
+
+def told(content, **more):
+    return message("user", content, "observation", **more)
+
+
+def said(thought, action, **more):
+    content = f"{thought}\n```\n{action}\n```"
+    return message("assistant", content, "action", thought=f"{thought}\n", action=f"{action}\n", **more)
+
+
+def called(*call_ids, thought="look"):
+    calls = [{"id": it, "type": "function", "function": {"name": "ls", "arguments": "{}"}} for it in call_ids]
+    return message("assistant", thought, "action", thought=thought, action="ls", tool_calls=calls)
+
+
+def answered(*call_ids, content="a.py"):
+    return message("tool", content, "observation", tool_call_ids=list(call_ids))
+
+
+SYSTEM = message("system", "You are", "system_prompt")
+
+
+def read(*messages):
+    events = list(decode(messages, SWE))
+    assert list(encode(events, SWE)) == list(messages)
+    return events
+
+
+def test_without_tool_calls_the_environment_answers_as_a_user():
+    events = read(SYSTEM, told("mend it"), said("look", "ls"), told("a.py"), said("done", "submit"))
+    assert [type(event) for event in events] == [SystemMessage, Message, Message, Message, Message]
+    assert [event.source for event in events] == ["agent", "user", "agent", "environment", "agent"]
+    assert events[2].content == "look\n```\nls\n```"
+    roles = [it["role"] for it in View.from_events(events).to_messages()]
+    assert roles == ["system", "user", "assistant", "user", "assistant"]
+
+
+def test_a_demonstration_is_shown_and_what_follows_it_is_the_users():
+    demo = [told("a gull", is_demo=True), said("fly", "fly", is_demo=True), told("it flew", is_demo=True)]
+    demo.append(said("done", "submit", is_demo=True))
+    events = read(SYSTEM, *demo, told("a kite"), said("look", "ls"), told("kite.py"))
+    assert [event.source for event in events[1:]] == [
+        *("user", "agent", "environment", "agent"),
+        *("user", "agent", "environment"),
+    ]
+    assert len(View.from_events(events)) == len(events)
+
+
+def test_tool_calls_are_actions_and_ids_that_are_used_again_are_paired_in_order():
+    events = read(told("go"), called("c"), answered("c"), called("c"), answered("c"), answered("c"))
+    assert [type(event) for event in events[1:4]] == [Action, Observation, Action]
+    assert (events[1].tool, events[1].thought, events[1].call_id) == ("ls", "look", "c")
+    assert [event.cause for event in events[2::2]] == [1, 3]
+    assert (events[2].tool, events[5].cause) == ("ls", None)
+
+
+def test_a_message_that_answers_several_calls_is_an_observation_for_each():
+    events = read(told("go"), called("c", "d"), answered("c", "d"), told("next"))
+    assert [(type(event), event.cause) for event in events[3:5]] == [(Observation, 1), (Observation, 2)]
+    assert [event.content for event in events[3:5]] == ["a.py", ""]
+    messages = View.from_events(events).to_messages()
+    assert [it["role"] for it in messages] == ["user", "assistant", "tool", "tool", "user"]
+
+
+def test_what_is_thought_and_done_is_stored_once():
+    thought = "a thought that goes on and on " * 20
+    for before, one in ((told("go"), said(thought, "ls -F " * 20)), (told("go"), called("c", thought=thought))):
+        stored = codec.encode(list(decode([before, one], SWE))[1]).body.decode()
+        assert stored.count("a thought") == thought.count("a thought")
+        assert stored.count("ls -F") <= 20
+        assert "message_type" not in stored
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"role": "user", "content": "the first releases named no type", "agent": "primary"},
+        {"role": "assistant", "content": "", "thought": "", "action": "", "agent": "primary"},
+        {"role": "assistant", "content": [{"type": "text", "text": "I look", "cache_control": {}}], "thought": "look"},
+        {"role": "assistant", "content": [5], "thought": "look", "action": None},
+        {"role": "assistant", "content": None, "thought": "look", "tool_calls": [{"id": 5}]},
+        {"role": "tool", "content": "", "tool_call_ids": []},
+        {"role": "tool", "content": "", "tool_call_ids": "c", "tool_call_id": "c"},
+        {"role": "tool", "content": "", "tool_call_ids": ["c", 5], "name": "ls"},
+        {"role": "user", "content": "x", "tool_call_ids": ["c"], "is_demo": None},
+    ],
+)
+def test_odd_messages_are_kept(odd):
+    assert len(read(SYSTEM, called("c"), odd, told("x"))) == 4
+
+
+def test_what_is_no_message_says_where_and_why():
+    with pytest.raises(InvalidEvent, match="record 1: a message has a text under 'role'"):
+        list(decode([SYSTEM, {"agent": "main"}], SWE))
+
+
+def test_what_was_added_since_is_written_as_swe_agent_would():
+    events = list(decode([SYSTEM, told("go", agent="primary")], SWE))
+    added = [
+        Action(id=2, tool="ls", arguments="{}", call_id="a", thought="look"),
+        Observation(id=3, content="x", tool="ls", call_id="a", cause=2),
+        Observation(id=4, content="y", tool="ls", cause=2),
+    ]
+    assert list(encode([*events, *added], SWE))[2:] == [
+        {key: value for key, value in called("a").items() if key != "action"} | {"agent": "primary"},
+        message("tool", "x", "observation", agent="primary", tool_call_ids=["a"]),
+        message("tool", "y", "observation", agent="primary"),
+    ]
