@@ -110,6 +110,7 @@ class LLM:
 
     def _complete(self, request: Mapping[str, Any], bill: _Bill) -> Reply:
         """This model's reply, after its retries; the last failure where none came."""
+        self._refuse_what_cannot_fit(request)
         for wait_s in self._waits():
             try:
                 reply = self._attempt(request, bill)
@@ -122,6 +123,21 @@ class LLM:
                     return reply
             self._sleep(wait_s)
         raise AssertionError("the last attempt returns or raises")
+
+    def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
+        """Raises ``ModelCallFailed`` for a prompt that is known to be too long. A server would refuse it at best, and
+        at worst read a part of it without a word.
+        """
+        limit = self.max_input_tokens
+        if limit is None or len(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")) <= limit:
+            return  # no token is shorter than a byte
+        try:
+            tokens = self._count(request["messages"], request.get("tools", ()))
+        except TokensUnknown:
+            return
+        if tokens > limit:
+            problem = f"the prompt has {tokens} tokens, and the model takes {limit}"
+            raise ModelCallFailed(self.model, "context_window", problem)
 
     def _waits(self) -> Iterator[float | None]:
         """How long to wait after each attempt that failed; None after the last."""

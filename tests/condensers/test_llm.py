@@ -185,6 +185,25 @@ def test_what_may_pass_is_tried_again_with_growing_waits(server):
     assert (reply.text, reply.attempts, waits) == ("at last", 3, [2, 4])
 
 
+def test_a_prompt_that_is_known_not_to_fit_is_not_sent(server):
+    long = [{"role": "user", "content": "word " * 600}]
+    narrow = model_at(server, max_input_tokens=500)
+    with pytest.raises(ModelCallFailed, match="has 6.. tokens, and the model takes 500") as caught:
+        narrow.complete(long)
+    assert (caught.value.failure, caught.value.batch["attempts"]) == ("context_window", 0)
+    assert server.requests == []
+    assert narrow.complete(QUESTION).text == "ok"
+    wider = model_at(
+        server, max_input_tokens=500, fallbacks=[{"model": "openai/wider", "base_url": server.url, "api_key": KEY}]
+    )
+    assert wider.complete(long).model == "wider"
+
+
+def test_a_prompt_is_sent_where_nobody_can_tell_whether_it_fits(server):
+    unknown = model_at(server, max_input_tokens=5, tokenizer="command-r")
+    assert unknown.complete(QUESTION).text == "ok"
+
+
 def test_a_servers_wish_to_wait_is_heard(server):
     waits = Waits()
     server.script(server_says.Failure(429, "slow", headers={"Retry-After": "7"}), server_says.Text("ok"))

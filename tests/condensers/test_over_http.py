@@ -182,3 +182,18 @@ def test_a_model_that_cannot_call_tools_or_follow_a_schema_is_refused_when_the_c
         assert condenser_from_config(
             {"type": type, "llm_config": model | {"function_calling": True, "response_schema": True}}
         )
+
+
+def test_a_view_that_is_larger_than_the_model_reaches_it_in_pieces_even_where_the_server_would_swallow_it(tmp_path):
+    """Some servers cut a prompt that is too long without a word: then nobody would know what was not read."""
+    with OpenAIServer(GOOD["llm"]) as server, open_store(f"sqlite:///{tmp_path}/h.db") as store:
+        store.append("c1", [Message(source="user", content="word " * 500) for _ in range(40)], expected_version=0)
+        model = {"model": "openai/gpt-4o-mini", "base_url": server.url, "api_key": "k", "max_input_tokens": 8_000}
+        condenser = condenser_from_config({"type": "llm", "llm_config": model, "max_size": 20})
+        result = CondenseHandler(store, Views(store), condenser).handle("c1")
+        assert isinstance(result, condensers.Condensation)
+        assert len(server.requests) > 2
+        read = "".join(request.body["messages"][-1]["content"] for request in server.requests)
+        assert all(f"<EVENT id={event_id}>" in read for event_id in range(1, 31))
+        llm = condenser.llm
+        assert all(llm.count_tokens(request.body["messages"]) <= 8_000 for request in server.requests)
