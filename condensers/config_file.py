@@ -111,19 +111,24 @@ class _Models:
         """``users`` are the names of the models that led here by their fallbacks."""
         if isinstance(value, str):
             return self._named_model(value, path, users)
-        if isinstance(value, Mapping):
-            value = self._with_fallbacks(value, path, users)
-        return parse_llm_config(value, path)
+        if not isinstance(value, Mapping):
+            raise InvalidCondenser(
+                f"{path}: should be a table with a 'model', or the name of one, not {told(value)}; "
+                f"there are {_names(self._known())}"
+            )
+        return parse_llm_config(self._with_fallbacks(value, path, users), path)
 
     def _named_model(self, name: str, path: str, users: tuple[str, ...]) -> LLMConfig | None:
-        known = [*(["llm"] if self._default else []), *self._named]
-        if name not in known:
-            raise InvalidCondenser(f"{path}: there is no model {name!r}; there are {_names(known)}")
+        if name not in self._known():
+            raise InvalidCondenser(f"{path}: there is no model {name!r}; there are {_names(self._known())}")
         if name in users:
             raise InvalidCondenser(f"{path}: the model {name!r} is its own fallback, by way of {' -> '.join(users)}")
         table = self._default if name == "llm" else {**self._inherited(self._named[name]), **self._named[name]}
         own_path = "llm" if name == "llm" else f"llm.{name}"
         return parse_llm_config(self._with_fallbacks(table, own_path, (*users, name)), own_path)
+
+    def _known(self) -> list[str]:
+        return [*(["llm"] if self._default else []), *self._named]
 
     def _inherited(self, own: _Table) -> _Table:
         """What a named model has from ``[llm]``: not its fallbacks, since it may be one, nor its key beside its own."""

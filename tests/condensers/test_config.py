@@ -430,6 +430,14 @@ def test_a_name_in_place_of_a_model_needs_a_file():
         condenser_from_config({"type": "llm", "llm_config": "cheap"})
 
 
+def test_what_is_no_model_in_a_file_is_told_of_the_files_models():
+    text = '[condenser]\ntype = "llm"\nllm_config = 3\n[llm]\nmodel = "m"\n[llm.cheap]\nmodel = "n"'
+    said = "condenser.llm_config: should be a table with a 'model', or the name of one, not a number"
+    assert problem(text) == f"{said}; there are 'llm', 'cheap'"
+    in_vain = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nfallbacks = [3]'
+    assert problem(in_vain).startswith("llm.fallbacks[0]: should be a table with a 'model', or the name of one")
+
+
 def test_a_model_may_be_given_as_a_configuration_of_its_own():
     config = LLMConfig(model="m")
     assert parse_config({"type": "llm", "llm_config": config}).llm_config is config
