@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, Protocol
 
 from eventstore.errors import InvalidEvent
 from eventstore.events import Event
-from foldlog.formats import openai_chat, openhands_v0, openhands_v1, swe_agent
+from foldlog.formats import claude_code, openai_chat, openhands_v0, openhands_v1, swe_agent
 from foldlog.formats.record import NotAnEvent
 
 __all__ = ["FORMATS", "LATER", "Finding", "OtherFormat", "UnknownFormat", "check_format", "decode", "encode"]
 
-FORMATS = (openhands_v0.FORMAT, openhands_v1.FORMAT, openai_chat.FORMAT, swe_agent.FORMAT)
+FORMATS = (openhands_v0.FORMAT, openhands_v1.FORMAT, openai_chat.FORMAT, swe_agent.FORMAT, claude_code.FORMAT)
 """The formats that can be imported and exported."""
-LATER = ("claude-code", "codex")
+LATER = ("codex",)
 """Formats that are recognized, and not yet read."""
 
 
@@ -61,7 +61,7 @@ class Encoder(Protocol):
         """The record that only the end completes, if one is. Raises ``ValueError`` where a part of one is missing."""
 
 
-_LOOKED_THROUGH = (openhands_v0.FORMAT, openhands_v1.FORMAT)
+_LOOKED_THROUGH = (openhands_v0.FORMAT, openhands_v1.FORMAT, claude_code.FORMAT)
 """Formats whose records say later what is shown of earlier ones."""
 
 _DECODERS: Mapping[str, Callable[[], Decoder]] = {
@@ -75,6 +75,7 @@ _ENCODERS: Mapping[str, Callable[[], Encoder]] = {
     openhands_v1.FORMAT: openhands_v1.Encoder,
     openai_chat.FORMAT: openai_chat.Encoder,
     swe_agent.FORMAT: swe_agent.encoder,
+    claude_code.FORMAT: claude_code.Encoder,
 }
 
 
@@ -94,8 +95,8 @@ def decode(
     """The events of one history, in order, with ids 0, 1, 2, …
 
     ``as_history`` takes OpenHands V0 records as the agent's history: all of them are shown but condensations and
-    requests. Otherwise they are a stream, and what the agent's history leaves out is kept and not shown. Of a V1 log
-    that branches the active branch is shown.
+    requests. Otherwise they are a stream, and what the agent's history leaves out is kept and not shown. Of a log of V1
+    or Claude Code that branches the active branch is shown.
 
     A record that is no event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
     Raises ``UnknownFormat``. Cost: one pass over the records, after a look through them for branches and delegates; a
@@ -113,6 +114,8 @@ def decoder_for(format: str, records: Iterable[Any], *, as_history: bool = False
         return _DECODERS[format]()
     if format == openhands_v1.FORMAT:
         return openhands_v1.Decoder(outside=openhands_v1.outside_branch(records, leaf))
+    if format == claude_code.FORMAT:
+        return claude_code.Decoder(claude_code.active_branch(records))
     outside = () if as_history else openhands_v0.outside_history(records)
     return openhands_v0.Decoder(as_history=as_history, outside=outside)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from foldlog.formats import openai_chat, openhands_v0, openhands_v1, swe_agent
+from foldlog.formats import claude_code, openai_chat, openhands_v0, openhands_v1, swe_agent
 
 __all__ = [
     "CONTAINER_KEYS",
@@ -77,7 +77,7 @@ _LOOKS: Mapping[str, Callable[[dict[str, Any]], bool]] = {
     openhands_v0.FORMAT: _is_v0,
     openhands_v1.FORMAT: _is_v1,
     openai_chat.FORMAT: _is_chat,
-    "claude-code": _is_claude_code,
+    claude_code.FORMAT: _is_claude_code,
     "codex": _is_codex,
 }
 
@@ -132,6 +132,7 @@ _ACCEPTS: Mapping[str, Callable[[Any], bool]] = {
     openhands_v1.FORMAT: lambda record: type(record) is dict and type(record.get("kind")) is str,
     openai_chat.FORMAT: _has_role,
     swe_agent.FORMAT: _has_role,
+    claude_code.FORMAT: lambda record: type(record) is dict and type(record.get("type")) is str,
 }
 
 

@@ -307,7 +307,7 @@ def test_what_is_no_event_says_where_and_why():
 
 
 def test_a_format_that_is_not_there_is_named():
-    for format in ("codex", "claude-code"):
+    for format in ("codex",):
         with pytest.raises(UnknownFormat, match=f"'{format}' is not supported yet; choose one of openhands-v0"):
             decode([], format)
     with pytest.raises(UnknownFormat, match="'nonsense' is not a format"):

@@ -186,11 +186,85 @@ swe_agent_records = with_name(
         }
     ),
 )
+lines = st.sampled_from(["u0", "u1", "u2", "u3"])
+claude_blocks = st.lists(
+    objects(
+        {
+            "type": st.sampled_from(
+                ["text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document"]
+            ),
+            "text": texts | st.sampled_from([" \n", "<system-reminder>"]),
+            "thinking": texts,
+            "signature": texts,
+            "id": call_ids,
+            "name": st.sampled_from(
+                ["Read", "Bash", "Edit", "Write", "Grep", "Glob", "Task", "TodoWrite", "WebFetch", "x"]
+            ),
+            "input": objects({"file_path": texts, "old_string": texts, "output_mode": st.just("content")}),
+            "tool_use_id": call_ids,
+            "is_error": st.booleans(),
+            "content": st.sampled_from(["     1→a\n    2→b", "1\t", "Found 1 file\na", "999999999999999999999→"])
+            | texts
+            | st.lists(objects({"type": st.just("text"), "text": texts}), max_size=2),
+            "source": st.fixed_dictionaries(
+                {},
+                optional={"type": st.sampled_from(["base64", "url"]), "media_type": texts, "data": texts, "url": texts},
+            ),
+        }
+    ),
+    max_size=4,
+)
+structured_results = objects(
+    {"stdout": texts, "type": st.just("text"), "file": objects({"content": texts}), "content": texts}
+)
+kept_messages = objects(
+    {
+        "trigger": st.sampled_from(["auto", "manual"]),
+        "preTokens": numbers,
+        "preservedMessages": objects({"anchorUuid": lines, "uuids": st.lists(lines, max_size=3), "allUuids": values}),
+        "preservedSegment": objects({"headUuid": lines, "tailUuid": lines, "anchorUuid": lines}),
+    }
+)
+claude_records = with_name(
+    "type",
+    st.sampled_from(
+        ["user", "user", "assistant", "assistant", "system", "progress", "summary", "file-history-snapshot", "zzz"]
+    ),
+    objects(
+        {
+            "uuid": lines,
+            "parentUuid": lines | st.none(),
+            "logicalParentUuid": lines | st.none(),
+            "timestamp": times,
+            "sessionId": texts,
+            "cwd": texts,
+            "isSidechain": st.booleans(),
+            "isMeta": st.booleans(),
+            "isCompactSummary": st.booleans(),
+            "isApiErrorMessage": st.booleans(),
+            "subtype": st.sampled_from(["compact_boundary", "local_command"]),
+            "compactMetadata": kept_messages,
+            "requestId": texts,
+            "message": objects(
+                {
+                    "id": st.sampled_from(["m0", "m1"]),
+                    "role": st.sampled_from(["user", "assistant"]),
+                    "usage": values,
+                    "content": claude_blocks | texts,
+                }
+            ),
+            "toolUseResult": structured_results | texts,
+            "sourceToolAssistantUUID": lines,
+            "content": texts,
+        }
+    ),
+)
 FORMATS = {
     "openhands-v0": v0_records,
     "openhands-v1": v1_records,
     "openai-chat": chat_records,
     "swe-agent": swe_agent_records,
+    "claude-code": claude_records,
 }
 
 

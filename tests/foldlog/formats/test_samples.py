@@ -16,6 +16,7 @@ FOLDERS = {
     "openhands-v1": "openhands_v1",
     "openai-chat": "openai_chat",
     "swe-agent": "swe_agent_traj",
+    "claude-code": "claude_code",
 }
 
 pytestmark = pytest.mark.skipif(

@@ -175,11 +175,11 @@ def test_a_tree_of_histories_leaves_other_files_alone(write, tmp_path):
 def test_in_a_tree_what_cannot_be_read_is_a_finding_and_the_rest_is_imported(write, tmp_path):
     good = write("c.jsonl", *CHATS)
     broken = write("a.json", b'{"messages": oops')
-    later = write("b.jsonl", {"type": "user", "uuid": "u", "sessionId": "s", "message": {}})
+    later = write("b.jsonl", {"timestamp": "2025", "type": "response_item", "payload": {"type": "message"}})
     found, findings = read(tmp_path)
     assert [it[0] for it in found] == [good.stem]
     assert findings[0] == f"{broken}: line 1: not JSON: Expecting value"
-    assert findings[1].startswith(f"{later}: is a history in the format 'claude-code', which is not supported yet")
+    assert findings[1].startswith(f"{later}: is a history in the format 'codex', which is not supported yet")
     assert len(findings) == 2
 
 
@@ -359,7 +359,6 @@ def test_all_paths_are_looked_at_before_the_first_is_read(write, tmp_path):
 
 
 LATER = {
-    "claude-code": {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}},
     "codex": {"timestamp": "2025", "type": "response_item", "payload": {"type": "message"}},
 }
 
@@ -371,6 +370,8 @@ def test_formats_are_told_apart(write):
     steps = [{"action": "ls", "observation": "", "response": "", "thought": ""}]
     swe_agent = {"trajectory": steps, "history": [{**CHATS[0], "agent": "main"}]}
     assert detect(write("c.json", swe_agent)) == "swe-agent"
+    line = {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}}
+    assert detect([line]) == detect(write("d.jsonl", line)) == "claude-code"
     for format, record in LATER.items():
         assert detect([record]) == detect(write("d.jsonl", record)) == format
     with pytest.raises(ValueError, match="no format that is known"):
@@ -390,7 +391,7 @@ def test_a_format_that_is_named_takes_what_can_pass_for_it(write):
     assert "holds no event" in refusal(write("a.jsonl", odd))
     assert only(write("a.jsonl", odd), format="openhands-v0")[2] == [odd]
     assert "holds no event" in refusal(write("a.jsonl", v1("a")), format="openhands-v0")
-    assert set(FORMATS) == {"openhands-v0", "openhands-v1", "openai-chat", "swe-agent"}
+    assert set(FORMATS) == {"openhands-v0", "openhands-v1", "openai-chat", "swe-agent", "claude-code"}
 
 
 # -- growth and memory ------------------------------------------------------------------------------------------------

@@ -1,0 +1,25 @@
+"""Claude Code: lines told apart by ``type``, with ids of text that make a tree (``parentUuid``).
+
+What a line says, and where it goes:
+
+    user                      Message; from the environment where ``isMeta`` says that no human wrote it
+    user, a tool's result     Observation, one a result
+    user, isCompactSummary    CondensationAction: what was shown is forgotten, but for what the boundary before it keeps
+    assistant, a text         Message
+    assistant, a tool's use   Action, one a use; a text before it in the same line is its thought
+    every other type, known or not, and what only thinks   Annotation
+
+A model's response is several lines with one ``message.id``, which is its actions' ``response_id``. What it thought, a
+line of its own, is kept as an Annotation and goes with the next action, as it has to be sent to a model again.
+
+The branch that ends in the last user or assistant line is shown, and acts; the others are kept, not shown. So are the
+side chains of sub-agents, unless the log has nothing else.
+"""
+
+from __future__ import annotations
+
+from foldlog.formats.claude_code.branches import Branch, active_branch
+from foldlog.formats.claude_code.reading import Decoder
+from foldlog.formats.claude_code.writing import FORMAT, Encoder
+
+__all__ = ["FORMAT", "Branch", "Decoder", "Encoder", "active_branch"]

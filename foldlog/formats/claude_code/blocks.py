@@ -1,0 +1,82 @@
+"""Anthropic's content blocks and content: a text is a text, a list of blocks is parts in OpenAI's shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventstore.events import Content
+
+__all__ = ["THINKING", "blocks_of", "content_of", "given", "is_blank", "kind_of", "part_of", "said"]
+
+THINKING = frozenset({"thinking", "redacted_thinking"})
+"""Types of blocks that a model wants back as they were, before the calls that it made then."""
+
+_Block = dict[str, Any]
+
+
+def kind_of(block: Any) -> str | None:
+    """The type of a content block, or None where it is none."""
+    kind = block.get("type") if type(block) is dict else None
+    return kind if type(kind) is str else None
+
+
+def part_of(block: Any) -> _Block | None:
+    """A text or an image as a part; None for whatever else a block may be."""
+    kind = kind_of(block)
+    if kind == "text" and type(block.get("text")) is str:
+        return {"type": "text", "text": block["text"]}
+    source = block.get("source") if kind == "image" else None
+    url = _url_of(source) if type(source) is dict else None
+    return None if url is None else {"type": "image_url", "image_url": {"url": url}}
+
+
+def _url_of(source: dict[str, Any]) -> str | None:
+    if source.get("type") == "url":
+        url = source.get("url")
+        return url if type(url) is str else None
+    media_type, data = source.get("media_type"), source.get("data")
+    return f"data:{media_type};base64,{data}" if type(media_type) is str and type(data) is str else None
+
+
+def content_of(blocks: Any) -> Content:
+    """What a user or a tool says: a text as it is, of blocks those that are a text or an image."""
+    if type(blocks) is list:
+        return tuple(part for block in blocks if (part := part_of(block)) is not None)
+    return blocks if type(blocks) is str else ""
+
+
+def said(parts: list[_Block]) -> Content:
+    """What a model says, which is always in blocks: one text as a text."""
+    if len(parts) == 1 and "text" in parts[0]:
+        text: str = parts[0]["text"]
+        return text
+    return tuple(parts) if parts else ""
+
+
+def given(content: Content) -> str | list[_Block]:
+    """The content of a user or a tool as it most likely was given."""
+    return content if isinstance(content, str) else blocks_of(content)
+
+
+def blocks_of(content: Content) -> list[_Block]:
+    """Content as blocks."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [_block_of(part) for part in content]
+
+
+def _block_of(part: _Block) -> _Block:
+    if part.get("type") != "image_url":
+        return dict(part)
+    url: str = part["image_url"]["url"]
+    head, comma, data = url.partition(";base64,")
+    if comma and head.startswith("data:"):
+        return {"type": "image", "source": {"type": "base64", "media_type": head[5:], "data": data}}
+    return {"type": "image", "source": {"type": "url", "url": url}}
+
+
+def is_blank(content: Content) -> bool:
+    """Whether there is nothing in it that could be sent to a model: Anthropic's refuse a text of white space."""
+    if isinstance(content, str):
+        return not content.strip()
+    return all(part.get("type") == "text" and not part["text"].strip() for part in content)

@@ -1,0 +1,184 @@
+"""A log is a tree of lines, of which one branch is active: what the agent was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from foldlog.formats.claude_code.blocks import kind_of
+from foldlog.formats.claude_code.compaction import Kept, is_boundary, is_summary
+from foldlog.formats.recent import Recent
+
+__all__ = ["Branch", "active_branch"]
+
+_SAID = ("user", "assistant")
+"""Types of lines that a branch is made of. All others are bookkeeping, which may stand between them in the tree."""
+_CALLERS_MAX = 1_000
+
+
+class Branch:
+    """The lines that are shown, by their numbers; all of them where ``members`` is None. On the main chain, or where
+    there is none on a side chain.
+    """
+
+    def __init__(self, members: set[int] | None = None, *, side: bool = False) -> None:
+        self._members = members
+        self._side = side
+
+    def shows(self, number: int, record: dict[str, Any]) -> bool:
+        return _is_side(record) == self._side and (self._members is None or number in self._members)
+
+
+def active_branch(records: Iterable[Any]) -> Branch:
+    """The branch that ends in the last user or assistant line of the main chain, or, in a log of nothing but a side
+    chain, of that.
+
+    ``records`` is read up to three times, so it is no one-shot iterator. Cost: memory that does not grow where each
+    line follows the one before it, or answers a call of those; else some words for each line.
+    """
+    for side in (False, True):
+        linear = _is_linear(records, side)
+        if linear is not None:
+            return Branch(None if linear else _members(records, side), side=side)
+    return Branch()
+
+
+def _is_side(record: dict[str, Any]) -> bool:
+    return record.get("isSidechain") is True
+
+
+def _lines(records: Iterable[Any], side: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, record in enumerate(records):
+        if type(record) is dict and _is_side(record) == side:
+            yield number, record
+
+
+def _is_linear(records: Iterable[Any], side: bool) -> bool | None:
+    """Whether nothing branches off; None where nobody says anything."""
+    last: str | None = None
+    spoke = False
+    callers: Recent[str, bool] = Recent(_CALLERS_MAX)
+    for _, record in _lines(records, side):
+        spoke = spoke or record.get("type") in _SAID
+        uuid = record.get("uuid")
+        if type(uuid) is not str:
+            continue
+        parent = _parent(record)
+        if last is not None and parent is not _PREVIOUS and parent != last:
+            answers = type(parent) is str and callers.get(parent) is not None and _is_result(record)
+            if not answers:
+                return False
+        if _calls(record):
+            callers[uuid] = True
+        last = uuid
+    return True if spoke else None
+
+
+_PREVIOUS = object()
+"""The parent of a line that names none: the one before it."""
+
+
+def _parent(record: dict[str, Any]) -> Any:
+    """The id of the line that this one follows, ``_PREVIOUS``, or None: it begins anew."""
+    parent = record.get("parentUuid", _PREVIOUS)
+    if type(parent) is not str and (is_boundary(record) or is_summary(record)):
+        parent = record.get("logicalParentUuid")  # a compaction begins anew, and follows what it sums up
+        return parent if type(parent) is str else _PREVIOUS
+    return parent if type(parent) is str or parent is _PREVIOUS else None
+
+
+def _blocks(record: dict[str, Any]) -> list[Any]:
+    message = record.get("message")
+    content = message.get("content") if type(message) is dict else None
+    return content if type(content) is list else []
+
+
+def _calls(record: dict[str, Any]) -> bool:
+    return record.get("type") == "assistant" and any(kind_of(block) == "tool_use" for block in _blocks(record))
+
+
+def _is_result(record: dict[str, Any]) -> bool:
+    return record.get("type") == "user" and any(kind_of(block) == "tool_result" for block in _blocks(record))
+
+
+def _members(records: Iterable[Any], side: bool) -> set[int] | None:
+    """The numbers of the lines on the branch; None for all of them, where no line says what it follows."""
+    tree = _Tree()
+    for number, record in _lines(records, side):
+        tree.add(number, record)
+    return tree.branch() if tree.names_parents else None
+
+
+class _Tree:
+    """Numbers of lines, each with that of the line it follows. Bookkeeping lines are passed over."""
+
+    def __init__(self) -> None:
+        self.names_parents = False
+        self._numbers: dict[str, int | None] = {}
+        self._above: dict[int, int] = {}
+        self._responses: dict[int, str] = {}
+        self._results: dict[int, int] = {}
+        self._nameless: set[int] = set()
+        self._last: int | None = None
+        self._tip: int | None = None
+        self._boundary: int | None = None
+        self._kept = Kept()
+
+    def add(self, number: int, record: dict[str, Any]) -> None:
+        uuid, speaks = record.get("uuid"), record.get("type") in _SAID
+        if type(uuid) is not str:
+            if speaks:
+                self._nameless.add(number)
+            return
+        above = self._followed(record)
+        if not speaks and not is_boundary(record):
+            self._numbers[uuid] = above
+            return
+        self._replace(uuid, number)
+        if above is not None:
+            self._above[number] = above
+            if _is_result(record):
+                self._results[number] = above
+        message = record.get("message")
+        response_id = message.get("id") if type(message) is dict and record.get("type") == "assistant" else None
+        if type(response_id) is str:
+            self._responses[number] = response_id
+        if is_boundary(record):
+            self._boundary, self._kept = number, Kept.by(record)
+        else:
+            self._tip = number
+        self._last = number
+
+    def _followed(self, record: dict[str, Any]) -> int | None:
+        parent = _parent(record)
+        if parent is None:
+            return None
+        if parent is _PREVIOUS:
+            return self._last
+        self.names_parents = True
+        if self._boundary is not None and self._kept.continues_from(parent):
+            anchor = self._kept.anchor
+            return (None if anchor is None else self._numbers.get(anchor)) or self._boundary
+        return self._numbers.get(parent, self._last)  # a line that was lost hides nothing
+
+    def _replace(self, uuid: str, number: int) -> None:
+        """Of lines with one id the last counts, for those that follow it."""
+        earlier = self._numbers.get(uuid)
+        if earlier is not None:
+            self._responses.pop(earlier, None)
+            self._results.pop(earlier, None)
+        self._numbers[uuid] = number
+
+    def branch(self) -> set[int]:
+        """The lines from the tip up, with what parallel calls leave beside them: lines of the same responses, and
+        results that answer them.
+        """
+        branch: set[int] = set()
+        place = self._tip
+        while place is not None:  # a line follows an earlier one
+            branch.add(place)
+            place = self._above.get(place)
+        responses = {self._responses[number] for number in branch if number in self._responses}
+        branch.update(number for number, response_id in self._responses.items() if response_id in responses)
+        branch.update(number for number, above in self._results.items() if above in branch)
+        return branch | self._nameless

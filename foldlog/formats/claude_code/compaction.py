@@ -1,0 +1,97 @@
+"""Compaction: a boundary line, then a line with a summary, after which a model is shown the summary and what follows.
+
+Newer releases keep some messages, which the boundary names: all of them by their ids, or the first and the last. They
+follow their *anchor*: the summary, or the boundary, where a beginning is kept and the summary comes after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from eventstore.events import CondensationAction, Event, summary_id
+
+__all__ = ["Kept", "Standing", "compact_metadata", "is_boundary", "is_summary"]
+
+
+def is_boundary(record: dict[str, Any]) -> bool:
+    return record.get("type") == "system" and record.get("subtype") == "compact_boundary"
+
+
+def is_summary(record: dict[str, Any]) -> bool:
+    return record.get("type") == "user" and record.get("isCompactSummary") is True
+
+
+def compact_metadata(boundary: dict[str, Any]) -> dict[str, Any]:
+    metadata = boundary.get("compactMetadata")
+    return metadata if type(metadata) is dict else {}
+
+
+class Kept(NamedTuple):
+    """Which messages a compaction keeps: those with these ids, or those from ``first`` to ``last``."""
+
+    ids: frozenset[str] = frozenset()
+    first: str | None = None
+    last: str | None = None
+    anchor: str | None = None
+
+    @classmethod
+    def by(cls, boundary: dict[str, Any]) -> Kept:
+        """What the boundary's metadata says is kept."""
+        metadata = compact_metadata(boundary)
+        messages, segment = metadata.get("preservedMessages"), metadata.get("preservedSegment")
+        if type(messages) is dict:
+            ids = messages.get("allUuids", messages.get("uuids"))
+            names = frozenset(name for name in ids if type(name) is str) if type(ids) is list else frozenset()
+            return cls(ids=names, anchor=_text(messages.get("anchorUuid")))
+        if type(segment) is dict:
+            first, last, anchor = (_text(segment.get(key)) for key in ("headUuid", "tailUuid", "anchorUuid"))
+            return cls(first=first, last=last, anchor=anchor)
+        return cls()
+
+    def continues_from(self, parent: str) -> bool:
+        """Whether a line that follows the line ``parent`` continues what is kept, and so the compaction."""
+        return parent in self.ids or parent == self.last
+
+
+def _text(value: Any) -> str | None:
+    return value if type(value) is str else None
+
+
+class Standing:
+    """What a View holds now, in order: ids of events and of summaries, with the ids of the lines that they came from.
+
+    It is as large as the View.
+    """
+
+    def __init__(self) -> None:
+        self._members: list[tuple[int, str | None]] = []
+
+    def follow(self, event: Event, uuid: Any) -> None:
+        """``event`` came, from the line ``uuid``."""
+        if isinstance(event, CondensationAction):
+            gone = set(event.forgotten_event_ids or ())
+            self._members = [member for member in self._members if member[0] not in gone]
+            if event.summary_offset is not None:
+                self._members.insert(max(event.summary_offset, 0), (summary_id(event.id), None))
+        elif event.shown:
+            self._members.append((event.id, _text(uuid)))
+
+    def parted(self, kept: Kept) -> tuple[tuple[int, ...], int]:
+        """The ids that a compaction forgets, and how many stay."""
+        places = range(0)
+        if kept.first is not None and kept.last is not None:
+            names = [uuid for _, uuid in self._members]
+            if kept.first in names and kept.last in names:
+                places = range(names.index(kept.first), len(names) - names[::-1].index(kept.last))
+        gone = tuple(
+            event_id
+            for place, (event_id, uuid) in enumerate(self._members)
+            if place not in places and uuid not in kept.ids
+        )
+        return gone, len(self._members) - len(gone)
+
+    def lines_without(self, gone: frozenset[int]) -> list[str]:
+        """Ids of the lines that still stand when the events ``gone`` are forgotten."""
+        return list(
+            dict.fromkeys(uuid for event_id, uuid in self._members if uuid is not None and event_id not in gone)
+        )

@@ -1,0 +1,117 @@
+"""What decoding and encoding both know of the lines before: a line repeats most of what they say."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eventstore.events import Action, Event
+from foldlog.formats.claude_code.blocks import THINKING, kind_of
+from foldlog.formats.recent import Recent
+
+__all__ = ["ENVELOPE", "Before", "Call", "Response"]
+
+ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "slug", "agentId")
+"""Fields that one line after the other repeats."""
+
+_CALLS_MAX = 10_000
+"""A call that is not answered within so many calls is not paired with its answer."""
+_RESPONSES_MAX = 100
+"""Side chains run side by side, so that the lines of several responses alternate."""
+
+
+class Call(NamedTuple):
+    """A tool's use that waits for its result: its event, what it asked for, and the id of its line."""
+
+    event_id: int
+    tool: str
+    arguments: dict[str, Any] | str | None
+    line: Any
+
+
+class Response(NamedTuple):
+    """What the lines of one model response share, and what it thought since its last action."""
+
+    message: dict[str, Any]
+    request_id: Any
+    thinking: tuple[dict[str, Any], ...]
+
+
+_NO_RESPONSE = Response({}, None, ())
+
+
+class Before:
+    """``last_line`` is the id of the last line that had one, ``envelope`` what it said of the fields of that name.
+
+    ``names_caller``: whether the last result named the line that it answers, as newer releases do.
+    """
+
+    def __init__(self) -> None:
+        self.next_id = 0
+        self.last_line: Any = None
+        self.envelope: dict[str, Any] = {}
+        self.names_caller = False
+        self._calls: Recent[str, deque[Call]] = Recent(_CALLS_MAX)
+        self._responses: Recent[str, Response] = Recent(_RESPONSES_MAX)
+        self._last_response = _NO_RESPONSE
+
+    def call(self, call_id: str | None) -> Call | None:
+        """The call that the next result with this id answers: the oldest that waits."""
+        waiting = None if call_id is None else self._calls.get(call_id)
+        return waiting[0] if waiting else None
+
+    def response(self, response_id: str | None) -> Response:
+        """What its lines share; of a new one what the last one said, without its thinking."""
+        known = None if response_id is None else self._responses.get(response_id)
+        return known or self._last_response._replace(thinking=())
+
+    @property
+    def last_response(self) -> Response:
+        """The one that the last line of a model belongs to."""
+        return self._last_response
+
+    def add(self, events: Sequence[Event], record: dict[str, Any]) -> None:
+        """Remember ``record``, of which ``events`` were made."""
+        line = record.get("uuid")
+        if line is not None:
+            self.last_line = line
+            self.envelope = {key: record[key] for key in ENVELOPE if key in record}
+        for event in events:
+            if type(event) is Action and event.call_id is not None:
+                waiting = self._calls.pop(event.call_id) or deque(maxlen=_CALLS_MAX)
+                waiting.append(Call(event.id, event.tool, event.arguments, line))
+                self._calls[event.call_id] = waiting
+        message = record.get("message")
+        if type(message) is dict:
+            if record.get("type") == "assistant":
+                self._add_response(message, record.get("requestId"))
+            elif record.get("type") == "user":
+                self._add_results(message, record)
+        self.next_id += len(events)
+
+    def _add_results(self, message: dict[str, Any], record: dict[str, Any]) -> None:
+        content = message.get("content")
+        for block in content if type(content) is list else ():
+            if kind_of(block) == "tool_result":
+                self.names_caller = "sourceToolAssistantUUID" in record
+                call_id = block.get("tool_use_id")
+                waiting = self._calls.pop(call_id) if type(call_id) is str else None
+                if waiting is not None and len(waiting) > 1:
+                    waiting.popleft()
+                    self._calls[call_id] = waiting
+
+    def _add_response(self, message: dict[str, Any], request_id: Any) -> None:
+        response_id, content = message.get("id"), message.get("content")
+        known = self._responses.get(response_id) if type(response_id) is str else None
+        thinking = list(known.thinking) if known is not None else []
+        for block in content if type(content) is list else ():
+            kind = kind_of(block)
+            if kind in THINKING:
+                thinking.append(block)
+            elif kind == "tool_use":
+                thinking.clear()
+        shared = {key: value for key, value in message.items() if key != "content"}
+        self._last_response = Response(shared, request_id, tuple(thinking))
+        if type(response_id) is str:
+            self._responses[response_id] = self._last_response

@@ -1,0 +1,225 @@
+"""Claude Code's lines to events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import force_setattr
+
+from eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Origin, Source
+from foldlog.formats.claude_code.blocks import THINKING, content_of, is_blank, kind_of, part_of, said
+from foldlog.formats.claude_code.branches import Branch
+from foldlog.formats.claude_code.compaction import Kept, Standing, compact_metadata, is_boundary, is_summary
+from foldlog.formats.claude_code.context import ENVELOPE, Before
+from foldlog.formats.claude_code.writing import FORMAT, SPEAKERS, Marks, predicted
+from foldlog.formats.delta import object_delta
+from foldlog.formats.record import NotAnEvent, described, read_time
+
+__all__ = ["Decoder"]
+
+_TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
+"""Fields of a line that an Annotation does not repeat."""
+_REASONS = {"auto": "tokens", "manual": "request"}
+"""What triggers a compaction, in the words of our condensers."""
+
+
+class Decoder:
+    """Lines of one history to events, one line after the other. ``branch`` says which are shown."""
+
+    def __init__(self, branch: Branch | None = None) -> None:
+        self._branch = branch or Branch()
+        self._before = Before()
+        self._standing = Standing()
+        self._boundary: dict[str, Any] = {}
+        self._number = -1
+
+    def events(self, record: Any) -> list[Event]:
+        """The events of the next line, at least one. Raises ``NotAnEvent`` where it is none."""
+        self._number += 1
+        if type(record) is not dict:
+            raise NotAnEvent(f"expected an event object, found {described(record)}")
+        kind = record.get("type")
+        if type(kind) is not str:
+            raise NotAnEvent("an event has a text under 'type', this object has none")
+        shown = self._branch.shows(self._number, record)
+        marks: Marks = {}
+        built = _Line(kind, record, shown, self._before, marks)
+        if shown and is_boundary(record):
+            self._boundary = record
+        events = self._condensation(record, built) if shown and is_summary(record) else built.events()
+        if len(events) > 1:
+            marks["events"] = len(events)
+        difference = object_delta(predicted(events, marks, self._before), record)
+        if marks or difference:
+            force_setattr(built.origin, "rest", {**marks, **(difference or {})})  # it is ours until it is returned
+        self._before.add(events, record)
+        for event in events:
+            self._standing.follow(event, built.origin.id)
+        return events
+
+    def _condensation(self, record: dict[str, Any], built: _Line) -> list[Event]:
+        """All that stands is forgotten, but for what the boundary keeps. A summary without text is a message."""
+        summary = _text_in(built.content)
+        if not summary:
+            return built.events()
+        boundary, self._boundary = self._boundary, {}
+        kept = Kept.by(boundary)
+        forgotten, staying = self._standing.parted(kept)
+        metadata = {key: value for key, value in compact_metadata(boundary).items() if not key.startswith("preserved")}
+        trigger = metadata.get("trigger")
+        if type(trigger) is str and trigger in _REASONS:
+            metadata["reason"] = _REASONS[trigger]
+        if type(metadata.get("preTokens")) is int:
+            metadata["tokens_before"] = metadata["preTokens"]
+        anchor = kept.anchor
+        first = anchor is not None and anchor == boundary.get("uuid")
+        return [
+            CondensationAction(
+                forgotten_event_ids=forgotten,
+                summary=summary,
+                summary_offset=staying if first else 0,
+                metadata=metadata,
+                **{**built.fields, "shown": False},
+            )
+        ]
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def _text_in(content: Any) -> str:
+    """The text of a summary: of blocks those that are one, a line each."""
+    if type(content) is list:
+        parts = (part_of(block) or {} for block in content)
+        return "\n".join(part["text"] for part in parts if "text" in part)
+    return _text(content)
+
+
+class _Line:
+    """One line, on its way to events. What of its content no event holds goes to ``marks``."""
+
+    def __init__(self, kind: str, record: dict[str, Any], shown: bool, before: Before, marks: Marks) -> None:
+        timestamp, time = read_time(record.get("timestamp"))
+        self.origin = Origin(format=FORMAT, id=record.get("uuid"), time=time)
+        self.fields: dict[str, Any] = {
+            "id": before.next_id,
+            "timestamp": timestamp,
+            "origin": self.origin,
+            "shown": shown,
+        }
+        message = record.get("message")
+        self._message = message if type(message) is dict else {}
+        self.content = self._message.get("content")
+        self._kind, self._record, self._before, self._marks = kind, record, before, marks
+        self._events: list[Event] = []
+        self._others: list[list[Any]] = []
+
+    def events(self) -> list[Event]:
+        if self._kind == "assistant" and type(self.content) is list:
+            self._read_response(self.content)
+        elif self._kind == "user" and type(self.content) is list:
+            self._read_blocks(self.content)
+        elif self._kind in SPEAKERS and type(self.content) is str:
+            self._add_message(self.content, agent=self._kind == "assistant")
+        if not self._events:
+            return [self._annotation()]
+        if self._others:
+            self._marks["others"] = self._others
+        return self._events
+
+    def _annotation(self) -> Annotation:
+        if self._kind in SPEAKERS and type(self.content) is list:
+            data: Any = self.content
+        else:
+            data = {key: value for key, value in self._record.items() if key not in _TAKEN}
+        return Annotation(name=self._kind, data=data, **{**self.fields, "shown": False})
+
+    def _next(self) -> dict[str, Any]:
+        """The common fields of the next event of this line."""
+        if not self._events:
+            return self.fields
+        place = len(self._events)
+        return {**self.fields, "id": self._before.next_id + place, "origin": Origin(format=FORMAT)}
+
+    def _add_message(self, content: Any, *, agent: bool = False) -> None:
+        fields = self._next()
+        if is_blank(content) or self._record.get("isApiErrorMessage") is True:  # no model said it
+            fields = {**fields, "shown": False}
+        source: Source = "environment" if self._record.get("isMeta") is True else "user"
+        self._events.append(Message(content=content, source="agent" if agent else source, **fields))
+
+    def _read_blocks(self, blocks: list[Any]) -> None:
+        """What a user or a tool says."""
+        parts: list[Any] = []
+        for place, block in enumerate(blocks):
+            part = part_of(block)
+            if part is not None:
+                parts.append(part)
+                continue
+            if kind_of(block) != "tool_result":
+                self._others.append([place, block])
+                continue
+            self._end_message(parts)
+            self._add_observation(block)
+        self._end_message(parts)
+
+    def _end_message(self, parts: list[Any]) -> None:
+        if parts:
+            self._add_message(tuple(parts))
+            parts.clear()
+
+    def _add_observation(self, block: dict[str, Any]) -> None:
+        call_id = block.get("tool_use_id")
+        call_id = call_id if type(call_id) is str else None
+        call = self._before.call(call_id)
+        self._events.append(
+            Observation(
+                content=content_of(block.get("content")),
+                tool="" if call is None else call.tool,
+                call_id=call_id,
+                cause=None if call is None else call.event_id,
+                is_error=block.get("is_error") is True,
+                **self._next(),
+            )
+        )
+
+    def _read_response(self, blocks: list[Any]) -> None:
+        """What a model says: a text before a call is the call's thought."""
+        response_id = self._message.get("id")
+        if type(response_id) is not str:
+            response_id = self.origin.id if type(self.origin.id) is str else None
+        thinking = list(self._before.response(response_id).thinking)
+        parts: list[Any] = []
+        pondered: list[list[Any]] = []
+        for place, block in enumerate(blocks):
+            kind, part = kind_of(block), part_of(block)
+            if part is not None:
+                parts.append(part)
+            elif kind in THINKING:
+                thinking.append(block)
+                pondered.append([place, block])
+            elif kind != "tool_use":
+                self._others.append([place, block])
+            else:
+                self._add_action(block, response_id, said(parts), thinking)
+                parts.clear()
+                thinking.clear()
+                pondered.clear()
+        if parts:
+            self._add_message(said(parts), agent=True)
+        self._others = sorted(self._others + pondered, key=lambda other: other[0])
+
+    def _add_action(self, block: dict[str, Any], response_id: str | None, thought: Any, thinking: list[Any]) -> None:
+        arguments, call_id = block.get("input"), block.get("id")
+        self._events.append(
+            Action(
+                tool=_text(block.get("name")),
+                arguments=arguments if type(arguments) is dict else None,
+                call_id=call_id if type(call_id) is str else None,
+                response_id=response_id,
+                thought=thought,
+                thinking=tuple(thinking),
+                **self._next(),
+            )
+        )
