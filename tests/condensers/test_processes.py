@@ -1,4 +1,4 @@
-"""Several processes condense one conversation while another writes it: nothing is forgotten twice, and nothing parted."""
+"""Several processes condense one conversation while another writes it: nothing is forgotten twice, or parted."""
 
 from __future__ import annotations
 
