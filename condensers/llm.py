@@ -11,15 +11,15 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from condensers.base import Reply, ToolCall
+from condensers.base import Reply
 from condensers.deadline import within
 from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from condensers.llm_config import LLMConfig
+from condensers.llm_exchange import Bill, is_final, reply_of, request_for, says_something, sendable
 from condensers.llm_failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of, problem_of
 from condensers.prompt_sums import PromptSums
 from condensers.secrecy import mentions_a_secret, without_keys, without_secrets
@@ -90,8 +90,8 @@ class LLM:
         is, for the strategy to judge. ``usage`` and ``cost`` are those of every reply that was paid for on the way.
         Raises ``ModelCallFailed``, of the first model, where there was no reply at all.
         """
-        request = _request(messages, tools, tool_choice, response_schema)
-        bill = _Bill()
+        request = request_for(messages, tools, tool_choice, response_schema)
+        bill = Bill()
         first: ModelCallFailed | None = None
         reply: Reply | None = None
         for llm in (self, *self._fallbacks):
@@ -100,7 +100,7 @@ class LLM:
             except ModelCallFailed as error:
                 first = first or error
             else:
-                if _says_something(reply):
+                if says_something(reply):
                     return reply
         if reply is not None:
             return reply
@@ -108,7 +108,7 @@ class LLM:
         batch = {"model": self.model, "failure": first.failure, "problem": first.problem, **bill.batch()}
         raise ModelCallFailed(self.model, first.failure, first.problem, batch) from first.__cause__
 
-    def _complete(self, request: Mapping[str, Any], bill: _Bill) -> Reply:
+    def _complete(self, request: Mapping[str, Any], bill: Bill) -> Reply:
         """This model's reply, after its retries; the last failure where none came."""
         self._refuse_what_cannot_fit(request)
         for wait_s in self._waits():
@@ -119,7 +119,7 @@ class LLM:
                     raise
                 wait_s = max(wait_s, asked_to_wait(error))
             else:
-                if wait_s is None or _says_something(reply) or _is_final(reply):
+                if wait_s is None or says_something(reply) or is_final(reply):
                     return reply
             self._sleep(wait_s)
         raise AssertionError("the last attempt returns or raises")
@@ -145,7 +145,7 @@ class LLM:
             yield min(self.config.retry_wait_s * 2**retry, RETRY_WAIT_MAX_S)
         yield None
 
-    def _attempt(self, request: Mapping[str, Any], bill: _Bill) -> Reply:
+    def _attempt(self, request: Mapping[str, Any], bill: Bill) -> Reply:
         litellm = _litellm()
         config = self.config
         begun = time.perf_counter()
@@ -153,7 +153,7 @@ class LLM:
             arguments = self._arguments(request)
             response = within(config.timeout_s + _GRACE_S, lambda: litellm.completion(**arguments))
             conceal = partial(without_keys, config=config, key=self._key)
-            return bill.add(_reply(response, config.model, time.perf_counter() - begun, conceal))
+            return bill.add(reply_of(response, config.model, time.perf_counter() - begun, conceal))
         except _errors(litellm) as error:
             bill.waste(time.perf_counter() - begun)
             problem = problem_of(without_secrets(str(error), config, self._key))
@@ -173,7 +173,7 @@ class LLM:
             num_retries=0,  # litellm's own retries would hide what was paid for
             stream=False,
             caching=False,
-            **_sendable(request),  # a copy: litellm rewrites messages in place for some servers
+            **sendable(request),  # a copy: litellm rewrites messages in place for some servers
             **config.extra,
         )
 
@@ -214,93 +214,12 @@ class LLM:
                 use_default_image_token_count=_shows_remote_images(messages),
             )
         except UnicodeEncodeError:
-            return self._count(_sendable(messages), _sendable(tools))
+            return self._count(sendable(messages), sendable(tools))
         except STUMBLES as error:
             raise TokensUnknown(f"litellm cannot count these messages for model {name!r}: {error}") from error
         if count <= 0:  # litellm.disable_token_counter: a failure to count is never "nothing there"
             raise TokensUnknown(f"litellm counts {count} tokens for model {name!r}: its counter is disabled")
         return int(count)
-
-
-class _Bill:
-    """What a call has cost so far, over retries and fallbacks."""
-
-    def __init__(self) -> None:
-        self.attempts = 0
-        self.latency_s = 0.0
-        self.usage: dict[str, int] = {}
-        self.cost: float | None = None
-
-    def add(self, reply: Reply) -> Reply:
-        """The reply, with everything that was paid for on the way to it."""
-        self.waste(reply.latency_s or 0.0)
-        for name, count in reply.usage.items():
-            self.usage[name] = self.usage.get(name, 0) + count
-        if reply.cost is not None:
-            self.cost = (self.cost or 0.0) + reply.cost
-        return replace(reply, usage=dict(self.usage), cost=self.cost, latency_s=self.latency_s, attempts=self.attempts)
-
-    def waste(self, latency_s: float) -> None:
-        self.attempts += 1
-        self.latency_s += latency_s
-
-    def batch(self) -> dict[str, Any]:
-        paid = {"usage": self.usage, "cost": self.cost} if self.usage else {}
-        return {"attempts": self.attempts, "latency_s": self.latency_s, **paid}
-
-
-def _request(
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]],
-    tool_choice: str | None,
-    response_schema: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
-    if tools:
-        request["tools"] = list(tools)
-        request["_skip_mcp_handler"] = True  # else litellm wants the package mcp installed for any call with tools
-    if tool_choice is not None:
-        request["tool_choice"] = {"type": "function", "function": {"name": tool_choice}}
-    if response_schema is not None:
-        schema = {"name": response_schema.get("title", "reply"), "schema": response_schema}
-        request["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return request
-
-
-def _sendable(value: Any) -> Any:
-    """A copy of a JSON value as a server would read it: halves of surrogate pairs, which no text that is sent can hold
-    and which some logs hold, are question marks.
-    """
-    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-
-
-def _reply(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """Raises LookupError, as litellm does, where the response holds no choice."""
-    choice = response.choices[0]
-    refusal = (choice.message.get("provider_specific_fields") or {}).get("refusal")
-    calls = choice.message.tool_calls or ()
-    return Reply(
-        text=choice.message.content and conceal(choice.message.content),
-        model=conceal(response.model or model),
-        tool_calls=tuple(
-            ToolCall(conceal(call.function.name or ""), conceal(call.function.arguments or ""), call.id)
-            for call in calls
-        ),
-        response_id=response.id and conceal(response.id),
-        finish_reason="content_filter" if refusal else choice.finish_reason,
-        usage={name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)},
-        cost=response._hidden_params.get("response_cost"),
-        latency_s=latency_s,
-    )
-
-
-def _says_something(reply: Reply) -> bool:
-    return bool(reply.tool_calls or (reply.text and reply.text.strip()))
-
-
-def _is_final(reply: Reply) -> bool:
-    """Whether the model meant it, or would run into the same limit again: asking again would only cost again."""
-    return reply.finish_reason in {"content_filter", "length"}
 
 
 def _errors(litellm: Any) -> tuple[type[Exception], ...]:

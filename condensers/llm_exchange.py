@@ -1,0 +1,98 @@
+"""What goes to litellm and what comes back, in our words: a request, a reply, and what both cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from condensers.base import Reply, ToolCall
+
+__all__ = ["Bill", "is_final", "reply_of", "request_for", "says_something", "sendable"]
+
+
+class Bill:
+    """What a call has cost so far, over retries and fallbacks."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.latency_s = 0.0
+        self.usage: dict[str, int] = {}
+        self.cost: float | None = None
+
+    def add(self, reply: Reply) -> Reply:
+        """The reply, with everything that was paid for on the way to it."""
+        self.waste(reply.latency_s or 0.0)
+        for name, count in reply.usage.items():
+            self.usage[name] = self.usage.get(name, 0) + count
+        if reply.cost is not None:
+            self.cost = (self.cost or 0.0) + reply.cost
+        return replace(reply, usage=dict(self.usage), cost=self.cost, latency_s=self.latency_s, attempts=self.attempts)
+
+    def waste(self, latency_s: float) -> None:
+        self.attempts += 1
+        self.latency_s += latency_s
+
+    def batch(self) -> dict[str, Any]:
+        paid = {"usage": self.usage, "cost": self.cost} if self.usage else {}
+        return {"attempts": self.attempts, "latency_s": self.latency_s, **paid}
+
+
+def request_for(
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]],
+    tool_choice: str | None,
+    response_schema: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """The arguments of litellm.completion that differ from call to call (see ``Summarizer.complete``)."""
+    request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
+    if tools:
+        request["tools"] = list(tools)
+        request["_skip_mcp_handler"] = True  # else litellm wants the package mcp installed for any call with tools
+    if tool_choice is not None:
+        request["tool_choice"] = {"type": "function", "function": {"name": tool_choice}}
+    if response_schema is not None:
+        schema = {"name": response_schema.get("title", "reply"), "schema": response_schema}
+        request["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return request
+
+
+def sendable(value: Any) -> Any:
+    """A copy of a JSON value as a server would read it: halves of surrogate pairs, which no text that is sent can hold
+    and which some logs hold, are question marks.
+    """
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
+    """A response of litellm's, its texts as ``conceal`` leaves them.
+
+    Raises LookupError, as litellm does, where the response holds no choice.
+    """
+    choice = response.choices[0]
+    refusal = (choice.message.get("provider_specific_fields") or {}).get("refusal")
+    calls = choice.message.tool_calls or ()
+    return Reply(
+        text=choice.message.content and conceal(choice.message.content),
+        model=conceal(response.model or model),
+        tool_calls=tuple(
+            ToolCall(conceal(call.function.name or ""), conceal(call.function.arguments or ""), call.id)
+            for call in calls
+        ),
+        response_id=response.id and conceal(response.id),
+        finish_reason="content_filter" if refusal else choice.finish_reason,
+        usage={name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)},
+        cost=response._hidden_params.get("response_cost"),
+        latency_s=latency_s,
+    )
+
+
+def says_something(reply: Reply) -> bool:
+    """Whether there is a word, or a call, in this reply."""
+    return bool(reply.tool_calls or (reply.text and reply.text.strip()))
+
+
+def is_final(reply: Reply) -> bool:
+    """Whether the model meant it, or would run into the same limit again: asking again would only cost again."""
+    return reply.finish_reason in {"content_filter", "length"}
