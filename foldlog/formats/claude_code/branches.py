@@ -114,7 +114,8 @@ class _Tree:
 
     def __init__(self) -> None:
         self.names_parents = False
-        self._numbers: dict[str, int | None] = {}
+        self._numbers: dict[str, int] = {}
+        self._passed_over: dict[str, int | None] = {}
         self._above: dict[int, int] = {}
         self._responses: dict[int, str] = {}
         self._results: dict[int, int] = {}
@@ -132,7 +133,7 @@ class _Tree:
             return
         above = self._followed(record)
         if not speaks and not is_boundary(record):
-            self._numbers[uuid] = above
+            self._passed_over[uuid] = above
             return
         self._replace(uuid, number)
         if above is not None:
@@ -157,14 +158,15 @@ class _Tree:
             return self._last
         self.names_parents = True
         if self._boundary is not None and self._kept.continues_from(parent):
-            anchor = self._kept.anchor
-            return (None if anchor is None else self._numbers.get(anchor)) or self._boundary
-        return self._numbers.get(parent, self._last)  # a line that was lost hides nothing
+            return self._numbers.get(self._kept.anchor or "", self._boundary)
+        if parent in self._numbers:
+            return self._numbers[parent]
+        return self._passed_over.get(parent, self._last)  # a line that was lost hides nothing
 
     def _replace(self, uuid: str, number: int) -> None:
         """Of lines with one id the last counts, for those that follow it."""
-        earlier = self._numbers.get(uuid)
-        if earlier is not None:
+        if uuid in self._numbers:
+            earlier = self._numbers[uuid]
             self._responses.pop(earlier, None)
             self._results.pop(earlier, None)
         self._numbers[uuid] = number

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from eventstore.events import CondensationAction, Event, summary_id
 
-__all__ = ["Kept", "Standing", "compact_metadata", "is_boundary", "is_summary"]
+__all__ = ["Kept", "Standing", "is_boundary", "is_summary", "metadata_of"]
 
 
 def is_boundary(record: dict[str, Any]) -> bool:
@@ -21,9 +21,24 @@ def is_summary(record: dict[str, Any]) -> bool:
     return record.get("type") == "user" and record.get("isCompactSummary") is True
 
 
-def compact_metadata(boundary: dict[str, Any]) -> dict[str, Any]:
+def _compact_metadata(boundary: dict[str, Any]) -> dict[str, Any]:
     metadata = boundary.get("compactMetadata")
     return metadata if type(metadata) is dict else {}
+
+
+_REASONS = {"auto": "tokens", "manual": "request"}
+"""What triggers a compaction, in the words of our condensers."""
+_TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
+
+
+def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
+    """What a boundary tells of how its condensation came about, and the same in the words of our condensers."""
+    metadata = {key: value for key, value in _compact_metadata(boundary).items() if not key.startswith("preserved")}
+    trigger = metadata.get("trigger")
+    if type(trigger) is str and trigger in _REASONS:
+        metadata["reason"] = _REASONS[trigger]
+    ours = {name: metadata[key] for key, name in _TOKENS.items() if type(metadata.get(key)) is int}
+    return metadata | ours
 
 
 class Kept(NamedTuple):
@@ -37,7 +52,7 @@ class Kept(NamedTuple):
     @classmethod
     def by(cls, boundary: dict[str, Any]) -> Kept:
         """What the boundary's metadata says is kept."""
-        metadata = compact_metadata(boundary)
+        metadata = _compact_metadata(boundary)
         messages, segment = metadata.get("preservedMessages"), metadata.get("preservedSegment")
         if type(messages) is dict:
             ids = messages.get("allUuids", messages.get("uuids"))

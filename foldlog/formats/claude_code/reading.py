@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr
 from eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Origin, Source
 from foldlog.formats.claude_code.blocks import THINKING, content_of, is_blank, kind_of, part_of, said
 from foldlog.formats.claude_code.branches import Branch
-from foldlog.formats.claude_code.compaction import Kept, Standing, compact_metadata, is_boundary, is_summary
+from foldlog.formats.claude_code.compaction import Kept, Standing, is_boundary, is_summary, metadata_of
 from foldlog.formats.claude_code.context import ENVELOPE, Before
 from foldlog.formats.claude_code.writing import FORMAT, SPEAKERS, Marks, predicted
 from foldlog.formats.delta import object_delta
@@ -19,8 +19,6 @@ __all__ = ["Decoder"]
 
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 """Fields of a line that an Annotation does not repeat."""
-_REASONS = {"auto": "tokens", "manual": "request"}
-"""What triggers a compaction, in the words of our condensers."""
 
 
 class Decoder:
@@ -65,20 +63,13 @@ class Decoder:
         boundary, self._boundary = self._boundary, {}
         kept = Kept.by(boundary)
         forgotten, staying = self._standing.parted(kept)
-        metadata = {key: value for key, value in compact_metadata(boundary).items() if not key.startswith("preserved")}
-        trigger = metadata.get("trigger")
-        if type(trigger) is str and trigger in _REASONS:
-            metadata["reason"] = _REASONS[trigger]
-        if type(metadata.get("preTokens")) is int:
-            metadata["tokens_before"] = metadata["preTokens"]
-        anchor = kept.anchor
-        first = anchor is not None and anchor == boundary.get("uuid")
+        comes_last = kept.anchor is not None and kept.anchor == boundary.get("uuid")
         return [
             CondensationAction(
                 forgotten_event_ids=forgotten,
                 summary=summary,
-                summary_offset=staying if first else 0,
-                metadata=metadata,
+                summary_offset=staying if comes_last else 0,
+                metadata=metadata_of(boundary),
                 **{**built.fields, "shown": False},
             )
         ]
