@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog.formats.jsontext import RECORD_SIZE_MAX, TOO_LONG, Unreadable, parse
-from foldlog.formats.readers import Array, Files, Held, Lines, Located, elements
+from foldlog.formats.readers import Array, Files, Held, Lines, Located, Reader, elements
 from foldlog.formats.record import described
-from foldlog.formats.registry import FORMATS, LATER, Finding
+from foldlog.formats.registry import Finding
 from foldlog.formats.scanner import Broken, Scanner
-from foldlog.formats.shapes import CONTAINER_KEYS, LOOK_AT, Looks, format_of_all, format_of_container, name_of
+from foldlog.formats.shapes import CONTAINER_KEYS, LOOK_AT, Looks, format_of_all, format_of_container, name_in, name_of
 from foldlog.formats.source import HELD_BYTES_MAX, Source
 
 __all__ = ["NotAHistory", "histories"]
@@ -41,12 +41,12 @@ class NotAHistory(ValueError):
     """This path holds no history, and nothing of it is imported.
 
     ``why`` says what it is instead. ``foreign`` is true where it is sound JSON of something else, which is no cause for
-    concern among other files; ``format`` is that of a history which cannot be read yet.
+    concern among other files.
     """
 
-    def __init__(self, path: Path, why: str, *, foreign: bool = False, format: str | None = None) -> None:
+    def __init__(self, path: Path, why: str, *, foreign: bool = False) -> None:
         super().__init__(f"{path}: {why}")
-        self.path, self.why, self.foreign, self.format = path, why, foreign, format
+        self.path, self.why, self.foreign = path, why, foreign
 
 
 def histories(path: Path, looks: Looks) -> Iterator[Source | Finding]:
@@ -93,11 +93,9 @@ def _event_files(folder: Path, names: Iterable[str], looks: Looks) -> list[str]:
     return steps if format_of_all((each.value for each in first), looks) is not None else []
 
 
-def _of_event_files(folder: Path, names: list[str], looks: Looks) -> Source | Finding:
+def _of_event_files(folder: Path, names: list[str], looks: Looks) -> Source:
     reader = Files(folder, names)
     format = format_of_all((each.value for each in reader), looks) or ""
-    if format in LATER:
-        return Finding(str(folder), _not_yet(format))
     home = folder.absolute().parent if folder.name == "events" else folder.absolute()
     state = {**_sidecar(home / "metadata.json"), **_sidecar(home / "base_state.json")}
     leaf = state.get("leaf_event_id")
@@ -139,7 +137,7 @@ def _in_lines(path: Path, looks: Looks) -> Iterator[Source | Finding]:
     for located in lines:
         format = looks(located.value)
         if format is not None:
-            yield Source(path.stem, _supported(path, format), path, lines)
+            yield _of_records(path, format, lines)
             return
         if type(_history(path, located, str(located.line), looks)) is Source:
             for each in lines:
@@ -176,7 +174,7 @@ def _in_array(path: Path, looks: Looks) -> Iterator[Source | Finding]:
         for number, located in enumerate(islice(elements(Scanner(file), offsets=True), LOOK_AT)):
             format = looks(located.value)
             if format is not None:
-                yield Source(path.stem, _supported(path, format), path, Array(path))
+                yield _of_records(path, format, Array(path))
                 return
             if type(_history(path, located, str(number), looks)) is Source:
                 break
@@ -187,6 +185,11 @@ def _in_array(path: Path, looks: Looks) -> Iterator[Source | Finding]:
     with path.open("rb") as file:
         for number, located in enumerate(elements(Scanner(file), offsets=True)):
             yield _history(path, located, str(number), looks)
+
+
+def _of_records(path: Path, format: str, reader: Reader) -> Source:
+    """The one history of a file, whose records ``reader`` reads."""
+    return Source(name_in(format, (it.value for it in reader)) or path.stem, format, path, reader)
 
 
 def _in_object(path: Path, looks: Looks) -> Source:
@@ -205,7 +208,7 @@ def _in_object(path: Path, looks: Looks) -> Source:
     format = looks(value)
     if format is None:
         raise NotAHistory(path, _NOTHING, foreign=True)
-    return Source(path.stem, _supported(path, format), path, Held(path, 1, [value]))
+    return _of_records(path, format, Held(path, 1, [value]))
 
 
 # -- objects that hold a history --------------------------------------------------------------------------------------
@@ -237,8 +240,6 @@ def _history(path: Path, located: Located, number: str, looks: Looks) -> Source 
     if found_at is None:
         return Finding(place, "no history in it")
     key, format = found_at
-    if format in LATER:
-        return Finding(place, _not_yet(format))
     name = name_of(value, path.stem) or f"{path.stem}:{number}"
     return Source(name, format, path, Held(path, located.line, arrays[key]))
 
@@ -303,7 +304,7 @@ def _source(
     after = () if container.problem is None else (container.problem,)
     return Source(
         name_of(container.fields, path.stem) or (f"{path.stem}:{number}" if number else path.stem),
-        _supported(path, format),
+        format,
         path,
         Array(path, offset=offset, line=line, key=key, after=after),
         held=[*container.arrays[key], *after] if held else None,
@@ -311,14 +312,3 @@ def _source(
 
 
 _NOTHING = "holds no event of a format that is known here"
-
-
-def _supported(path: Path, format: str) -> str:
-    """``format``; raises ``NotAHistory`` where it is one that cannot be read yet."""
-    if format in LATER:
-        raise NotAHistory(path, _not_yet(format), format=format)
-    return format
-
-
-def _not_yet(format: str) -> str:
-    return f"is a history in the format {format!r}, which is not supported yet; these are: {', '.join(FORMATS)}"

@@ -8,24 +8,27 @@ from typing import Any, NamedTuple, Protocol
 
 from eventstore.errors import InvalidEvent
 from eventstore.events import Event
-from foldlog.formats import claude_code, openai_chat, openhands_v0, openhands_v1, swe_agent
+from foldlog.formats import claude_code, codex, openai_chat, openhands_v0, openhands_v1, swe_agent
 from foldlog.formats.record import NotAnEvent
 
-__all__ = ["FORMATS", "LATER", "Finding", "OtherFormat", "UnknownFormat", "check_format", "decode", "encode"]
+__all__ = ["FORMATS", "Finding", "OtherFormat", "UnknownFormat", "check_format", "decode", "encode"]
 
-FORMATS = (openhands_v0.FORMAT, openhands_v1.FORMAT, openai_chat.FORMAT, swe_agent.FORMAT, claude_code.FORMAT)
+FORMATS = (
+    openhands_v0.FORMAT,
+    openhands_v1.FORMAT,
+    openai_chat.FORMAT,
+    claude_code.FORMAT,
+    codex.FORMAT,
+    swe_agent.FORMAT,
+)
 """The formats that can be imported and exported."""
-LATER = ("codex",)
-"""Formats that are recognized, and not yet read."""
 
 
 class UnknownFormat(ValueError):
-    """There is no such format, or not yet: choose one of ``FORMATS``."""
+    """There is no such format: choose one of ``FORMATS``."""
 
     def __init__(self, format: str) -> None:
-        known = ", ".join(FORMATS)
-        what = "is not supported yet" if format in LATER else "is not a format"
-        super().__init__(f"{format!r} {what}; choose one of {known}")
+        super().__init__(f"{format!r} is not a format; choose one of {', '.join(FORMATS)}")
         self.format = format
 
 
@@ -66,6 +69,7 @@ _LOOKED_THROUGH = (openhands_v0.FORMAT, openhands_v1.FORMAT, claude_code.FORMAT)
 
 _DECODERS: Mapping[str, Callable[[], Decoder]] = {
     openai_chat.FORMAT: openai_chat.Decoder,
+    codex.FORMAT: codex.Decoder,
     swe_agent.FORMAT: swe_agent.decoder,
 }
 """Of the other formats."""
@@ -74,8 +78,9 @@ _ENCODERS: Mapping[str, Callable[[], Encoder]] = {
     openhands_v0.FORMAT: openhands_v0.Encoder,
     openhands_v1.FORMAT: openhands_v1.Encoder,
     openai_chat.FORMAT: openai_chat.Encoder,
-    swe_agent.FORMAT: swe_agent.encoder,
     claude_code.FORMAT: claude_code.Encoder,
+    codex.FORMAT: codex.Encoder,
+    swe_agent.FORMAT: swe_agent.encoder,
 }
 
 

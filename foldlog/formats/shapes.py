@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from foldlog.formats import claude_code, openai_chat, openhands_v0, openhands_v1, swe_agent
+from foldlog.formats import claude_code, codex, openai_chat, openhands_v0, openhands_v1, swe_agent
 
 __all__ = [
     "CONTAINER_KEYS",
@@ -16,6 +16,7 @@ __all__ = [
     "format_of_all",
     "format_of_container",
     "looks",
+    "name_in",
     "name_of",
 ]
 
@@ -78,7 +79,7 @@ _LOOKS: Mapping[str, Callable[[dict[str, Any]], bool]] = {
     openhands_v1.FORMAT: _is_v1,
     openai_chat.FORMAT: _is_chat,
     claude_code.FORMAT: _is_claude_code,
-    "codex": _is_codex,
+    codex.FORMAT: _is_codex,
 }
 
 
@@ -127,13 +128,41 @@ def _has_role(record: Any) -> bool:
     return type(record) is dict and type(record.get("role")) is str
 
 
+def _has_type(record: Any) -> bool:
+    return type(record) is dict and type(record.get("type")) is str
+
+
 _ACCEPTS: Mapping[str, Callable[[Any], bool]] = {
     openhands_v0.FORMAT: _accepts_v0,
     openhands_v1.FORMAT: lambda record: type(record) is dict and type(record.get("kind")) is str,
     openai_chat.FORMAT: _has_role,
     swe_agent.FORMAT: _has_role,
-    claude_code.FORMAT: lambda record: type(record) is dict and type(record.get("type")) is str,
+    claude_code.FORMAT: _has_type,
+    codex.FORMAT: _has_type,
 }
+
+
+def name_in(format: str, records: Iterable[Any]) -> str | None:
+    """The name that the first of ``records`` give their history.
+
+    Lines of Claude Code name their session. Those of a side chain name the one that it is a part of. A Codex rollout
+    begins with its session's id.
+    """
+    if format == codex.FORMAT:
+        return next((name for record in islice(records, LOOK_AT) if (name := _session(record)) is not None), None)
+    if format != claude_code.FORMAT:
+        return None
+    for record in islice(records, LOOK_AT):
+        session = record.get("sessionId") if type(record) is dict else None
+        if type(session) is str and session:
+            return None if record.get("isSidechain") is True else session
+    return None
+
+
+def _session(record: Any) -> str | None:
+    about = record.get("payload") if type(record) is dict and record.get("type") == "session_meta" else None
+    name = about.get("id") if type(about) is dict else None
+    return name if type(name) is str and name else None
 
 
 def name_of(container: Mapping[str, Any], stem: str) -> str | None:

@@ -71,17 +71,12 @@ def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto") -> 
 
 
 def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
-    """The format of a file, a folder, or records: one of ``FORMATS``, or of those that cannot be read yet.
+    """The format of a file, a folder, or records: one of ``FORMATS``.
 
     Raises ``NotAHistory`` for a path without a history, ``ValueError`` for records of no known format.
     """
     if isinstance(source, str | PathLike):
-        try:
-            return next(iter(open_sources([source]))).format
-        except NotAHistory as error:
-            if error.format is not None:
-                return error.format
-            raise
+        return next(iter(open_sources([source]))).format
     format = format_of_all(source)
     if format is None:
         raise ValueError("these records are of no format that is known here")

@@ -36,10 +36,6 @@ NO_HISTORY = {
     "objects nested 100,000 deep": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n", "deep.jsonl"),
     "bytes that are no UTF-8": (b"\xff\xfe\x00\x01" * 20, "bytes.jsonl"),
     "a JSON document that breaks off": (b'[{"kind": "MessageEvent", "id": ', "broken.json"),
-    "a history of a format that comes later": (
-        b'{"type": "session_meta", "timestamp": "2026-02-17T09:00:00Z", "payload": {}}\n',
-        "codex.jsonl",
-    ),
 }
 
 

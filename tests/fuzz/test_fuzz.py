@@ -79,7 +79,7 @@ def test_any_table_is_a_condenser_or_invalid(table: dict[str, Any]):
 @pytest.mark.parametrize("kind", [[], {}, 5, None, [{"a": []}], "x" * 1_000])
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_tells_records_apart_may_be_of_any_type(kind: Any, format: str):
-    keys = {"openhands-v0": "action", "openhands-v1": "kind", "claude-code": "type"}
+    keys = {"openhands-v0": "action", "openhands-v1": "kind", "claude-code": "type", "codex": "type"}
     key = keys.get(format, "role")
     found: list[Any] = []
     assert list(decode([{key: kind, "id": kind}], format, findings=found.append)) or found

@@ -259,12 +259,79 @@ claude_records = with_name(
         }
     ),
 )
+codex_parts = st.lists(
+    objects(
+        {
+            "type": st.sampled_from(["input_text", "output_text", "input_image", "summary_text", "input_file"]),
+            "text": texts
+            | st.sampled_from(["<environment_context>x</environment_context>", "# AGENTS.md instructions"]),
+            "image_url": texts,
+        }
+    ),
+    max_size=3,
+)
+codex_fields = {
+    "id": source_ids,
+    "role": st.sampled_from(["user", "assistant", "developer", "system"]),
+    "content": codex_parts | texts,
+    "summary": codex_parts,
+    "encrypted_content": texts,
+    "call_id": call_ids,
+    "name": texts,
+    "arguments": texts,
+    "input": texts,
+    "action": objects({"type": st.just("exec"), "command": st.lists(texts, max_size=2)}),
+    "output": texts
+    | codex_parts
+    | objects({"content": texts, "success": st.booleans()})
+    | st.sampled_from(['{"output":"","metadata":{"exit_code":1}}', "{", "Exit code: 1\nOutput:\nx", "execution error"]),
+    "text": texts,
+    "message": texts,
+    "images": images,
+    "info": values,
+    "num_turns": st.integers(-1, 3),
+    "instructions": texts,
+    "base_instructions": objects({"text": texts}),
+    "user_instructions": texts,
+    "developer_instructions": texts,
+}
+codex_items = with_name(
+    "type",
+    st.sampled_from(
+        [
+            *("message", "message", "reasoning", "function_call", "custom_tool_call", "local_shell_call"),
+            *("function_call_output", "custom_tool_call_output", "web_search_call", "ghost_snapshot", "session_meta"),
+        ]
+    )
+    | scalars,
+    objects(codex_fields),
+)
+codex_messages = with_name(
+    "type",
+    st.sampled_from(
+        ["user_message", "agent_message", "agent_reasoning", "token_count", "thread_rolled_back", "reasoning", "zzz"]
+    ),
+    objects(codex_fields),
+)
+codex_compactions = objects({"message": texts, "replacement_history": st.lists(codex_items | values, max_size=4)})
+codex_payloads = {
+    "response_item": codex_items | values,
+    "event_msg": codex_messages | values,
+    "compacted": codex_compactions | values,
+    "session_meta": objects(codex_fields),
+    "turn_context": objects(codex_fields),
+    "world_state": values,
+}
+codex_records = st.sampled_from(list(codex_payloads)).flatmap(
+    lambda line: with_name("type", st.just(line), objects({"timestamp": times, "payload": codex_payloads[line]}))
+)
 FORMATS = {
     "openhands-v0": v0_records,
     "openhands-v1": v1_records,
     "openai-chat": chat_records,
     "swe-agent": swe_agent_records,
     "claude-code": claude_records,
+    "codex": codex_records,
 }
 
 

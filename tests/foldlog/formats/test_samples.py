@@ -17,6 +17,7 @@ FOLDERS = {
     "openai-chat": "openai_chat",
     "swe-agent": "swe_agent_traj",
     "claude-code": "claude_code",
+    "codex": "codex_rollout",
 }
 
 pytestmark = pytest.mark.skipif(

@@ -1,0 +1,25 @@
+"""Codex rollouts: lines of ``{"timestamp", "type", "payload"}``, without ids, told apart by ``type``.
+
+What a record says, and where it goes:
+
+    response_item                what the model was shown and what it answered, by the payload's type:
+        message                      Message, of the user, the agent or, where Codex itself speaks as user, the
+                                     environment; a developer's or the system's is a SystemMessage
+        function_call, custom_tool_call, local_shell_call     Action
+        function_call_output, custom_tool_call_output         Observation
+        reasoning, every other type                           Annotation
+    session_meta, turn_context   SystemMessage where they bring instructions that were not said before, else Annotation
+    compacted                    CondensationAction; the items of a replacement history are events before it
+    event_msg                    Annotation: it repeats what is said elsewhere, or is bookkeeping
+        thread_rolled_back           CondensationAction: the last turns are forgotten
+    every other type             Annotation
+
+Which calls are of one response is not said: each stands alone. The nth answer with an id is for the nth call with it.
+"""
+
+from __future__ import annotations
+
+from foldlog.formats.codex.reading import Decoder
+from foldlog.formats.codex.writing import FORMAT, Encoder
+
+__all__ = ["FORMAT", "Decoder", "Encoder"]

@@ -1,0 +1,56 @@
+"""Content: Codex says in typed parts what an event says as a text, or in OpenAI's parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventstore.events import Content
+
+__all__ = ["content_of", "images_in", "parts_of", "text_of", "texts_in"]
+
+_TEXTS = ("input_text", "output_text")
+
+
+def content_of(parts: Any) -> Content:
+    """Parts as content: one text as it is, more of them as parts. What is no text and no image is left out."""
+    if type(parts) is not list:
+        return parts if type(parts) is str else ""
+    content: list[dict[str, Any]] = []
+    for part in parts:
+        if type(part) is not dict:
+            continue
+        if part.get("type") in _TEXTS and type(part.get("text")) is str:
+            content.append({"type": "text", "text": part["text"]})
+        elif part.get("type") == "input_image" and type(part.get("image_url")) is str:
+            content.append({"type": "image_url", "image_url": {"url": part["image_url"]}})
+    if len(content) == 1 and "text" in content[0]:
+        text: str = content[0]["text"]
+        return text
+    return tuple(content) if content else ""
+
+
+def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
+    """Content as the parts that it most likely comes from."""
+    if isinstance(content, str):
+        return [{"type": text_type, "text": content}]
+    return [
+        {"type": "input_image", "image_url": part["image_url"]["url"]}
+        if part.get("type") == "image_url"
+        else {**part, "type": text_type}
+        for part in content
+    ]
+
+
+def texts_in(parts: Any) -> list[str]:
+    """The texts among the parts of a message, a summary or a content."""
+    found = (part.get("text") for part in parts if type(part) is dict) if type(parts) is list else ()
+    return [text for text in found if type(text) is str]
+
+
+def text_of(parts: Any) -> str:
+    return "".join(texts_in(parts))
+
+
+def images_in(parts: Any) -> list[str]:
+    found = (part.get("image_url") for part in parts if type(part) is dict) if type(parts) is list else ()
+    return [url for url in found if type(url) is str]

@@ -1,0 +1,266 @@
+"""Codex records to events."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Any
+
+from msgspec.structs import force_setattr
+
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Content,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Source,
+    SystemMessage,
+)
+from foldlog.formats.calls import OpenCalls
+from foldlog.formats.codex.outcome import has_failed
+from foldlog.formats.codex.parts import content_of, text_of, texts_in
+from foldlog.formats.codex.repeats import INSTRUCTIONS, ITEMS, Repeats
+from foldlog.formats.codex.shown import Shown
+from foldlog.formats.codex.writing import FORMAT, ROLLED_BACK, Marks, predicted, predicted_payload, usual_line
+from foldlog.formats.delta import delta, object_delta
+from foldlog.formats.record import NotAnEvent, described, read_time
+
+__all__ = ["Decoder"]
+
+_SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
+_CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
+"""What Codex itself tells the model as a user: all of it in a tag, or instructions from files."""
+_SAID_MAX = 20
+"""Instructions that one of so many messages before them says are not said again."""
+
+
+class Decoder:
+    """Records of one history to events, one record after the other."""
+
+    def __init__(self) -> None:
+        self._next_id = 0
+        self._repeats = Repeats()
+        self._shown = Shown()
+        self._open_calls = OpenCalls()
+        self._base = ""
+        self._said: deque[str] = deque(maxlen=_SAID_MAX)
+
+    def events(self, record: Any) -> list[Event]:
+        """The events of the next record: one, or for a compaction with a history one for each of its items too.
+
+        Raises ``NotAnEvent`` where it is no record.
+        """
+        if type(record) is not dict:
+            raise NotAnEvent(f"expected a record object, found {described(record)}")
+        line = record.get("type")
+        if type(line) is not str:
+            raise NotAnEvent("a record has a text under 'type', this object has none")
+        timestamp, time = read_time(record.get("timestamp"))
+        payload = record.get("payload")
+        marks: Marks = {}
+        events: list[Event] = []
+        items: list[Any] = []
+        if line == "compacted" and type(payload) is dict:
+            event: Event = self._compacted(payload, events, items, marks)
+        else:
+            event = self._event(line, payload, self._repeats, marks)
+        force_setattr(event, "timestamp", timestamp)  # it is ours alone until it is returned
+        if event.origin is not None and time is not None:
+            force_setattr(event.origin, "time", time)
+        if usual_line(event) != line:
+            marks["line"] = line
+        _keep(event, marks, object_delta(predicted(event, marks, self._repeats, items), record))
+        events.append(event)
+        self._repeats.remember(record)
+        self._next_id += len(events)
+        return events
+
+    def _event(self, line: str, payload: Any, repeats: Repeats, marks: Marks, place: int = 0) -> Event:
+        """The event of a payload, which is the one at ``place`` of its record."""
+        fields: dict[str, Any] = {"id": self._next_id + place, "origin": Origin(format=FORMAT)}
+        if type(payload) is not dict:
+            return Annotation(name=line, data=payload, **fields)
+        if payload.get("id") is not None:
+            fields["origin"] = Origin(format=FORMAT, id=payload["id"])
+        name = payload.get("type") if line in ITEMS else line
+        match line, name:
+            case "response_item", "message":
+                event = self._message(payload, fields)
+            case "response_item", "function_call" | "custom_tool_call" | "local_shell_call":
+                event = self._action(str(name), payload, fields, marks)
+            case "response_item", "function_call_output" | "custom_tool_call_output":
+                event = self._observation(str(name), payload, fields, marks)
+            case "session_meta" | "turn_context", _ if keys := self._unsaid(line, payload):
+                marks["at"] = keys
+                event = self._instructions(line, [_instructions(payload[key]) for key in keys], fields)
+            case "event_msg", "thread_rolled_back" if _turns(payload):
+                marks["type"] = ROLLED_BACK
+                event = CondensationAction(forgotten_event_ids=self._shown.roll_back(_turns(payload)), **fields)
+            case _:
+                return _annotation(line, name if type(name) is str else line, payload, fields, repeats)
+        self._shown.add(event, base=line == "session_meta")
+        return event
+
+    def _message(self, payload: dict[str, Any], fields: dict[str, Any]) -> Event:
+        content, role = content_of(payload.get("content")), payload.get("role")
+        texts = texts_in(payload.get("content"))
+        if role == "developer" or role == "system":
+            self._said.extend(texts)
+            return SystemMessage(content=content, **fields)
+        source = _SPEAKERS.get(role, "environment") if type(role) is str else "environment"
+        if source == "user":
+            self._said.extend(texts)
+            if texts and all(_CONTEXT.match(text) for text in texts):
+                source = "environment"
+        return Message(content=content, source=source, **fields)
+
+    def _action(self, name: str, payload: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Action:
+        call_id, arguments, tool = payload.get("call_id"), payload.get("arguments"), payload.get("name")
+        if name != "function_call":
+            marks["type"] = name
+        if name == "custom_tool_call":
+            arguments = {"input": payload.get("input")}
+        elif name == "local_shell_call":
+            arguments, tool = payload.get("action"), "local_shell"
+            call_id = payload.get("id") if call_id is None else call_id
+        action = Action(
+            tool=tool if type(tool) is str else "",
+            arguments=arguments if type(arguments) is str or type(arguments) is dict else None,
+            call_id=call_id if type(call_id) is str else None,
+            **fields,
+        )
+        if action.call_id is not None:
+            self._open_calls.open(action.call_id, action)
+        return action
+
+    def _observation(self, name: str, payload: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Observation:
+        if name != "function_call_output":
+            marks["type"] = name
+        call_id, output = payload.get("call_id"), payload.get("output")
+        content: Content = content_of(output)
+        if type(output) is list:
+            marks["output"] = "parts"
+        elif type(output) is dict and type(output.get("content")) is str:
+            marks["output"], content = "object", output["content"]
+            fields["extras"] = {key: value for key, value in output.items() if key != "content"}
+        answered = self._open_calls.close(call_id) if type(call_id) is str else None
+        cause, tool = answered or (None, "")
+        return Observation(
+            content=content,
+            tool=tool,
+            call_id=call_id if type(call_id) is str else None,
+            cause=cause,
+            is_error=has_failed(output),
+            **fields,
+        )
+
+    def _unsaid(self, line: str, payload: dict[str, Any]) -> list[str]:
+        """The keys under which it brings instructions that no message before it said."""
+        said = (self._base, *self._said)
+        keys = [
+            key
+            for key in INSTRUCTIONS[line]
+            if (text := _instructions(payload.get(key))) and not any(text in before for before in said)
+        ]
+        return keys[:1] if line == "session_meta" else keys
+
+    def _instructions(self, line: str, texts: list[str], fields: dict[str, Any]) -> SystemMessage:
+        if line == "session_meta":
+            self._base = texts[0]
+        else:
+            self._said.extend(texts)
+        content = texts[0] if len(texts) == 1 else tuple({"type": "text", "text": text} for text in texts)
+        return SystemMessage(content=content, **fields)
+
+    def _compacted(
+        self, payload: dict[str, Any], events: list[Event], items: list[Any], marks: Marks
+    ) -> CondensationAction:
+        """The condensation. What of its history is no summary goes to ``items``, and is made ``events``."""
+        said, history = payload.get("message"), payload.get("replacement_history")
+        message = said if type(said) is str else ""
+        forgotten, offset = self._shown.compact(but_instructions=type(history) is not list)
+        summary = message
+        if type(history) is list:
+            marks["history"] = True
+            summary = self._replace(history, message, events, items, marks)
+            offset += sum(event.shown for event in events[: marks.get("summary", 0)])
+        condensation_id = self._next_id + len(events)
+        origin = Origin(format=FORMAT, id=payload.get("id"))
+        fields: dict[str, Any] = {"id": condensation_id, "origin": origin, "forgotten_event_ids": forgotten}
+        if summary:
+            self._shown.summarize(condensation_id, offset)
+            fields["summary"], fields["summary_offset"] = summary, offset
+        return CondensationAction(**fields)
+
+    def _replace(self, history: list[Any], message: str, events: list[Event], items: list[Any], marks: Marks) -> str:
+        """What was shown before is shown no more, but ``history`` is: the text of its summary, if it has one."""
+        self._open_calls = OpenCalls()
+        self._said.clear()
+        place = _place_of_summary(history, message)
+        items += [item for number, item in enumerate(history) if number != place]
+        events += [self._item(item, number) for number, item in enumerate(items)]
+        if place is None:
+            return ""
+        marks["summary"] = place
+        summary = texts_in(history[place]["content"])[0]
+        if len(summary) > len(message):
+            marks["prefix"] = len(summary) - len(message)
+        return summary
+
+    def _item(self, item: Any, place: int) -> Event:
+        marks: Marks = {"item": True}
+        event = self._event("response_item", item, Repeats(), marks, place)
+        if type(item) is dict:
+            if usual_line(event) != "response_item":
+                marks["line"] = "response_item"
+            _keep(event, marks, object_delta(predicted_payload(event, marks, Repeats()), item))
+        else:
+            _keep(event, marks, None)
+        return event
+
+
+def _keep(event: Event, marks: Marks, difference: dict[str, Any] | None) -> None:
+    if event.origin is not None and (marks or difference):
+        force_setattr(event.origin, "rest", {**marks, **(difference or {})})
+
+
+def _annotation(line: str, name: str, payload: dict[str, Any], fields: dict[str, Any], repeats: Repeats) -> Annotation:
+    """Bookkeeping, with what it says that was not to be expected."""
+    expected = dict(repeats.expected(line, name))
+    if line in ITEMS:
+        expected["type"] = name
+    if payload.get("id") is not None:
+        expected["id"] = payload["id"]
+    data = {
+        key: value for key, value in payload.items() if key not in expected or delta(expected[key], value) is not None
+    }
+    return Annotation(name=name, data=data, **fields)
+
+
+def _turns(payload: dict[str, Any]) -> int:
+    """How many turns are rolled back, if it says so."""
+    turns = payload.get("num_turns")
+    return turns if type(turns) is int and turns > 0 else 0
+
+
+def _instructions(value: Any) -> str:
+    """The text of instructions, which may stand in an object."""
+    text = value.get("text") if type(value) is dict else value
+    return text if type(text) is str else ""
+
+
+def _place_of_summary(history: list[Any], message: str) -> int | None:
+    """Which item of a replacement history is its summary: the last message of one text that ends with ``message``."""
+    if not message:
+        return None
+    for place in range(len(history) - 1, -1, -1):
+        item = history[place]
+        if type(item) is dict and item.get("type") == "message":
+            content = item.get("content")
+            if type(content) is list and len(content) == 1 and text_of(content).endswith(message):
+                return place
+    return None

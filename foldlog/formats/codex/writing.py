@@ -1,0 +1,215 @@
+"""Events to Codex records: what an event says of the record that it comes from, and the record itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+    UnknownEvent,
+)
+from foldlog.formats.codex.parts import parts_of
+from foldlog.formats.codex.repeats import ITEMS, Repeats
+from foldlog.formats.delta import apply
+from foldlog.formats.record import rest_of, time_text
+
+__all__ = ["FORMAT", "ROLLED_BACK", "Encoder", "Marks", "predicted", "predicted_payload", "usual_line"]
+
+FORMAT = "codex"
+
+ROLLED_BACK = "thread_rolled_back"
+
+Marks = dict[str, Any]
+MARKS = ("line", "type", "at", "output", "item", "history", "summary", "prefix")
+"""What of ``origin.rest`` is no difference but says how to predict the record:
+
+    line     the record's type, where the event suggests another
+    type     an Action, an Observation: the payload's type, where it is no function call; a CondensationAction: where it
+             is no compaction
+    at       a SystemMessage: the keys of the payload under which its texts stand, where it is no message
+    output   an Observation: "parts", or "object" where the content stands in one with other keys
+    item     it is an item of the replacement history of the next ``compacted``
+    history  a CondensationAction has a replacement history, of the items before it
+    summary  the place in it of the item that is the summary
+    prefix   how many characters stand before the message in the summary
+"""
+
+_RESPONSE_ITEMS = frozenset(
+    (
+        *("reasoning", "web_search_call", "image_generation_call", "tool_search_call", "tool_search_output"),
+        *("ghost_snapshot", "compaction", "context_compaction", "other"),
+    )
+)
+_ROLES = {"user": "user", "agent": "assistant", "environment": "user"}
+
+
+class Encoder:
+    """Events of one history to records, as ``Decoder`` read them.
+
+    Of events that were added since, bookkeeping and condensations are left out: no record forgets some events only.
+    """
+
+    def __init__(self) -> None:
+        self._repeats = Repeats()
+        self._items: list[Any] = []
+
+    def records(self, event: Event) -> list[Any]:
+        """The record of ``event``, unless it is an item of one to come."""
+        if event.origin is None:
+            return _added(event)
+        rest = rest_of(event, FORMAT)
+        marks = {mark: rest[mark] for mark in MARKS if mark in rest}
+        if "item" in marks:
+            item = predicted_payload(event, marks, Repeats())
+            self._items.append(apply(item, rest) if type(item) is dict else item)
+            return []
+        items, self._items = self._items, []
+        record = apply(predicted(event, marks, self._repeats, items), rest)
+        self._repeats.remember(record)
+        return [record]
+
+    def end(self) -> list[Any]:
+        """Nothing; raises ``ValueError`` where items of a history lack the condensation behind them."""
+        if self._items:
+            raise ValueError(
+                f"the condensation behind {len(self._items)} items of its history is missing; "
+                f"an export needs the whole history"
+            )
+        return []
+
+
+def _added(event: Event) -> list[Any]:
+    if isinstance(event, Annotation | CondensationAction | CondensationRequest | UnknownEvent):
+        return []
+    records = [predicted(event, {}, Repeats())]
+    if isinstance(event, Action) and event.thought:
+        said = Message(content=event.thought, source="agent", timestamp=event.timestamp)
+        records.insert(0, predicted(said, {}, Repeats()))
+    return records
+
+
+def usual_line(event: Event) -> str:
+    """The type of the record that ``event`` most likely comes from."""
+    match event:
+        case CondensationAction():
+            return "compacted"
+        case Annotation(name="turn_context" | "session_meta" | "compacted" as name):
+            return name
+        case Annotation(name=name):
+            return "response_item" if name in _RESPONSE_ITEMS else "event_msg"
+    return "response_item"
+
+
+def predicted(event: Event, marks: Marks, repeats: Repeats, items: list[Any] | None = None) -> dict[str, Any]:
+    """The record that ``event`` seems to come from, as far as its fields and the records before it tell.
+
+    ``items`` are those of the replacement history that go before a condensation.
+    """
+    record: dict[str, Any] = {"type": marks.get("line") or usual_line(event)}
+    time = time_text(event.timestamp, event.origin)
+    if time is not None:
+        record["timestamp"] = time
+    record["payload"] = predicted_payload(event, marks, repeats, items)
+    return record
+
+
+def predicted_payload(event: Event, marks: Marks, repeats: Repeats, items: list[Any] | None = None) -> Any:
+    """The payload of that record: an object, or for an Annotation that holds none, what it holds."""
+    line = marks.get("line") or usual_line(event)
+    payload: dict[str, Any] = {}
+    match event:
+        case Message():
+            payload = _message(_ROLES[event.source], event.content)
+        case SystemMessage() if "at" in marks:
+            payload = {**repeats.expected(line, line), **_instructions(event.content, marks["at"])}
+        case SystemMessage():
+            payload = _message("developer", event.content)
+        case Action():
+            payload = _call(event, marks)
+        case Observation():
+            payload = _answer(event, marks)
+        case CondensationAction():
+            payload = _compacted(event, marks, items or [])
+        case CondensationSummary():
+            payload = _message("user", event.content)
+        case Annotation():
+            if type(event.data) is not dict:
+                return event.data
+            payload.update(repeats.expected(line, event.name))
+            if line in ITEMS:
+                payload["type"] = event.name
+            payload.update(event.data)
+    if event.origin is not None and event.origin.id is not None:
+        payload["id"] = event.origin.id
+    return payload
+
+
+def _message(role: str, content: Content) -> dict[str, Any]:
+    text_type = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": parts_of(content, text_type)}
+
+
+def _instructions(content: Content, keys: list[str]) -> dict[str, Any]:
+    texts = [content] if isinstance(content, str) else [part["text"] for part in content]
+    return {key: {"text": text} if key == "base_instructions" else text for key, text in zip(keys, texts, strict=True)}
+
+
+def _call(event: Action, marks: Marks) -> dict[str, Any]:
+    arguments = event.arguments
+    payload: dict[str, Any] = {"type": marks.get("type", "function_call")}
+    match payload["type"]:
+        case "local_shell_call":
+            payload["status"], payload["action"] = "completed", arguments
+        case "custom_tool_call" if isinstance(arguments, dict):
+            payload["status"], payload["name"], payload["input"] = "completed", event.tool, arguments.get("input")
+        case _:
+            payload["name"], payload["arguments"] = event.tool, arguments
+            if event.origin is None and not isinstance(arguments, str):
+                payload["arguments"] = msgspec.json.encode(arguments or {}).decode()
+    if event.call_id is not None:
+        payload["call_id"] = event.call_id
+    elif event.origin is None:
+        payload["call_id"] = f"call_{event.id}"
+    return payload
+
+
+def _answer(event: Observation, marks: Marks) -> dict[str, Any]:
+    output: Any = event.content
+    match marks.get("output"):
+        case "parts":
+            output = parts_of(event.content, "input_text")
+        case "object":
+            output = {**event.extras, "content": event.content}
+        case _ if not isinstance(output, str):
+            output = parts_of(event.content, "input_text")
+    payload = {"type": marks.get("type", "function_call_output"), "output": output}
+    if event.call_id is not None:
+        payload["call_id"] = event.call_id
+    elif event.origin is None and event.cause is not None:
+        payload["call_id"] = f"call_{event.cause}"
+    return payload
+
+
+def _compacted(event: CondensationAction, marks: Marks, items: list[Any]) -> dict[str, Any]:
+    if "type" in marks:
+        return {"type": marks["type"]}
+    summary = event.summary or ""
+    payload: dict[str, Any] = {"message": summary[marks.get("prefix", 0) :]}
+    if "history" in marks:
+        place = marks.get("summary")
+        history = list(items)
+        if place is not None:
+            history.insert(place, _message("user", summary))
+        payload["replacement_history"] = history
+    return payload

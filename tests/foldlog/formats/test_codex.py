@@ -1,0 +1,374 @@
+"""What the records of a Codex rollout mean, and what its agent was shown."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    InvalidEvent,
+    Message,
+    Observation,
+    SystemMessage,
+    codec,
+)
+from foldlog.formats import decode, encode
+from projections import View
+
+CODEX = "codex"
+
+
+def record(line, payload, time="2026-02-17T09:00:00.123Z"):
+    return {"timestamp": time, "type": line, "payload": payload}
+
+
+def item(type, **fields):
+    return record("response_item", {"type": type, **fields})
+
+
+def told(type, **fields):
+    return record("event_msg", {"type": type, **fields})
+
+
+def text(text, role="user"):
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+
+
+def said(*texts, role="user"):
+    return [record("response_item", text(it, role)) for it in texts]
+
+
+def call(call_id, name="shell", arguments='{"command":["ls"]}'):
+    return item("function_call", name=name, arguments=arguments, call_id=call_id)
+
+
+def output(call_id, output="done"):
+    return item("function_call_output", call_id=call_id, output=output)
+
+
+def compacted(message, *history):
+    payload = {"message": message, **({"replacement_history": list(history)} if history else {})}
+    return record("compacted", payload)
+
+
+BASE = record("session_meta", {"id": "s1", "cwd": "/", "base_instructions": {"text": "You are"}})
+
+
+def read(*records):
+    events = list(decode(records, CODEX))
+    stored = [codec.encode(event) for event in events]
+    kept = (codec.decode(one.kind, one.schema, one.body, place) for place, one in enumerate(stored))
+    assert list(encode(kept, CODEX)) == list(records)
+    return events
+
+
+def shown(events):
+    """The contents of the View, with a tool's name for a call."""
+    return [event.tool if isinstance(event, Action) else event.content for event in View.from_events(events)]
+
+
+def stored(event):
+    return codec.encode(event).body.decode()
+
+
+# -- who speaks -------------------------------------------------------------------------------------------------------
+
+
+def test_who_speaks():
+    context = "<environment_context>\n  <cwd>/</cwd>\n</environment_context>"
+    records = [
+        BASE,
+        *said("Ask first", role="developer"),
+        *said("Be kind", role="system"),
+        *said(context, "# AGENTS.md instructions for /\n\nBe brief", "<b> is what?"),
+        *said("hello", role="assistant"),
+        *said("x", role="critic"),
+    ]
+    events = read(*records)
+    assert [type(event) for event in events] == [SystemMessage] * 3 + [Message] * 5
+    assert [event.source for event in events[3:]] == ["environment", "environment", "user", "agent", "environment"]
+    assert [event.content for event in events[:3]] == ["You are", "Ask first", "Be kind"]
+    assert events[0].timestamp == datetime(2026, 2, 17, 9, 0, 0, 123_000, tzinfo=UTC)
+    assert (events[0].origin.id, events[1].origin.id) == ("s1", None)
+
+
+def test_images_are_parts_and_what_is_no_text_and_no_image_is_kept_aside():
+    parts = [
+        {"type": "input_text", "text": "see"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "high"},
+        {"type": "input_file", "file_id": "f"},
+    ]
+    (event,) = read(item("message", role="user", content=parts))
+    assert event.content == (
+        {"type": "text", "text": "see"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+    )
+
+
+def test_a_time_without_a_zone_is_kept_as_text():
+    (event,) = read(record("response_item", text("hi"), time="2026-02-17T09:00:00"))
+    assert (event.timestamp, event.origin.time) == (None, "2026-02-17T09:00:00")
+
+
+# -- instructions -----------------------------------------------------------------------------------------------------
+
+
+def test_instructions_are_shown_once_wherever_they_are_said_again():
+    context = {"cwd": "/", "developer_instructions": "Ask first", "user_instructions": "Be brief"}
+    records = [
+        record("session_meta", {"id": "s1", "instructions": "You are"}),
+        record("session_meta", {"id": "s1", "instructions": "You are"}),
+        *said("<user_instructions>Be brief</user_instructions>"),
+        record("turn_context", context),
+        record("turn_context", context),
+        record("turn_context", {**context, "user_instructions": "Be long", "developer_instructions": "Dare"}),
+        record("session_meta", {"id": "s1", "instructions": None}),
+    ]
+    events = read(*records)
+    assert shown(events) == [
+        *("You are", "<user_instructions>Be brief</user_instructions>", "Ask first"),
+        ({"type": "text", "text": "Dare"}, {"type": "text", "text": "Be long"}),
+    ]
+    assert [type(events[place]) for place in (1, 4, 6)] == [Annotation] * 3
+    assert "You are" not in stored(events[1])
+
+
+def test_a_turn_context_and_a_token_count_hold_what_is_new_in_them():
+    context = {"cwd": "/", "model": "m", "sandbox_policy": {"mode": "read-only"}}
+    limits = {"primary": {"used_percent": 1.0}}
+    events = read(
+        record("turn_context", context),
+        record("turn_context", context),
+        record("turn_context", {"cwd": "/", "model": "n"}),
+        told("token_count", info={"total": 1}, rate_limits=limits),
+        told("token_count", info={"total": 2}, rate_limits=limits),
+    )
+    assert [event.data for event in events] == [
+        *(context, {}, {"model": "n"}),
+        *({"info": {"total": 1}, "rate_limits": limits}, {"info": {"total": 2}}),
+    ]
+
+
+# -- what is said twice -----------------------------------------------------------------------------------------------
+
+
+def test_an_event_that_repeats_an_item_holds_nothing_of_it():
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+    parts = [{"type": "input_text", "text": "look "}, {"type": "input_text", "text": "here"}, image]
+    events = read(
+        item("message", role="user", content=parts),
+        told("user_message", message="look here", images=[image["image_url"]], kind="plain"),
+        *said("I see", role="assistant"),
+        told("agent_message", message="I see"),
+        told("agent_message", message="I see more"),
+    )
+    assert [event.data for event in events if isinstance(event, Annotation)] == [
+        *({"kind": "plain"}, {}, {"message": "I see more"})
+    ]
+    assert len(View.from_events(events)) == 2
+
+
+@pytest.mark.parametrize("told_first", [True, False])
+def test_reasoning_is_an_annotation_and_its_text_is_stored_once(told_first):
+    thoughts = [told("agent_reasoning", text="I wonder"), told("agent_reasoning", text="I know")]
+    summary = [{"type": "summary_text", "text": it} for it in ("I wonder", "I know")]
+    reasoning = item("reasoning", summary=summary, content=None, encrypted_content="gAAA")
+    turn = [*thoughts, reasoning] if told_first else [reasoning, *thoughts]
+    events = read(*turn, call("c"), output("c"), *turn)
+    assert {type(event) for event in events[:3]} == {Annotation}
+    everything = "".join(map(stored, events))
+    assert (everything.count("I wonder"), everything.count("gAAA")) == (2, 2)
+    assert len(View.from_events(events)) == 2
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+def test_calls_of_every_kind_and_their_answers():
+    exec = {"type": "exec", "command": ["ls"], "timeout_ms": None}
+    patch = "*** Begin Patch\n*** End Patch"
+    events = read(
+        call("a"),
+        item("custom_tool_call", status="completed", name="apply_patch", input=patch, call_id="b"),
+        item("local_shell_call", status="completed", call_id="c", action=exec),
+        item("local_shell_call", status="completed", id="d", call_id=None, action=exec),
+        item("custom_tool_call_output", call_id="b", output="Success"),
+        output("a", "out"),
+        output("c", [{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": "data:1"}]),
+        output("d", {"content": "no", "success": False}),
+    )
+    assert [(event.tool, event.call_id) for event in events[:4]] == [
+        *(("shell", "a"), ("apply_patch", "b"), ("local_shell", "c"), ("local_shell", "d"))
+    ]
+    assert [event.arguments for event in events[:3]] == ['{"command":["ls"]}', {"input": patch}, exec]
+    assert [(type(event), event.cause, event.tool) for event in events[4:]] == [
+        *((Observation, 1, "apply_patch"), (Observation, 0, "shell")),
+        *((Observation, 2, "local_shell"), (Observation, 3, "local_shell")),
+    ]
+    assert events[6].content[1] == {"type": "image_url", "image_url": {"url": "data:1"}}
+    assert [(event.content, event.is_error) for event in events[4:6] + events[7:]] == [
+        *(("Success", False), ("out", False), ("no", True))
+    ]
+    roles = [message["role"] for message in View.from_events(events).to_messages()]
+    assert roles == ["assistant", "tool"] * 4
+
+
+@pytest.mark.parametrize(
+    "told, failed",
+    [
+        ('{"output":"x","metadata":{"exit_code":0,"duration_seconds":0.1}}', False),
+        ('{"output":"x","metadata":{"exit_code":127}}', True),
+        ('{"metadata":{"exit_code":"1"}}', False),
+        ('{"metadata"', False),
+        ('{"metadata":"\ud800"}', False),
+        ("Exit code: 0\nWall time: 1 seconds\nOutput:\nExit code: 1", False),
+        ("Exit code: 1\nWall time: 1 seconds\nOutput:\nx", True),
+        ("Chunk ID: 1\nWall time: 1 seconds\nProcess exited with code -1\nOutput:\n", True),
+        ("Exit code: 1", False),
+        ("failed in sandbox Seatbelt with execution error: denied, exit code: 1, stdout: , stderr: x", True),
+        ("execution error: No such file or directory", True),
+        ("an execution error", False),
+        (None, False),
+        ({"content": "Exit code: 1\nOutput:\n"}, True),
+        ([{"type": "input_text", "text": "x"}], False),
+    ],
+)
+def test_an_answer_is_an_error_where_it_says_so(told, failed):
+    events = read(call("a"), output("a", told))
+    assert events[1].is_error is failed
+
+
+def test_an_id_that_is_used_again_is_paired_in_order():
+    events = read(call("x", "one"), call("x", "two"), output("x"), output("x"), output("x"), output(None))
+    assert [(event.cause, event.tool) for event in events[2:]] == [(0, "one"), (1, "two"), (None, ""), (None, "")]
+    assert len(View.from_events(events).to_messages()) == 4
+
+
+# -- compaction -------------------------------------------------------------------------------------------------------
+
+
+def test_a_compaction_forgets_what_was_shown_but_the_instructions():
+    events = read(
+        BASE, *said("Ask first", role="developer"), *said("a", "b"), call("c"), output("c"), compacted("ab"), *said("d")
+    )
+    assert isinstance(events[6], CondensationAction)
+    assert events[6].forgotten_event_ids == (2, 3, 4, 5)
+    assert shown(events) == ["You are", "Ask first", "ab", "d"]
+    again = read(*[*encode(events, CODEX), compacted("abd"), *said("e")])
+    assert shown(again) == ["You are", "Ask first", "abd", "e"]
+    assert shown(read(*said("a"), compacted(""), *said("b"))) == ["b"]
+
+
+def test_a_replacement_history_is_what_is_shown_from_then_on():
+    history = [text("Ask again", role="developer"), text("a"), text("So far:\nab"), text("where", role="assistant")]
+    events = read(
+        BASE, *said("Ask first", role="developer"), *said("a"), call("c"), compacted("ab", *history), *said("d")
+    )
+    assert [type(event) for event in events[4:8]] == [SystemMessage, Message, Message, CondensationAction]
+    assert (events[7].summary, events[7].summary_offset, events[7].forgotten_event_ids) == ("So far:\nab", 3, (1, 2, 3))
+    assert shown(events) == ["You are", "Ask again", "a", "So far:\nab", "where", "d"]
+    assert isinstance(View.from_events(events)[3], CondensationSummary)
+    assert stored(events[7]).count("So far") == 1
+    assert stored(events[7]).count("ab") == 1
+
+
+def test_a_replacement_history_may_hold_calls_that_are_answered_later_and_no_summary():
+    done = call("c")["payload"]
+    encrypted = {"type": "compaction", "encrypted_content": "gAAA"}
+    events = read(*said("a"), call("c"), compacted("", text("a"), encrypted, done), output("c"))
+    assert [type(event) for event in events[2:6]] == [Message, Annotation, Action, CondensationAction]
+    assert events[5].summary is None
+    assert shown(events) == ["a", "shell", "done"]
+    assert events[6].cause == 4
+    assert [it["role"] for it in View.from_events(events).to_messages()] == ["user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"message": 5, "replacement_history": []},
+        {"message": "x", "replacement_history": [5, None, [], {}, {"type": []}, {"type": "message", "id": 7}]},
+        {"message": "x", "replacement_history": {"a": 1}},
+        {"message": "hi", "replacement_history": [{**text("hi"), "id": "m1", "role": "assistant"}], "window": 2},
+        {"replacement_history": [{"type": "session_meta", "instructions": "x"}], "id": "c1"},
+        {},
+        [],
+        None,
+    ],
+)
+def test_odd_compactions_are_kept(payload):
+    read(*said("a"), record("compacted", payload), *said("b"))
+
+
+def test_a_compaction_without_its_condensation_cannot_be_exported():
+    events = read(compacted("x", text("a"), text("b")))
+    with pytest.raises(ValueError, match="behind 2 items of its history is missing"):
+        list(encode(events[:2], CODEX))
+
+
+def test_turns_that_are_rolled_back_are_shown_no_more():
+    turns = [*said("a"), *said("A", role="assistant"), *said("b"), call("c"), output("c"), *said("d")]
+    assert shown(read(BASE, *turns, told("thread_rolled_back", num_turns=2), *said("e"))) == ["You are", "a", "A", "e"]
+    assert shown(read(BASE, *turns, told("thread_rolled_back", num_turns=9))) == ["You are"]
+    assert shown(read(*turns, compacted("ab", text("a"), text("ab")), told("thread_rolled_back", num_turns=1))) == []
+    assert len(shown(read(BASE, *turns, told("thread_rolled_back", num_turns=0)))) == 7
+    assert shown(read(BASE, told("thread_rolled_back", num_turns=1, id=5))) == ["You are"]
+
+
+# -- what is not known ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        record("world_state", {"full": True, "type": "x", "id": 3}),
+        record("event_msg", {"type": "zzz", "a": [1]}),
+        record("event_msg", {"type": 5}),
+        record("response_item", {"type": "web_search_call", "action": {"query": "x"}}),
+        record("response_item", {"type": "turn_context"}),
+        record("response_item", [1]),
+        {"type": "response_item"},
+        {"type": "turn_context", "payload": None, "ordinal": 7},
+    ],
+)
+def test_what_is_not_known_is_kept_whole_and_not_shown(odd):
+    (event,) = read(odd)
+    assert isinstance(event, Annotation)
+    assert not event.shown
+
+
+def test_what_is_no_record_says_where_and_why():
+    with pytest.raises(InvalidEvent, match="record 0: a record has a text under 'type'"):
+        list(decode([{"payload": {}}], CODEX))
+    found = []
+    assert len(list(decode([[], BASE, {"type": 5}], CODEX, findings=found.append))) == 1
+    assert [str(finding) for finding in found] == [
+        "record 0: expected a record object, found an array",
+        "record 2: a record has a text under 'type', this object has none",
+    ]
+
+
+def test_what_was_added_since_is_written_as_codex_would():
+    events = list(decode([BASE, *said("hi")], CODEX))
+    added = [
+        SystemMessage(id=2, content="Ask first"),
+        Action(id=3, tool="shell", arguments={"command": ["ls"]}, thought="I look"),
+        Observation(id=4, content="x", cause=3),
+        Annotation(id=5, name="spent", data={"cost": 1}),
+        CondensationAction(id=6, forgotten_event_ids=(1,), summary="s", summary_offset=0),
+        Message(id=7, source="agent", content="bye"),
+    ]
+    payloads = [it["payload"] for it in encode([*events, *added], CODEX)][2:]
+    assert payloads == [
+        text("Ask first", role="developer"),
+        text("I look", role="assistant"),
+        {"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}', "call_id": "call_3"},
+        {"type": "function_call_output", "call_id": "call_3", "output": "x"},
+        text("bye", role="assistant"),
+    ]
