@@ -65,7 +65,8 @@ def mended_pipeline(parts: list[Json], view: View, replies: Replies, source_ids:
             before = seen[answer.offset].id
             place = next(place for place, event in enumerate(view.events) if event.id == before)
             return Mended("condensation", forgotten=answer.forgotten, offset=place)
-    return ERROR if failed else Mended("view", tuple(event.id for event in seen), masked)
+    shown = tuple(event.id for event in seen)
+    return ERROR if failed else Mended("view", shown, masked.intersection(shown))
 
 
 def mended(spec: Json, view: View, replies: Replies, source_ids: Any, rule: str, agent: Any = None) -> Mended:
