@@ -129,11 +129,11 @@ class LLM:
         at worst read a part of it without a word.
         """
         limit = self.max_input_tokens
-        if limit is None or len(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")) <= limit:
-            return  # no token is shorter than a byte
         try:
+            if limit is None or len(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")) <= limit:
+                return  # no token is shorter than a byte
             tokens = self._count(request["messages"], request.get("tools", ()))
-        except TokensUnknown:
+        except (TokensUnknown, *STUMBLES):  # what is wrong with it the call will say
             return
         if tokens > limit:
             problem = f"the prompt has {tokens} tokens, and the model takes {limit}"

@@ -204,6 +204,12 @@ def test_a_prompt_is_sent_where_nobody_can_tell_whether_it_fits(server):
     assert unknown.complete(QUESTION).text == "ok"
 
 
+def test_a_prompt_that_is_no_json_is_a_failure_like_any_other(server):
+    for limits in ({}, {"max_input_tokens": 10}):
+        with pytest.raises(ModelCallFailed, match="not JSON serializable"):
+            model_at(server, retries=0, **limits).complete([{"role": "user", "content": object()}])
+
+
 def test_a_servers_wish_to_wait_is_heard(server):
     waits = Waits()
     server.script(server_says.Failure(429, "slow", headers={"Retry-After": "7"}), server_says.Text("ok"))
