@@ -84,7 +84,8 @@ class LLMAttentionCondenser(RollingCondenser):
         head, places = self._room(view)
         choosable = _choosable(view, head)
         wanted = [choosable[event_id] for event_id in dict.fromkeys(ids) if event_id in choosable][:places]
-        newest = [index for index in reversed(choosable.values()) if index not in wanted]
+        taken = set(wanted)
+        newest = [index for index in reversed(choosable.values()) if index not in taken]
         forgotten = unkept(view, _all_but(view, newest[places - len(wanted) :]))
         action = self.without_summary(view, forgotten, f"all {len(view)} events of the View are kept", batches).action
         return Condensation(replace(action, metadata={**action.metadata, **made}))

@@ -78,7 +78,7 @@ class Digest:
                 continue
             before = cls.parse(event.content)
             if before is None:
-                earlier.append(event.content)
+                earlier += filter(None, [event.content.strip()])
                 continue
             count += before.count
             earlier += [before.earlier] if before.earlier else []

@@ -258,3 +258,12 @@ def test_a_long_history_is_digested_in_time_that_grows_with_it_and_no_faster():
     took(100)
     few = min(took(1_500) for _ in range(3))
     assert took(15_000) < 40 * few, "10 times as many; 100 times, where each line that is left out costs all the others"
+
+
+def test_an_earlier_summary_without_a_word_takes_no_place():
+    """Imported logs hold some. What a digest says of them is the same when it is taken apart again."""
+    blank, told = CondensationSummary(content=" \n"), CondensationSummary(content="in brief\n")
+    text = digest(blank, told, blank)
+    assert section(text, "Earlier summary") == ["in brief"]
+    assert Digest.parse(text).text(LENGTH) == text
+    assert "Earlier summary" not in digest(blank)
