@@ -67,7 +67,7 @@ class Digest:
     @classmethod
     def of(cls, events: Iterable[Event]) -> Digest:
         """The digest of ``events``, earlier digests among them taken apart. Cost: the events, once."""
-        count, earlier = 0, []
+        count, earlier = 0, list[str]()
         lines: dict[Section, dict[str, str]] = {section: {} for section in Section}
         left_out = dict.fromkeys(Section, 0)
         plain: list[Event] = []
