@@ -111,7 +111,7 @@ def format_of_all(records: Iterable[Any], looks: Looks = format_of) -> str | Non
 
 def format_of_container(lists: Mapping[str, Iterable[Any]], looks: Looks) -> tuple[str, str] | None:
     """Of the arrays in an object, by their keys: the key of the history's records, and their format."""
-    for key in CONTAINER_KEYS:  # SWE-agent's steps come behind the messages that they repeat
+    for key in CONTAINER_KEYS:
         if key in lists and (format := format_of_all(lists[key], looks)) is not None:
             return key, format
     return None

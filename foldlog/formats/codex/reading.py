@@ -215,8 +215,6 @@ class Decoder:
         marks: Marks = {"item": True}
         event = self._event("response_item", item, Repeats(), marks, place)
         if type(item) is dict:
-            if usual_line(event) != "response_item":
-                marks["line"] = "response_item"
             _keep(event, marks, object_delta(predicted_payload(event, marks, Repeats()), item))
         else:
             _keep(event, marks, None)

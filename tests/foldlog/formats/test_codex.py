@@ -278,6 +278,18 @@ def test_a_replacement_history_is_what_is_shown_from_then_on():
     assert stored(events[7]).count("ab") == 1
 
 
+def test_what_no_item_of_a_history_shows_does_not_count_for_the_place_of_its_summary():
+    snapshot = {"type": "ghost_snapshot", "ghost_commit": {}}
+    events = read(*said("a"), compacted("b", snapshot, text("a"), snapshot, text("So far: b"), text("c")))
+    assert shown(events) == ["a", "So far: b", "c"]
+
+
+def test_instructions_that_a_history_does_not_say_are_shown_when_they_are_said_again():
+    context = record("turn_context", {"developer_instructions": "Ask first"})
+    events = read(BASE, *said("Ask first", role="developer"), context, compacted("a", text("a")), context, BASE)
+    assert shown(events) == ["You are", "a", "Ask first"]
+
+
 def test_a_replacement_history_may_hold_calls_that_are_answered_later_and_no_summary():
     done = call("c")["payload"]
     encrypted = {"type": "compaction", "encrypted_content": "gAAA"}
@@ -318,7 +330,11 @@ def test_turns_that_are_rolled_back_are_shown_no_more():
     assert shown(read(BASE, *turns, told("thread_rolled_back", num_turns=9))) == ["You are"]
     assert shown(read(*turns, compacted("ab", text("a"), text("ab")), told("thread_rolled_back", num_turns=1))) == []
     assert len(shown(read(BASE, *turns, told("thread_rolled_back", num_turns=0)))) == 7
+    assert len(shown(read(BASE, *turns, told("thread_rolled_back", num_turns=-1)))) == 7
     assert shown(read(BASE, told("thread_rolled_back", num_turns=1, id=5))) == ["You are"]
+    assert shown(read(*turns, *[told("thread_rolled_back", num_turns=1)] * 2)) == ["a", "A"]
+    records = [*turns, BASE, told("thread_rolled_back", num_turns=1), *said("e"), compacted("x", text("x"))]
+    assert shown(read(*records)) == ["You are", "x"]
 
 
 # -- what is not known ------------------------------------------------------------------------------------------------
@@ -341,6 +357,13 @@ def test_what_is_not_known_is_kept_whole_and_not_shown(odd):
     (event,) = read(odd)
     assert isinstance(event, Annotation)
     assert not event.shown
+
+
+def test_what_is_not_known_is_stored_once():
+    (event,) = read(record("world_state", {"full": True, "type": "x"}))
+    assert (event.name, event.data, event.origin.rest) == (
+        *("world_state", {"full": True, "type": "x"}, {"line": "world_state"}),
+    )
 
 
 def test_what_is_no_record_says_where_and_why():

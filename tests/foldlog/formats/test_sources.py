@@ -103,6 +103,14 @@ def test_the_records_of_a_swe_agent_file_are_its_history_wherever_it_stands(writ
     assert "holds no event" in refusal(write("steps.traj", {"trajectory": [step], "info": {}}))
 
 
+def test_a_codex_rollout_is_named_by_its_session(write):
+    item = {"type": "response_item", "payload": {"type": "message", "role": "user", "content": []}}
+    lines = [{"type": "session_meta", "payload": {"id": session}} for session in ("s1", "s2", 5, "")]
+    assert only(write("a.jsonl", *lines, item))[0] == "s1"
+    assert only(write("b.jsonl", item, lines[1]))[0] == "s2"
+    assert only(write("c.json", [lines[2], lines[3], item]))[0] == "c"
+
+
 def test_a_document_may_be_indented_or_begin_with_a_byte_order_mark(write):
     document = json.dumps({"id": "x", "events": [v0(0), v0(1)]}, indent=2).encode()
     assert only(write("a.json", document)) == ("x", "openhands-v0", [v0(0), v0(1)], [])
