@@ -73,6 +73,8 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
     choice = response.choices[0]
     refusal = (choice.message.get("provider_specific_fields") or {}).get("refusal")
     calls = choice.message.tool_calls or ()
+    counts = {name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)}
+    told = any(counts.values())  # litellm counts nothing, and prices that, where a server does not say
     return Reply(
         text=choice.message.content and conceal(choice.message.content),
         model=conceal(response.model or model),
@@ -82,8 +84,8 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
         ),
         response_id=response.id and conceal(response.id),
         finish_reason="content_filter" if refusal else choice.finish_reason,
-        usage={name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)},
-        cost=response._hidden_params.get("response_cost"),
+        usage=counts if told else {},
+        cost=response._hidden_params.get("response_cost") if told else None,
         latency_s=latency_s,
     )
 

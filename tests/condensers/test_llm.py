@@ -70,6 +70,13 @@ def test_the_cost_of_a_model_without_a_known_price_is_none_and_not_zero(server):
     assert model_at(server, model="openai/a-private-model").complete(QUESTION).cost is None
 
 
+def test_a_server_that_does_not_say_what_was_used_is_not_taken_for_a_free_one(server):
+    choice = '{"index": 0, "message": {"role": "assistant", "content": "A summary."}, "finish_reason": "stop"}'
+    server.script(server_says.Raw(b'{"id": "x", "model": "gpt-4o-mini", "choices": [%s]}' % choice.encode()))
+    reply = model_at(server).complete(QUESTION)
+    assert (reply.text, reply.usage, reply.cost) == ("A summary.", {}, None)
+
+
 def test_a_call_sends_what_is_configured_and_neither_streams_nor_marks_anything_for_caching(server):
     model_at(server, temperature=0.2, max_output_tokens=77, extra={"user": "u1"}).complete(QUESTION)
     (request,) = server.requests
