@@ -2,56 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from array import array
+from enum import IntEnum
 
 from eventstore.events import Event, Message, SystemMessage, summary_id
 
 __all__ = ["Shown"]
 
-Role = Literal["base", "instructions", "turn", "other"]
 
-
-class _Item(NamedTuple):
-    event_id: int
-    role: Role
+class _Role(IntEnum):
+    OTHER = 0
+    TURN = 1
+    INSTRUCTIONS = 2
+    BASE = 3
 
 
 class Shown:
-    """Ids of the events in the View, in its order, as far as forgetting needs to know them. As large as a View.
+    """Ids of the events in the View, in its order, as far as forgetting needs to know them. Nine bytes an event.
 
     Base instructions go with every request and are never forgotten; a turn begins with what the user says.
     """
 
     def __init__(self) -> None:
-        self._items: list[_Item] = []
+        self._ids = array("q")
+        self._roles = bytearray()
 
     def add(self, event: Event, *, base: bool = False) -> None:
         if not event.shown:
             return
-        role: Role = "other"
+        role = _Role.OTHER
         if isinstance(event, SystemMessage):
-            role = "base" if base else "instructions"
+            role = _Role.BASE if base else _Role.INSTRUCTIONS
         elif isinstance(event, Message) and event.source == "user":
-            role = "turn"
-        self._items.append(_Item(event.id, role))
-
-    def compact(self, *, but_instructions: bool) -> tuple[tuple[int, ...], int]:
-        """Forget all but the instructions, or but the base instructions: the ids forgotten, and how many are left."""
-        kept = ("base", "instructions") if but_instructions else ("base",)
-        forgotten = tuple(item.event_id for item in self._items if item.role not in kept)
-        self._items = [item for item in self._items if item.role in kept]
-        return forgotten, len(self._items)
+            role = _Role.TURN
+        self._insert(len(self._ids), event.id, role)
 
     def summarize(self, condensation_id: int, offset: int) -> None:
         """The summary of this condensation stands at ``offset``."""
-        self._items.insert(offset, _Item(summary_id(condensation_id), "other"))
+        self._insert(offset, summary_id(condensation_id), _Role.OTHER)
+
+    def _insert(self, place: int, event_id: int, role: _Role) -> None:
+        self._ids.insert(place, event_id)
+        self._roles.insert(place, role)
+
+    def compact(self, *, but_instructions: bool) -> tuple[tuple[int, ...], int]:
+        """Forget all but the instructions, or but the base instructions: the ids forgotten, and how many are left."""
+        forgotten = self._forget(0, _Role.INSTRUCTIONS if but_instructions else _Role.BASE)
+        return forgotten, len(self._ids)
 
     def roll_back(self, turns: int) -> tuple[int, ...]:
         """Forget the last turns, with what came in them: the ids forgotten."""
-        begins = [place for place, item in enumerate(self._items) if item.role == "turn"]
-        if not begins:
-            return ()
-        first = begins[-turns] if turns <= len(begins) else begins[0]
-        last = self._items[first:]
-        self._items[first:] = [item for item in last if item.role == "base"]
-        return tuple(item.event_id for item in last if item.role != "base")
+        first = len(self._roles)
+        while turns and (before := self._roles.rfind(_Role.TURN, 0, first)) >= 0:
+            first = before
+            turns -= 1
+        return self._forget(first, _Role.BASE)
+
+    def _forget(self, first: int, kept: _Role) -> tuple[int, ...]:
+        """Forget what stands from ``first`` on and has a lesser role than ``kept``."""
+        last = list(zip(self._ids[first:], self._roles[first:], strict=True))
+        del self._ids[first:], self._roles[first:]
+        for event_id, role in last:
+            if role >= kept:
+                self._insert(len(self._ids), event_id, _Role(role))
+        return tuple(event_id for event_id, role in last if role < kept)

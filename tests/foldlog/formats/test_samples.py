@@ -9,6 +9,7 @@ import pytest
 
 from eventstore import codec
 from foldlog.formats import encode, open_sources
+from projections import View, well_formed
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data"
 FOLDERS = {
@@ -100,3 +101,24 @@ def test_the_events_of_a_prefix_are_the_prefix_of_the_events(format):
         assert prefix == events[: len(prefix)]
         compared += len(prefix)
     assert compared > 0
+
+
+@pytest.mark.parametrize("format", FOLDERS)
+def test_the_view_of_every_sample_is_a_chat_in_which_each_call_is_answered_once(format):
+    shown = dropped = 0
+    for source in open_sources([SAMPLES / FOLDERS[format]]):
+        view = View.from_events(source.events())
+        shown += len(view)
+        dropped += len(view) - len(well_formed(view))
+        open_calls = set()
+        for message in view.to_messages():
+            if message["role"] == "tool":
+                open_calls.remove(message["tool_call_id"])
+            else:
+                assert open_calls == set()
+                open_calls = {call["id"] for call in message.get("tool_calls", ())}
+                assert len(open_calls) == len(message.get("tool_calls", ()))
+        assert open_calls == set()
+    print(f"{format}: {dropped:,} of {shown:,} events shown are not fit for a model")  # noqa: T201 - to be looked at
+    assert shown > 0
+    assert dropped == 0 or format not in ("codex", "swe-agent")
