@@ -66,9 +66,13 @@ def test_processes_that_condense_at_once_never_forget_twice_nor_part_a_call_from
     workers = [spawn.Process(target=target, args=(url, done)) for target in (condense, condense, write)]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    try:
+        for worker in workers:
+            worker.join(90)
+        assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    finally:
+        for worker in workers:
+            worker.kill()
 
     with open_store(url) as store:
         view, forgotten = View.from_events([]), set[int]()
