@@ -17,6 +17,7 @@ __all__ = ["Finding", "Pass"]
 
 _PAGE = 1_000
 _MISSING = ("it is missing", "they are missing")
+_BESIDE = "what is stored beside the content was changed (checksum or counts), the content was not"
 
 
 class Finding(NamedTuple):
@@ -47,6 +48,8 @@ class Pass:
         self._vault = vault
         self._known = known
         self._salt = salt
+        self.proved = False
+        """Whether any row follows the head before it: if none does, it may be the salt that is not what it was."""
         self._next = 0
         self._head: bytes | None = integrity.seed(known.conversation, salt) if salt else None
         self._counts: tuple[int, int] | None = (0, 0)
@@ -72,6 +75,7 @@ class Pass:
             return False
         start, chain = self._next, integrity.Chain(self._head, self._next, *self._counts)
         count, chain = integrity.sound_rows(chain, self._salt, self._known.checksum_seed, rows)
+        self.proved |= count > 0
         self._head, self._next, self._counts = chain.head, chain.next_id, (chain.shown, chain.structural)
         for version, head in list(self.wanted.items()):
             if start < version <= self._next and rows[version - 1 - start][8] == head:
@@ -105,9 +109,8 @@ class Pass:
             self._miss(stored.id)
             self._head = self._counts = None
         if row.encoding == DAMAGED:
-            if self._is_as_written(stored):
-                problem = "what is stored beside it was changed (checksum or counts), its content was not"
-                self._find(row.id, problem, sound=True)
+            if self._head is not None and self._is_as_written(self._vault.unchecked(self._known, stored)):
+                self._find(row.id, _BESIDE, sound=True)
             else:
                 self.suspects.add(row.id, row.body.decode())
             self._head, self._counts = stored.head if type(stored.head) is bytes else None, None
@@ -136,6 +139,7 @@ class Pass:
             )  # fmt: skip
         except (TypeError, ValueError):  # a column of another type
             return False
+        self.proved |= head == row.head
         return head == row.head
 
     def _miss(self, until: int) -> None:
@@ -148,4 +152,8 @@ class Pass:
         self._next, self._head, self._counts = until, None, None
 
     def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
+        before = self.findings[-1] if self.findings else None
+        if problem == _BESIDE and before is not None and before.problem == problem and before.last == event_id - 1:
+            self.findings[-1] = before._replace(last=event_id)
+            return
         self.findings.append(Finding(event_id, event_id, problem, sound))

@@ -7,7 +7,7 @@ there, and one that fits none was changed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -18,23 +18,26 @@ from eventstore.recorders.base import Row
 from eventstore.sealing import PLAIN
 from eventstore.vault import Known
 
-__all__ = ["ONLY_ITS_HEAD", "Suspects", "diagnosed"]
+__all__ = ["ONLY_ITS_HEAD", "UNPROVEN", "Suspects", "diagnosed"]
 
 ONLY_ITS_HEAD = "its head is not what was written, its content is"
+UNPROVEN = "its checksum is right, and nothing else proves it: what stands before it is not what was written there"
 
 _SINGLE = 16
 """A run of more suspects than these is looked at as a whole."""
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 _ROWS_MAX = 200
+_WORK_MAX = 2**28
+"""Suspects, times the bytes of them all, that are compared with one another."""
 _OTHERS_MAX = 1_000
 
 
 class Run(NamedTuple):
-    """Rows one after the other that are not what was written there, and how the first of them shows it."""
+    """Rows one after the other that are not what was written there, and how each of the first of them shows it."""
 
     first: int
     last: int
-    problem: str
+    problems: tuple[str, ...]
 
 
 class Suspects:
@@ -46,9 +49,11 @@ class Suspects:
     def add(self, event_id: int, problem: str) -> None:
         """Ids come ascending."""
         if self.runs and self.runs[-1].last == event_id - 1:
-            self.runs[-1] = self.runs[-1]._replace(last=event_id)
+            first, _, problems = self.runs[-1]
+            more = (*problems, problem) if len(problems) < _SINGLE else problems
+            self.runs[-1] = Run(first, event_id, more)
         else:
-            self.runs.append(Run(event_id, event_id, problem))
+            self.runs.append(Run(event_id, event_id, (problem,)))
 
     def __bool__(self) -> bool:
         return bool(self.runs)
@@ -59,27 +64,31 @@ def diagnosed(
 ) -> Iterator[tuple[int, int, str]]:
     """First and last id, and what is wrong there, of each suspect that is not just behind another one.
 
-    ``others`` are conversations that a row may come from.
+    ``others`` are conversations that a row may come from; they are asked for only where there are suspects. Cost: up to
+    two hundred of them are compared with one another.
     """
-    single = [run for run in suspects.runs if run.last - run.first < _SINGLE]
+    single: dict[int, str] = {}
     for run in suspects.runs:
         if run.last - run.first >= _SINGLE:
             yield from _of_a_run(guard, known, run)
-    ward = _Ward(guard, known, salt, [n for run in single for n in range(run.first, run.last + 1)], others)
-    for run in single:
-        for event_id in range(run.first, run.last + 1):
-            problem = ward.problem(event_id, run.problem)
-            if problem is not None:
-                yield event_id, event_id, problem
+        else:
+            single.update(enumerate(run.problems, run.first))
+    if not single:
+        return
+    ward = _Ward(guard, known, salt, single, others)
+    for event_id, seen in single.items():
+        problem = ward.problem(event_id, seen)
+        if problem is not None:
+            yield event_id, event_id, problem
 
 
 def _of_a_run(guard: Guard, known: Known, run: Run) -> Iterator[tuple[int, int, str]]:
     shifted = _shifted(guard, known, run)
     if shifted is None:  # or the first of them is what pushed the others on
-        rest = run._replace(first=run.first + 1)
+        rest = run._replace(first=run.first + 1, problems=run.problems[1:])
         shifted = _shifted(guard, known, rest)
         if shifted is not None:
-            yield run.first, run.first, run.problem
+            yield run.first, run.first, run.problems[0]
             run = rest
     yield run.first, run.last, shifted or "they are not what was written there"
 
@@ -101,29 +110,30 @@ def _shifted(guard: Guard, known: Known, run: Run) -> str | None:
 class _Ward:
     """The suspects that are looked at one by one, with their neighbours."""
 
-    def __init__(self, guard: Guard, known: Known, salt: bytes, ids: Sequence[int], others: Iterable[str]) -> None:
+    def __init__(self, guard: Guard, known: Known, salt: bytes, ids: Iterable[int], others: Iterable[str]) -> None:
         self._known = known
         self._salt = salt
-        self._ids = ids[:_ROWS_MAX]
+        self._ids: list[int] = []
         self._stored: dict[int, Row] = {}
         self._opened: dict[int, Row] = {}
-        for event_id in {n + by for n in self._ids for by in (-1, 0, 1)}:
-            for part in readable_rows(guard.unguarded, known.key, max(event_id, 0), event_id + 1):
-                if not isinstance(part, Unreadable):
-                    self._stored.update((row.id, row) for row in part)
-                    for stored, opened in zip(part, guard.vault.opened(known, part), strict=True):
-                        # A plain row whose checksum is wrong may still have the content that its head is of.
-                        self._opened[stored.id] = stored if stored.encoding == PLAIN else opened
+        size = 0
+        for event_id in islice(ids, _ROWS_MAX):
+            size += self._take_in(guard, event_id)
+            if self._ids and size * len(self._ids) > _WORK_MAX:
+                break
+            self._ids.append(event_id)
         self._seeds = {other: integrity.checksum_seed(other) for other in islice(others, _OTHERS_MAX)}
+        self._places = {event_id: self._place_of(row) for event_id in self._ids if (row := self._stored.get(event_id))}
 
     def problem(self, event_id: int, problem: str) -> str | None:
         """What is wrong with this row; None if it is sound, and only the one before it is not."""
         row = self._stored.get(event_id)
-        if row is None:
+        if row is None or event_id not in self._places:
             return problem
-        if self._follows_another(event_id):
+        fits = _fits(self._known.checksum_seed, row, event_id)
+        if fits and self._follows_another(event_id):
             return None
-        place = self._written_as(row)
+        place = self._places[event_id]
         if place is not None:
             return f"it was written as event {place}, and stands where it does not belong"
         for other, seed in self._seeds.items():
@@ -133,43 +143,63 @@ class _Ward:
         computed = self._link(self._before(event_id), self._opened[event_id], event_id)
         if after is not None and computed is not None and self._link(computed, after, after.id) == after.head:
             return ONLY_ITS_HEAD
-        return problem
+        return UNPROVEN if fits and self._is_not_as_written(event_id - 1) else problem
+
+    def _take_in(self, guard: Guard, event_id: int) -> int:
+        """Read the row and its neighbours; returns how many bytes they are."""
+        for near in (event_id - 1, event_id, event_id + 1):
+            if near in self._stored or near < 0:
+                continue
+            for part in readable_rows(guard.unguarded, self._known.key, near, near + 1):
+                if not isinstance(part, Unreadable):
+                    for stored in part:
+                        self._stored[stored.id] = stored
+                        # A row whose checksum is wrong may still have the content that its head is of.
+                        self._opened[stored.id] = guard.vault.unchecked(self._known, stored)
+        return sum(_size(self._stored.get(near)) for near in (event_id - 1, event_id, event_id + 1))
 
     def _follows_another(self, event_id: int) -> bool:
-        """Whether it is what was written here, and what was written before it stands elsewhere, or lost its head."""
+        """Whether what was written before it stands elsewhere, or lost its head."""
         row = self._opened[event_id]
-        return _fits(self._known.checksum_seed, self._stored[event_id], event_id) and any(
-            self._link(head, row, event_id) == row.head for head in self._heads() if head != self._before(event_id)
-        )
+        elsewhere = {self._stored[n].head for n, place in self._places.items() if place == event_id - 1}
+        heads = elsewhere.union(self._heads_near(event_id)) - {self._before(event_id)}
+        return any(self._link(head, row, event_id) == row.head for head in heads)
 
-    def _written_as(self, row: Row) -> int | None:
-        for place in self._ids:
-            if place != row.id and _fits(self._known.checksum_seed, row, place):
+    def _is_not_as_written(self, event_id: int) -> bool:
+        row = self._stored.get(event_id)
+        return row is not None and not _fits(self._known.checksum_seed, row, event_id)
+
+    def _place_of(self, row: Row) -> int | None:
+        """Where else among the suspects the row was written, if it was."""
+        places = [place for place in self._ids if place != row.id]
+        for place in places:
+            if _fits(self._known.checksum_seed, row, place):
                 return place
         opened = self._opened[row.id]
-        for place in self._ids:
-            if place != row.id and any(self._link(head, opened, place) == row.head for head in self._heads()):
+        for place in places:
+            if any(self._link(head, opened, place) == row.head for head in self._heads_near(place)):
                 return place
         return None
 
-    def _heads(self) -> Iterator[bytes]:
-        """Every head that may be the one before some suspect."""
-        for event_id in self._ids:
-            before = self._before(event_id)
-            if before is not None:
-                yield before
-            row = self._opened.get(event_id)
-            if row is not None:
+    def _heads_near(self, place: int) -> Iterator[bytes]:
+        """Heads that may be the one before what was written at this place."""
+        before = self._before(place)
+        if before is not None:
+            yield before
+        for near in (place - 1, place, place + 1):
+            row = self._stored.get(near)
+            if row is not None and type(row.head) is bytes:
                 yield row.head
-                computed = self._link(before, row, event_id)
-                if computed is not None:
-                    yield computed
+        if place - 1 in self._opened:
+            computed = self._link(self._before(place - 1), self._opened[place - 1], place - 1)
+            if computed is not None:
+                yield computed
 
     def _before(self, event_id: int) -> bytes | None:
         if event_id == 0:
             return integrity.seed(self._known.conversation, self._salt)
         row = self._stored.get(event_id - 1)
-        return None if row is None else row.head
+        return None if row is None or type(row.head) is not bytes else row.head
 
     def _link(self, head: bytes | None, row: Row, event_id: int) -> bytes | None:
         if type(head) is not bytes or row.encoding != PLAIN:
@@ -188,3 +218,7 @@ def _fits(seed: int, row: Row, place: int) -> bool:
         return row.checksum == integrity.checksum(seed, *row._replace(id=place)[:-1])
     except (struct.error, TypeError, AttributeError):  # a column of another type
         return False
+
+
+def _size(row: Row | None) -> int:
+    return 0 if row is None or type(row.body) is not bytes else len(row.body)

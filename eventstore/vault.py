@@ -102,6 +102,12 @@ class Vault:
             for place, row in enumerate(rows)
         ]
 
+    def unchecked(self, known: Known, row: Row) -> Row:
+        """One row, plain, whatever its checksum says: for those who have another proof of what was written. Marked
+        where it cannot be opened.
+        """
+        return row if row.encoding == PLAIN and type(row.body) is bytes else self._opened_row(known, row)
+
     def closed(self, known: Known, rows: Sequence[Row]) -> Sequence[Row]:
         """Plain rows as this store stores them."""
         if known.data_key is None and self.sealing.compression == "none":
@@ -118,6 +124,8 @@ class Vault:
             body = unpacked(row.encoding & ~SEALED, body)
         except Unopenable as error:
             return _damaged(row, str(error))
+        except TypeError:  # only where the checksum was not asked
+            return _damaged(row, "a column is of another type")
         return row._replace(encoding=PLAIN, body=body)
 
     def _closed_row(self, known: Known, row: Row) -> Row:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from eventsourcing.persistence import PersistenceError
 
 from eventstore.checking import Finding, Pass
-from eventstore.diagnosis import ONLY_ITS_HEAD, diagnosed
+from eventstore.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.errors import ConversationNotFound, KeyUnavailable
 from eventstore.guard import Guard, columns_are_sound
 from eventstore.reading import is_damage, readable_conversations
@@ -131,9 +131,14 @@ def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> I
         yield Finding(None, None, "its salt is lost, so nothing proves its heads")
     chain = Pass(guard.vault, known, salt, dict(kept))
     chain.over(guard.unguarded, found.key, found.version)
+    if salt and chain.suspects and not chain.proved:
+        yield Finding(None, None, "its salt is not what it was, or all of it was changed: nothing proves its heads")
+        salt = b""
+        chain = Pass(guard.vault, known, salt, dict(kept))
+        chain.over(guard.unguarded, found.key, found.version)
     yield from chain.findings
     for first, last, problem in diagnosed(guard, known, salt, chain.suspects, _others(guard, found)):
-        yield Finding(first, last, problem, problem == ONLY_ITS_HEAD)
+        yield Finding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
     for version, head in kept:
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
@@ -169,7 +174,7 @@ def _beside(guard: Guard, found: Conversation, known: Known) -> Iterator[Finding
         after = None
         while page := reader.remembered(found.key, after, 1_000):
             for name, first, count in page:
-                if type(first) is not int or type(count) is not int:
+                if type(first) is not int or type(count) is not int or first < 0 or count < 1:
                     yield Finding(None, None, f"what idempotency key {name!r} stands for is damaged")
                 elif first + count > found.version:
                     problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"

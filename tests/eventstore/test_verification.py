@@ -6,11 +6,13 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from eventstore import CondensationRequest, Message, integrity, open_store
-from eventstore.recorders.base import BareRow, Row
+from eventstore import CondensationRequest, Message, integrity, open_store, verification
+from eventstore.diagnosis import UNPROVEN
+from eventstore.recorders.base import BareRow, Conversation, Row
 from eventstore.verification import Published, Verdict
 
 NAMES = ("a", "b")
@@ -87,7 +89,7 @@ def test_a_changed_head_is_told_from_a_changed_event(path: Path):
 def test_what_is_stored_beside_an_event_is_checked_too(path: Path, column: str):
     spoil(path, f"UPDATE events SET {column} = {column} + 1 WHERE {of('b', 3)}")
     assert found(path) == {
-        "b": ["event 3: what is stored beside it was changed (checksum or counts), its content was not"]
+        "b": ["event 3: what is stored beside the content was changed (checksum or counts), the content was not"]
     }
 
 
@@ -324,3 +326,77 @@ def test_a_column_of_another_type_is_found_and_named(path: Path, column: str):
         sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events'").fetchone()[0]
         connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'events'", (f"{sql} STRICT",))
     assert any(finding.startswith("event 7: ") for finding in found(path)["a"])
+
+
+def test_a_damaged_event_behind_a_missing_one_is_not_said_to_be_what_was_written(path: Path):
+    spoil(path, f"DELETE FROM events WHERE {of('a', 6)}")
+    spoil(path, f"UPDATE events SET body = CAST(replace(body, 'says', 'sayz') AS TEXT) WHERE {of('a', 7)}")
+    assert found(path)["a"] == [
+        "event 6: it is missing",
+        "event 7: its checksum does not match, so these are not the bytes that were written",
+    ]
+
+
+def test_who_stands_behind_a_strange_event_is_told_from_it(path: Path):
+    """The head that it followed is gone with the event that was there; its checksum is all that is left."""
+    spoil(path, f"DELETE FROM events WHERE {of('b', 4)}")
+    spoil(path, f"UPDATE events SET conversation = (SELECT key FROM conversations WHERE id = 'b'), id = 4 "
+                f"WHERE {of('a', 8)}")  # fmt: skip
+    findings = {str(finding): finding.sound for finding in verdicts(path)["b"].findings}
+    assert findings == {
+        "event 4: its checksum does not match, so these are not the bytes that were written": False,
+        f"event 5: {UNPROVEN}": True,
+    }
+
+
+def test_a_salt_that_was_changed_is_named_and_not_every_event(path: Path):
+    spoil(path, "UPDATE conversations SET salt = zeroblob(16) WHERE id = 'a'", f"DELETE FROM events WHERE {of('a', 4)}")
+    assert found(path)["a"] == [
+        "its salt is not what it was, or all of it was changed: nothing proves its heads",
+        "event 4: it is missing",
+    ]
+
+
+@pytest.mark.parametrize("change", ["first_id = -1", "events = 0", "events = -3"])
+def test_a_key_that_stands_for_impossible_events_is_named(path: Path, change: str):
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("a", Message(source="user", content="x"), expected_version=LENGTH, idempotency_key="turn-9")
+    spoil(path, f"UPDATE idempotency_keys SET {change}")
+    assert found(path) == {"a": ["what idempotency key 'turn-9' stands for is damaged"]}
+
+
+def test_a_conversation_that_is_said_to_be_still_imported_is_missed(path: Path):
+    spoil(path, "UPDATE conversations SET visible = 0 WHERE id = 'a'")
+    says = "conversation 'a' is hidden, as if it were still being imported, and was there before"
+    assert found(path) == {"": [says]}
+
+
+def test_the_time_of_many_conversations_is_that_of_their_events(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Other conversations are only asked for where something does not fit."""
+    asked: list[str] = []
+
+    def others(_: object, found: Conversation) -> Iterator[str]:
+        asked.append(found.id)
+        yield from ()
+
+    monkeypatch.setattr(verification, "_others", others)
+    assert found(path) == {}
+    assert asked == []
+
+
+def test_the_time_of_many_damaged_events_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "long.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.ingest("a", (Message(source="user", content=str(n)) for n in range(2_000)))
+    spoil(path, "UPDATE events SET body = body || ' ' WHERE id % 10 = 7")
+    links = 0
+    link = integrity.link
+
+    def counted(*fields: Any) -> bytes:
+        nonlocal links
+        links += 1
+        return link(*fields)
+
+    monkeypatch.setattr(integrity, "link", counted)
+    assert len(found(path)["a"]) == 200
+    assert links < 400_000

@@ -63,6 +63,9 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
             yield str(finding, "utf-8", "replace")
     for key, count in reader.execute(SQL["rows_of_nobody"]):
         yield f"{count} events are of conversation number {key}, which is not there"
+    for (name,) in reader.execute(SQL["hidden"]):
+        hidden = str(name, "utf-8", "replace")
+        yield f"conversation {hidden!r} is hidden, as if it were still being imported, and was there before"
     given, found = reader.execute(SQL["positions_given_and_found"]).fetchone()
     if type(given) is not int:
         yield "how many events were recorded cannot be read"

@@ -238,6 +238,13 @@ SELECT DISTINCT projection FROM records WHERE conversation = ? ORDER BY projecti
 SELECT e.conversation, count(*) FROM events e
 WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation) GROUP BY e.conversation
 
+-- What is imported in stages has negative positions until it is published, and is counted when it is.
+-- name: hidden
+SELECT c.id FROM conversations c
+WHERE NOT c.visible AND (c.published IS NOT NULL OR EXISTS (
+    SELECT 1 FROM events e INDEXED BY events_by_id WHERE e.conversation = c.key AND e.position > 0
+))
+
 -- name: positions_given_and_found
 SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM store WHERE name = 'positions_given'),
        (SELECT count(*) FROM events INDEXED BY events_by_id
