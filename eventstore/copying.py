@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from eventsourcing.persistence import PersistenceError
+
 from eventstore import integrity
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.guard import Guard
+from eventstore.reading import is_damage
 from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
 from eventstore.rows import from_microseconds, not_erased
 from eventstore.sealing import PLAIN
@@ -26,6 +29,7 @@ __all__ = [
     "chunked",
     "copy_conversation",
     "remembered_keys",
+    "stands_for_events",
 ]
 
 CHUNK = 1_000
@@ -90,9 +94,14 @@ def _rows(source: Guard, found: Conversation) -> Iterator[Row]:
     """Raises ``ConversationErased`` where it is erased meanwhile, ``CorruptEvent`` at one that is missing."""
     for start in range(0, found.version, CHUNK):
         stop = min(start + CHUNK, found.version)
-        with source.read() as reader:
-            not_erased(reader.conversation(found.id))
-            page = reader.rows(found.key, start, stop, CHUNK)
+        try:
+            with source.read() as reader:
+                not_erased(reader.conversation(found.id))
+                page = reader.rows(found.key, start, stop, CHUNK)
+        except PersistenceError as error:
+            if not is_damage(error):
+                raise
+            raise CorruptEvent(found.id, start, f"it, or one of those up to {stop - 1}, cannot be read") from error
         yield from page
         if len(page) < stop - start:
             there = {row.id for row in page}
@@ -107,10 +116,16 @@ def remembered_keys(source: Guard, found: Conversation) -> Iterator[RememberedKe
         with source.read() as reader:
             page = reader.remembered(found.key, after, CHUNK)
         # One that came with an event behind what is carried goes with that event.
-        yield from (key for key in page if key[1] + key[2] <= found.version)
+        yield from (key for key in page if stands_for_events(key, found.version))
         if len(page) < CHUNK:
             return
         after = page[-1][0]
+
+
+def stands_for_events(key: RememberedKey, version: int) -> bool:
+    """Whether an idempotency key can be what was kept, in a history of so many events."""
+    _, first, events = key
+    return type(first) is int and type(events) is int and first >= 0 < events and first + events <= version
 
 
 def chunked(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -28,7 +28,7 @@ from eventstore.recorders.base import (
 from eventstore.sealing import DAMAGED, DataKey, Sealing
 from eventstore.vault import NOBODY, Known, Vault
 
-__all__ = ["Guard", "GuardedReader", "columns_are_sound"]
+__all__ = ["Guard", "GuardedReader", "columns_are_sound", "is_moment"]
 
 T = TypeVar("T")
 
@@ -288,14 +288,14 @@ def columns_are_sound(found: Conversation) -> bool:
     its checksum says it for certain.
     """
     erasure = found.erasure
-    if found.astray or not _is_moment(found.created_at) or type(found.salt) is not bytes:
+    if found.astray or not is_moment(found.created_at) or type(found.salt) is not bytes:
         return False
     if type(found.sealed_key) not in (bytes, type(None)):
         return False
     if erasure is not None:
-        return _is_moment(erasure.erased_at) and type(erasure.events) is int and type(erasure.head) is bytes
+        return is_moment(erasure.erased_at) and type(erasure.events) is int and type(erasure.head) is bytes
     return found.version == 0 or (
-        _is_moment(found.updated_at)
+        is_moment(found.updated_at)
         and type(found.head) is bytes
         and len(found.head) == integrity.HEAD_BYTES
         and 0 <= found.shown <= found.version
@@ -303,5 +303,6 @@ def columns_are_sound(found: Conversation) -> bool:
     )
 
 
-def _is_moment(value: object) -> bool:
+def is_moment(value: object) -> bool:
+    """Whether it can be a time that the store recorded."""
     return type(value) is int and 0 <= value < _YEAR_10000

@@ -7,13 +7,15 @@ down to the one row that cannot be read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from eventsourcing.persistence import DatabaseError, DataError, InternalError, PersistenceError
 
+from eventstore.errors import StoreUnavailable
 from eventstore.recorders.base import Conversation, Recorder, Row
 
-__all__ = ["Unreadable", "is_damage", "readable_conversations", "readable_rows"]
+__all__ = ["Unreadable", "is_damage", "readable_conversations", "readable_rows", "translated"]
 
 _PAGE = 1_000
 
@@ -30,6 +32,15 @@ def is_damage(error: BaseException | None) -> bool:
     reach.
     """
     return type(error) in (DatabaseError, DataError, InternalError)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """The recorders' taxonomy as ours: for a caller of the store, all of it means that the database does not answer."""
+    try:
+        yield
+    except PersistenceError as error:
+        raise StoreUnavailable(str(error)) from error
 
 
 def readable_rows(

@@ -9,8 +9,9 @@ not known, so a View cannot be folded over it, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from eventstore import integrity
@@ -18,7 +19,7 @@ from eventstore.codec import encode
 from eventstore.copying import Arrival, Carried, chunked, copy_conversation, remembered_keys
 from eventstore.errors import EventStoreError
 from eventstore.events import Annotation, Event, Message, UnknownEvent
-from eventstore.guard import Guard
+from eventstore.guard import Guard, is_moment
 from eventstore.reading import Unreadable, readable_conversations, readable_rows
 from eventstore.recorders.base import Conversation, Row
 from eventstore.sealing import PLAIN
@@ -70,69 +71,99 @@ def _salvaged(source: Guard, target: Guard, found: Conversation) -> Salvaged:
         return Salvaged(found.id, 0, False, unsound, "none of its events is left")
     known = source.vault.known(found)
     salt = found.salt if known.data_key is None else known.data_key.salt
-    rows = _Filling(source, found, known, unsound).rows()
+    rows = _Filling(source, found, known, findings).rows()
     first = next(rows)
-    what = Carried(found.id, found.created_at or first.recorded_at, salt or integrity.new_salt(), 0, None, None)
+    began = found.created_at if found.created_at and is_moment(found.created_at) else first.recorded_at
+    what = Carried(found.id, began, salt or integrity.new_salt(), 0, None, None)
     with Arrival(target, what) as arrival:
+        head = b""
         for chunk in chunked(_linked(what, chain([first], rows))):
             arrival.add(chunk)
-            arrival.expect(chunk[-1].id + 1, chunk[-1].head)
+            head = chunk[-1].head
+            arrival.expect(chunk[-1].id + 1, head)
         arrival.remember(remembered_keys(source, found))
         arrived = arrival.end()
-    return Salvaged(found.id, arrived.version, False, unsound)
+    return Salvaged(found.id, arrived.version, not unsound and head == found.head, unsound)
 
 
 class _Filling:
     """The rows of a damaged conversation, with one for every id: what is sound, and what stands for the rest."""
 
-    def __init__(self, source: Guard, found: Conversation, known: Known, unsound: Iterable[Finding]) -> None:
+    def __init__(self, source: Guard, found: Conversation, known: Known, findings: Sequence[Finding]) -> None:
         self._source = source
         self._found = found
         self._known = known
-        self._unsound = [(f.first, f.last) for f in unsound if f.first is not None and f.last is not None]
-        self._before: Row | None = None
+        self._unsound = _Ids(finding for finding in findings if not finding.sound)
+        self._proved = _Ids(finding for finding in findings if finding.sound)
+        self._next = 0
+        self._moment = 0
+        self._counts: tuple[int, int] | None = (0, 0)
+        """How many shown and structural events are before the next one; None where nobody can say."""
         self._structural: set[int] = set()
-        """Damaged rows behind the last sound one that say they were structural; of others a sound row behind knows."""
+        """Lost rows since the last sound one that say they were structural; of others a sound row behind knows."""
 
     def rows(self) -> Iterator[Row]:
         for part in readable_rows(self._source.unguarded, self._found.key, 0, self._found.version):
             if isinstance(part, Unreadable):
                 continue
-            for stored, row in zip(part, self._source.vault.opened(self._known, part), strict=True):
-                if row.encoding != PLAIN or self._is_unsound(row.id):
+            for stored, opened in zip(part, self._source.vault.opened(self._known, part), strict=True):
+                row = self._as_written(stored, opened)
+                if row is None:
                     if stored.structural:
-                        self._structural.add(row.id)
-                elif row.id >= self._next():
-                    yield from self._stand_ins(row)
-                    yield row
-                    self._before = row
-                    self._structural.clear()
-        yield from self._stand_ins(None)
+                        self._structural.add(stored.id)
+                elif row.id >= self._next:
+                    yield from self._upto(row, counted=opened.encoding == PLAIN)
+        yield from self._stand_ins(self._found.version, None, self._moment)
 
-    def _next(self) -> int:
-        return 0 if self._before is None else self._before.id + 1
+    def _as_written(self, stored: Row, opened: Row) -> Row | None:
+        """The row, if its checksum and its head believe it, or its head alone."""
+        if stored.id in self._unsound:
+            return None
+        if opened.encoding == PLAIN:
+            return opened
+        unchecked = self._source.vault.unchecked(self._known, stored) if stored.id in self._proved else opened
+        return unchecked if unchecked.encoding == PLAIN else None
 
-    def _is_unsound(self, event_id: int) -> bool:
-        return any(first <= event_id <= last for first, last in self._unsound)
+    def _upto(self, row: Row, *, counted: bool) -> Iterator[Row]:
+        """What stands for the lost ones before a row, and the row. What it says of how many are before it may count."""
+        told = (row.shown_before, row.structural_before) if counted else None
+        yield from self._stand_ins(row.id, told, self._moment or row.recorded_at)
+        yield row
+        before = told or self._counts
+        self._counts = None if before is None else (before[0] + row.shown, before[1] + row.structural)
+        self._next, self._moment = row.id + 1, row.recorded_at
+        self._structural.clear()
 
-    def _stand_ins(self, after: Row | None) -> Iterator[Row]:
-        """Rows for the ids up to the next sound one. Where fewer than all of these were shown, or structural, which of
-        them is not known: then the first are taken to be structural, and all to be shown.
+    def _stand_ins(self, stop: int, told: tuple[int, int] | None, moment: int) -> Iterator[Row]:
+        """Rows for the ids up to the next sound one, of which ``told`` says how many are before it. Where fewer than
+        all of these were shown, or structural, which of them is not known: then the first are taken to be structural,
+        and all to be shown.
         """
-        before = self._before
-        start, stop = self._next(), self._found.version if after is None else after.id
-        moment = before.recorded_at if before is not None else after.recorded_at if after is not None else 0
-        shown, structural = stop - start, len(self._structural)
-        if after is not None:
-            shown = after.shown_before - (before.shown_before + before.shown if before is not None else 0)
-            structural = after.structural_before - (
-                before.structural_before + before.structural if before is not None else 0
-            )
-        for n, event_id in enumerate(range(start, stop)):
-            was_structural = n < structural if after is not None else event_id in self._structural
+        if stop == self._next:
+            return
+        shown: int = stop - self._next
+        structural = None
+        if told is not None and self._counts is not None:
+            shown, structural = told[0] - self._counts[0], told[1] - self._counts[1]
+        for n, event_id in enumerate(range(self._next, stop)):
+            was_structural = event_id in self._structural if structural is None else n < structural
             encoded = encode(_stand_in(event_id, shown=shown > 0, structural=was_structural))
             kind, schema, is_shown, is_structural, body, _ = encoded
             yield Row(event_id, kind, schema, is_shown, is_structural, moment, PLAIN, body, b"")
+        self._counts = None
+
+
+class _Ids:
+    """The ids that findings name. Cost of a question: the logarithm of how many findings there are."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        ranges = sorted((f.first, f.last) for f in findings if f.first is not None and f.last is not None)
+        self._firsts = [first for first, _ in ranges]
+        self._lasts = list(accumulate((last for _, last in ranges), max))
+
+    def __contains__(self, event_id: int) -> bool:
+        at = bisect_right(self._firsts, event_id) - 1
+        return at >= 0 and event_id <= self._lasts[at]
 
 
 def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:

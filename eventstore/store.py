@@ -27,6 +27,7 @@ from eventstore.guard import Guard
 from eventstore.ingestion import Ingestion
 from eventstore.keys import KeyRing
 from eventstore.moving import Difference, Moved, compare_stores, move_store
+from eventstore.reading import translated
 from eventstore.recorders.base import Conversation, Reader, Recorder, Row, Transaction
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.resealing import Resealed, reseal
@@ -122,7 +123,7 @@ def open_store(
     Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it, and
     ``KeyUnavailable`` where what should be a key is none.
     """
-    with _translated():
+    with translated():
         sealing = Sealing.chosen(compression, keys)
         recorder = Guard(open_recorder(url, durability=durability), sealing)
         return Store(recorder, clock=clock, event_bytes_max=event_bytes_max)
@@ -246,7 +247,7 @@ class Store:
         Durability: on disk when it returns. Cost: the events given.
         """
         ingestion = Ingestion(conversation, self._recorder, self._project, self._now)
-        with _translated():
+        with translated():
             return Ingested(*ingestion.run(self._encoded_history(events)))
 
     def register(self, projection: InlineProjection) -> None:
@@ -351,7 +352,7 @@ class Store:
         From the first moment on nobody reads it any more. It works in small transactions; again, it finishes what was
         begun. Raises ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that was open before stays open.
         """
-        with _translated():
+        with translated():
             return _listed(erase(self._recorder, conversation, reason, self._now()))
 
     def reseal(self, conversation: str | None = None) -> Iterator[Resealed]:
@@ -359,14 +360,14 @@ class Store:
 
         Others read and write meanwhile. Raises ``ConversationNotFound``, ``KeyUnavailable``, ``StoreUnavailable``.
         """
-        with _translated():
+        with translated():
             yield from reseal(self._recorder, conversation)
 
     def verify(
         self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
     ) -> Iterator[Verdict]:
         """Whether every event is what was written, all of them there, each in its place; see ``verification``."""
-        with _translated():
+        with translated():
             yield from verify(self._recorder, conversation, published)
 
     def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
@@ -374,7 +375,7 @@ class Store:
 
         Raises ``StoreUnavailable`` where there is a file of that name, it cannot be written, or this is no SQLite file.
         """
-        with _translated():
+        with translated():
             return back_up(self._recorder, path, on_progress)
 
     def vacuum(self) -> Vacuumed:
@@ -383,7 +384,7 @@ class Store:
         Positions stay. Readers go on; writers wait until it is done. Raises ``StoreUnavailable`` where it is no SQLite
         file, or may only be read.
         """
-        with _translated():
+        with translated():
             return vacuum(self._recorder, self._now())
 
     def bring(self, source: Store, *, jobs: int = 4) -> Iterator[Moved]:
@@ -391,12 +392,12 @@ class Store:
 
         Raises ``StoreUnavailable``; what is wrong with one conversation is yielded with it.
         """
-        with _translated():
+        with translated():
             yield from move_store(source._recorder, self._recorder, jobs=jobs)
 
     def differences_from(self, source: Store) -> Iterator[Difference]:
         """The conversations of another store that do not have the same head here. Raises ``StoreUnavailable``."""
-        with _translated():
+        with translated():
             yield from compare_stores(source._recorder, self._recorder)
 
     def status(self) -> Status:
@@ -407,13 +408,13 @@ class Store:
         recorder = self._recorder.unguarded
         if not isinstance(recorder, RecorderOnServer):
             raise StoreUnavailable("only a store on a PostgreSQL server has a status; elsewhere nobody is held back")
-        with _translated():
+        with translated():
             return recorder.status()
 
     @property
     def uuid(self) -> str:
         """Names this store, wherever its file is moved."""
-        with _translated():
+        with translated():
             return self._recorder.store_value("uuid")
 
     @property
@@ -422,14 +423,14 @@ class Store:
 
     def data_version(self) -> int:
         """A number that changes when another connection has committed: cheap to poll before following again."""
-        with _translated():
+        with translated():
             return self._recorder.data_version()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the database. Whatever uses the store afterwards gets ``StoreUnavailable``."""
-        with _translated():
+        with translated():
             self._recorder.close()
 
     def __enter__(self) -> Store:
@@ -469,12 +470,12 @@ class Store:
     def _transact(self, work: Callable[[Transaction], T]) -> T:
         try:
             return self._recorder.transact(work)
-        except PersistenceError as error:  # as ``_translated``, without the cost of a context in every append
+        except PersistenceError as error:  # as ``translated``, without the cost of a context in every append
             raise StoreUnavailable(str(error)) from error
 
     @contextlib.contextmanager
     def _read(self) -> Iterator[Reader]:
-        with _translated(), self._recorder.read() as reader:
+        with translated(), self._recorder.read() as reader:
             yield reader
 
     def _pages(self, conversation: str, start: int, stop: int | None) -> Iterator[tuple[Sequence[Row], int, int]]:
@@ -558,12 +559,3 @@ def _listed(found: Conversation) -> ConversationRow:
 
 def _microseconds() -> int:
     return time.time_ns() // 1_000
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """The recorders' taxonomy as ours: for a caller of the store, all of it means that the database does not answer."""
-    try:
-        yield
-    except PersistenceError as error:
-        raise StoreUnavailable(str(error)) from error

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from eventstore import ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, Store, VersionConflict
 from eventstore.copying import Arrival, Arrived, Carried, RememberedKey, chunked
+from eventstore.reading import translated
 from eventstore.recorders.base import Row
 from foldlog.archives.compression import is_compressed
 from foldlog.archives.lines import (
@@ -43,7 +44,7 @@ def read_archive(store: Store, path: Path) -> Iterator[Arrived | Problem]:
     ``NotAnArchive`` where the file is damaged, from there on, and ``StoreUnavailable``. Cost: its events; memory for
     one transaction of them.
     """
-    with path.open("rb") as file:
+    with path.open("rb") as file, translated():
         lines = Lines(path, file, 2 * store.event_bytes_max + _BESIDE_THE_BODY)
         first = lines.next_of("foldlog_archive")
         if first is None:
@@ -103,7 +104,7 @@ class _Rest:
     def keys(self) -> Iterator[RememberedKey]:
         while (line := self._lines.next_of("key")) is not None:
             key = self._lines.read(line, KeyLine)
-            if key.first + key.events > self.what.version:
+            if key.events == 0 or key.first + key.events > self.what.version:
                 raise self._lines.bad(f"the key stands for events that are not there ({self.what.version} are)")
             yield key.key, key.first, key.events
         line = self._lines.next_of("given_up")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, Store
 from eventstore.copying import carried
+from eventstore.reading import translated
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line
 
@@ -36,16 +38,17 @@ def write_archive(store: Store, path: Path, conversations: Iterable[str]) -> Wri
     A conversation that is damaged is left out, and named. Raises ``OSError``, ``ConversationNotFound``,
     ``KeyUnavailable`` and ``StoreUnavailable``. Cost: its events; memory for one page of them.
     """
-    partial = path.with_name(f"{path.name}.partial")
+    handle, partial = tempfile.mkstemp(prefix=f"{path.name[:100]}.", suffix=".partial", dir=path.parent)  # mode 0600
     try:
-        with open(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-            with compressed(file) as sink:
+        with open(handle, "wb") as file:
+            with compressed(file) as sink, translated():
                 written = _write(store, sink, conversations)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    except BaseException:
+        os.unlink(partial)
+        raise
     return written
 
 

@@ -31,32 +31,44 @@ def run(
     lost event stands one that says so. Histories that are whole keep their heads. Exit status 1 if anything is lost.
     """
     from eventstore import open_store
+    from eventstore.reading import translated
     from eventstore.salvage import salvage
+    from foldlog.cli.gist import count
 
     to = _url(target)
     if os.path.exists(_path(to) or ""):
         raise Refused(f"{target} is there already; salvage into a new store")
     done: list[Salvaged] = []
-    with _readable(_url(source), to) as old, open_store(to) as new, terminal.progress() as bars:
+    with (
+        translated(),
+        _readable(_url(source), to) as (old, nameless),
+        open_store(to) as new,
+        terminal.progress() as bars,
+    ):
         bar = bars.add_task("salvaging", unit="events", total=None)
         for each in salvage(old.guard, new.guard):
             bars.advance(bar, each.events)
             done.append(each)
     if as_json:
-        terminal.emit({"from": source, "to": target, "conversations": [_document(each) for each in done]})
+        conversations = [_document(each) for each in done]
+        terminal.emit({"from": source, "to": target, "conversations": conversations, "nameless": nameless})
     else:
         _sum_up(done, target)
     for each in done:
         if each.problem is not None:
             terminal.warn(f"conversation {each.conversation!r}: nothing of it was copied: {each.problem}")
-        for finding in each.lost:
+        for finding in each.lost if each.problem is None else ():
             terminal.warn(f"conversation {each.conversation!r}, {finding}")
-    return DONE if all(each.whole for each in done) else FINDINGS
+    if nameless:
+        terminal.warn(f"{count(nameless, 'history', 'histories')} of which the name is lost: nothing of it was copied")
+    return DONE if all(each.whole for each in done) and not nameless else FINDINGS
 
 
 @contextmanager
-def _readable(source: str, target: str) -> Iterator[Store]:
-    """The source as a store that can be asked; of a file, its rows in a file beside the target."""
+def _readable(source: str, target: str) -> Iterator[tuple[Store, int]]:
+    """The source as a store that can be asked; of a file, its rows in a file beside the target. And of how many
+    histories there are events and no name.
+    """
     from eventstore import open_store
     from eventstore.recorders.sqlite.carving import carve
     from foldlog.cli.stores import open_existing
@@ -64,7 +76,7 @@ def _readable(source: str, target: str) -> Iterator[Store]:
     path = _path(source)
     if path is None:
         with open_existing(source) as store:
-            yield store
+            yield store, 0
         return
     if not os.path.exists(path):
         raise Refused(f"there is no file {path}")
@@ -74,9 +86,7 @@ def _readable(source: str, target: str) -> Iterator[Store]:
         if found.conversations == 0:
             raise Refused(f"{path} holds no conversation that can be read; nothing was written")
         with open_store(f"sqlite:///{carved}") as store:
-            yield store
-        if found.nameless:
-            terminal.warn(f"events of {found.nameless} conversations whose names are lost were left")
+            yield store, found.nameless
     finally:
         for suffix in ("", "-wal", "-shm", "-queue"):
             if os.path.exists(carved + suffix):

@@ -327,3 +327,79 @@ def test_noise_in_pages_ends_quickly_and_without_an_error(path: Path):
             content[at.randrange(len(content))] = at.randrange(256)
         path.write_bytes(content)
         assert sum(1 for _ in rows(path)) > 0
+
+
+@pytest.mark.parametrize("change", ["checksum = checksum + 1", "shown_before = 7", "head = zeroblob(32)"])
+@pytest.mark.parametrize("how", [{}, {"keys": KEYS, "compression": "zlib"}])
+def test_a_content_that_its_head_proves_is_kept_though_what_stands_beside_it_was_changed(
+    tmp_path: Path, change: str, how: dict[str, Any]
+):
+    path = tmp_path / "history.db"
+    fill(path, **how)
+    with open_store(f"sqlite:///{path}", **how) as store:
+        before = state(store)
+    execute(path, f"UPDATE events SET {change} WHERE conversation = 1 AND id = 30")
+    done, target = salvaged(path, how.get("keys"))
+    with target:
+        assert done["a"] == Salvaged("a", LENGTH, True)
+        assert state(target) == before
+
+
+def test_a_damaged_event_behind_a_missing_one_is_lost_too(path: Path):
+    execute(path, "DELETE FROM events WHERE conversation = 1 AND id = 11")
+    execute(path, "UPDATE events SET body = CAST(body || ' ' AS TEXT) WHERE conversation = 1 AND id = 12")
+    done, target = salvaged(path)
+    with target:
+        assert lost_ids(target, "a") == [11, 12]
+        assert [finding.first for finding in done["a"].lost] == [11, 12]
+        assert_nothing_else_than_was_written(target, done)
+
+
+def test_a_changed_salt_costs_no_event(path: Path):
+    execute(path, "UPDATE conversations SET salt = zeroblob(16) WHERE id = 'a'")
+    done, target = salvaged(path)
+    with target:
+        assert lost_ids(target, "a") == []
+        assert not done["a"].whole
+        assert_nothing_else_than_was_written(target, done)
+
+
+@pytest.mark.parametrize("change", ["id = 'å'", "key = 999", "visible = 0"])
+def test_checksums_say_whose_events_are_where_the_row_of_a_conversation_is_damaged(path: Path, change: str):
+    """In one place: the index of names has it as it was."""
+    with open_store(f"sqlite:///{path}") as store:
+        before = state(store)
+    damaged = path.with_name("damaged.db")
+    shutil.copy(path, damaged)
+    execute(damaged, f"UPDATE conversations SET {change} WHERE id = 'a'")
+    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 15)
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * PAGE : page * PAGE] = damaged.read_bytes()[(page - 1) * PAGE : page * PAGE]
+    path.write_bytes(content)
+    done, target = salvaged(path)
+    with target:
+        assert done["a"] == Salvaged("a", LENGTH, True)
+        assert state(target) == before
+
+
+def test_a_conversation_with_the_name_of_a_setting_is_one(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("uuid", event(0), expected_version=0)
+    done, target = salvaged(path)
+    with target:
+        assert done["uuid"].whole
+
+
+def test_what_is_impossible_beside_the_events_does_not_come_over(path: Path):
+    execute(path, "UPDATE conversations SET created_at = -7 WHERE id = 'a'", "UPDATE idempotency_keys SET events = -3")
+    done, target = salvaged(path)
+    with target:
+        assert lost_ids(target, "a") == []
+        assert_nothing_else_than_was_written(target, done)
+    assert "what idempotency key 'turn-0' stands for is damaged" in {str(finding) for finding in done["a"].lost}
+
+
+def test_events_whose_conversation_has_no_name_any_more_are_counted(path: Path):
+    execute(path, "DELETE FROM conversations WHERE id = 'a'")
+    assert carve(str(path), str(path.with_name("carved.db"))).nameless == 1

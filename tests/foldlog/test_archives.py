@@ -25,6 +25,7 @@ from eventstore import (
     KeyRing,
     Message,
     Store,
+    StoreUnavailable,
     UnknownEvent,
     integrity,
     open_store,
@@ -430,3 +431,35 @@ def test_its_memory_does_not_grow_with_the_archive(tmp_path: Path):
 
     peak(1_000)
     assert peak(8_000) < 1.5 * peak(2_000)
+
+
+def test_a_page_that_cannot_be_read_costs_its_conversation_and_no_other(tmp_path: Path, target: Store):
+    path = tmp_path / "source.db"
+    with open_store(f"sqlite:///{path}") as store:
+        fill(store)
+    content = bytearray(path.read_bytes())
+    pages = [n for n in range(0, len(content), 4_096) if b"message 2222" in content[n : n + 4_096]]
+    content[pages[0] : pages[0] + 4_096] = b"\xff" * 4_096
+    path.write_bytes(content)
+    archive = tmp_path / "all.foldlog"
+    with open_store(f"sqlite:///{path}?mode=ro") as store:
+        written = write_archive(store, archive, [*NAMES, "long", "odd", "erased"])
+    assert [problem.conversation for problem in written.problems] == ["long"]
+    brought = list(read_archive(target, archive))
+    assert {each.conversation for each in brought if isinstance(each, Arrived)} == {*NAMES, "odd", "erased"}
+
+
+def test_what_lies_where_an_archive_is_written_does_not_make_it_readable_for_others(source: Store, tmp_path: Path):
+    path = tmp_path / "all.foldlog"
+    left = tmp_path / "all.foldlog.partial"
+    left.write_bytes(b"of somebody else")
+    left.chmod(0o666)
+    write_archive(source, path, ["c1"])
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert left.read_bytes() == b"of somebody else"
+
+
+def test_a_store_that_cannot_be_written_ends_an_import_with_a_clear_error(archive: Path, target: Store):
+    target.guard.unguarded.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        list(read_archive(target, archive))

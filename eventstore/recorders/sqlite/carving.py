@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
 from eventstore import integrity
+from eventstore.recorders.sqlite.errors import translated
 from eventstore.recorders.sqlite.pages import PageFile, StoredRow
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.recorder import SQLiteRecorder
@@ -21,6 +22,9 @@ __all__ = ["Carved", "carve"]
 
 _EVENT_COLUMNS = 14
 _CONVERSATION_COLUMNS = 15
+_TRIED_MAX = 16
+_OF_THE_STORE = (b"uuid", b"positions_given")
+"""What the table ``store`` has names for: an entry of its index looks as one of the names of conversations."""
 
 
 class Carved(NamedTuple):
@@ -37,57 +41,112 @@ class Carved(NamedTuple):
 def carve(path: str, into: str) -> Carved:
     """Bring every row of the SQLite file at ``path``, and of its log, into a new store at ``into``.
 
-    Raises ``OSError``, and ``PersistenceError`` where the new file cannot be written. Cost: three readings of the file;
+    Raises ``OSError``, and ``PersistenceError`` where the new file cannot be written. Cost: four readings of the file;
     memory for the conversations.
     """
     SQLiteRecorder(into).close()
-    with PageFile(path) as pages, closing(sqlite3.connect(into, isolation_level=None)) as target:
+    with (
+        PageFile(path) as pages,
+        translated(f"salvage {path} into {into}"),
+        closing(sqlite3.connect(into, isolation_level=None)) as target,
+    ):
         target.execute("PRAGMA synchronous = OFF")
         target.execute("BEGIN")
-        names = _conversations(pages, target)
-        sound, damaged, nameless = 0, 0, set()
+        names = _Names(pages)
+        sound, damaged = 0, 0
         for row in _events(pages):
-            seed = names.get(row.columns[1])
-            if seed is None:
-                nameless.add(row.columns[1])
-            elif _is_sound(seed, row):
+            if names.vouch_for(row):
                 sound += target.execute(SQL["carve_event"], _event_parameters(row)).rowcount
+        conversations = names.conversations()
+        target.executemany(SQL["carve_conversation"], conversations.values())
         for row in _events(pages):
-            seed = names.get(row.columns[1])
-            if seed is not None and not _is_sound(seed, row):
-                parameters = (*_event_parameters(row), row.columns[1], row.columns[2])
+            key, event_id = row.columns[1:3]
+            if key in conversations and not names.vouch_for(row):
                 with suppress(sqlite3.IntegrityError):  # a column of another type: not even a damaged row is left
+                    parameters = (*_event_parameters(row), key, event_id)
                     damaged += target.execute(SQL["carve_damaged_event"], parameters).rowcount
-        target.executemany(SQL["carve_key"], _keys(pages, names))
+        target.executemany(SQL["carve_key"], _keys(pages, conversations))
+        carved = target.execute("SELECT count(*) FROM conversations").fetchone()[0]
         target.execute("COMMIT")
-    return Carved(sound, damaged, len(names), len(nameless))
+    return Carved(sound, damaged, carved, names.nameless)
 
 
-def _conversations(pages: PageFile, target: sqlite3.Connection) -> dict[Any, int]:
-    """Bring in the visible conversations; returns where the checksums of each one's rows start, by its key.
-
-    One whose row is lost is still named in the index of names. Its salt is lost, and with it the proof of its heads.
+class _Names:
+    """Which conversation is whose? Its row says it, an index of names says it too, and where either is damaged, the
+    checksums of its events decide: they are right under its name only.
     """
-    seeds: dict[Any, int] = {}
-    named: dict[Any, bytes] = {}
-    staged: set[Any] = set()
-    for row in pages.rows():
-        columns, texts = row.columns, row.texts
-        if row.rowid is not None and len(columns) == _CONVERSATION_COLUMNS and texts[1] and type(columns[3]) is int:
-            if columns[2] == 1:
-                with suppress(sqlite3.IntegrityError):
-                    target.execute(SQL["carve_conversation"], (row.rowid, *columns[1:]))
-                    seeds[row.rowid] = _seed(columns[1])
-            else:
-                staged.add(row.rowid)
-        elif row.rowid is None and len(columns) == 2 and texts == [True, False] and type(columns[1]) is int:
-            named[columns[1]] = columns[0]
-    for key, name in named.items():
-        if key not in seeds and key not in staged and name not in (b"uuid", b"positions_given"):
-            values = [name, 1, 0, None, None, b"", *[None] * 8]
-            if target.execute(SQL["carve_conversation"], (key, *values)).rowcount:
-                seeds[key] = _seed(name)
-    return seeds
+
+    def __init__(self, pages: PageFile) -> None:
+        self._rows: dict[int, Sequence[Any]] = {}
+        """The rows of conversations, by key; their first column is the key."""
+        self._named: dict[int, list[bytes]] = {}
+        for row in pages.rows():
+            columns, texts = row.columns, row.texts
+            if row.rowid is not None and len(columns) == _CONVERSATION_COLUMNS and texts[1] and columns[2] in (0, 1):
+                self._rows.setdefault(row.rowid, (row.rowid, *columns[1:]))
+            elif row.rowid is None and len(columns) == 2 and texts == [True, False] and type(columns[1]) is int:
+                self._named.setdefault(columns[1], []).append(columns[0])
+        for key, columns in self._rows.items():
+            self._named.setdefault(key, []).insert(0, columns[1])
+        self._seeds = {name: _seed(name) for names in self._named.values() for name in names}
+        self._name_of: dict[int, bytes] = {}
+        self._seen_before: set[int] = set()
+        """Of conversations, those with events that were published."""
+        self._strangers: dict[int, int] = {}
+        """Keys that are no conversation's, and how many of their rows were tried under every name."""
+
+    def vouch_for(self, row: StoredRow) -> bool:
+        """Whether the row is what was written, in the conversation that its key is of."""
+        key = row.columns[1]
+        name = self._name_of.get(key)
+        if name is None:
+            name = next((name for name in self._candidates(key) if _is_sound(self._seeds[name], row)), None)
+            if name is None:
+                return False
+            self._name_of[key] = name
+        elif not _is_sound(self._seeds[name], row):
+            return False
+        if row.rowid is not None and row.rowid > 0:
+            self._seen_before.add(key)
+        return True
+
+    def _candidates(self, key: int) -> Iterable[bytes]:
+        tried = self._strangers.get(key, 0)
+        if tried == _TRIED_MAX:
+            return self._named.get(key, ())
+        self._strangers[key] = tried + 1
+        return [*self._named.get(key, ()), *self._seeds]
+
+    @property
+    def nameless(self) -> int:
+        """Of how many conversations there are events, and no name."""
+        return len(self._strangers.keys() - self._name_of.keys() - self._named.keys())
+
+    def conversations(self) -> dict[int, Sequence[Any]]:
+        """By key, the columns of every conversation that may be seen; first those whose events vouch for them.
+
+        Of one whose row is lost, the salt is lost, and with it the proof of its heads.
+        """
+        rows = {columns[1]: columns for columns in self._rows.values()}
+        found: dict[int, Sequence[Any]] = {}
+        for key in [*self._name_of, *self._named]:
+            name = self._name_of.get(key) or self._named[key][0]
+            columns = rows.get(name) or self._rows.get(key)
+            if columns is None and key not in self._name_of and name in _OF_THE_STORE:
+                continue
+            columns = _typed(columns or (key, name, 1, 0, *[None] * 11))
+            if columns[2] == 1 or columns[10] is not None or key in self._seen_before:
+                found.setdefault(key, (key, name, 1, *columns[3:]))
+        return found
+
+
+def _typed(columns: Sequence[Any]) -> list[Any]:
+    """The columns of a conversation; those that are damaged to be of another type are left out."""
+    texts_and_blobs = {1, 6, 7, 8, 12, 14}
+    typed = [
+        value if type(value) is (bytes if n in texts_and_blobs else int) else None for n, value in enumerate(columns)
+    ]
+    return [*typed[:3], typed[3] or 0, *typed[4:]]
 
 
 def _events(pages: PageFile) -> Iterator[StoredRow]:
@@ -120,20 +179,19 @@ def _event_parameters(row: StoredRow) -> Sequence[Any]:
     return (row.rowid, *row.columns[1:-1], row.texts[-1], row.columns[-1], row.columns[-1])
 
 
-def _keys(pages: PageFile, names: dict[Any, int]) -> Iterable[Sequence[Any]]:
+def _keys(pages: PageFile, conversations: Mapping[int, object]) -> Iterable[Sequence[Any]]:
     for row in pages.rows():
         columns = row.columns
         if (
             row.rowid is None
             and row.texts == [False, True, False, False]
             and all(type(columns[n]) is int for n in (0, 2, 3))
-            and columns[0] in names
+            and columns[0] in conversations
         ):
             yield columns
 
 
-def _seed(name: object) -> int:
-    assert isinstance(name, bytes)
+def _seed(name: bytes) -> int:
     try:
         return integrity.checksum_seed(name.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError:
