@@ -16,7 +16,7 @@ from eventstore.errors import ConversationNotFound
 from eventstore.guard import Guard
 from eventstore.keys import KeyRing
 from eventstore.reading import Unreadable, readable_conversations, readable_rows
-from eventstore.recorders.base import Conversation, Record, Row, Transaction
+from eventstore.recorders.base import Conversation, Record, RecorderOfFile, Row, Transaction
 from eventstore.sealing import DAMAGED, PLAIN, DataKey
 from eventstore.vault import Known
 
@@ -24,6 +24,8 @@ __all__ = ["Resealed", "reseal"]
 
 _CHUNK = 200
 _REST_S = 0.005
+_EVER = 2**62
+"""Later than any moment, in microseconds since 1970."""
 
 
 class Resealed(NamedTuple):
@@ -46,6 +48,11 @@ def reseal(guard: Guard, conversation: str | None = None, *, patience_s: float =
     for found in _wanted(guard, conversation):
         if found.erasure is None:
             yield _resealed(guard, found)
+    for key in _staged(guard, conversation):
+        with guard.unguarded.read() as reader:
+            staged = reader.conversation_of(key)
+        if staged is not None:
+            _resealed(guard, staged)
     purge(guard.unguarded, patience_s, "everything is stored as it should be")
 
 
@@ -62,11 +69,23 @@ def _wanted(guard: Guard, conversation: str | None) -> Iterator[Conversation]:
     yield found
 
 
+def _staged(guard: Guard, conversation: str | None) -> Sequence[int]:
+    """Imports that are going on, or were killed: nobody sees them, but for those who have the file."""
+    recorder = guard.unguarded
+    if conversation is not None:
+        with recorder.read() as reader:
+            return reader.staged(conversation)
+    return recorder.left_in_staging(_EVER) if isinstance(recorder, RecorderOfFile) else ()
+
+
 def _resealed(guard: Guard, found: Conversation) -> Resealed:
     keys = guard.vault.sealing.keys
     changed = False
     if keys is not None:
-        found, changed = guard.unguarded.transact(partial(_with_key, key=found.key, keys=keys))
+        newest, changed = guard.unguarded.transact(partial(_with_key, key=found.key, keys=keys))
+        if newest is None:
+            return Resealed(found.id, False, 0, ())
+        found = newest
     known = guard.vault.known(found)
     rows, damaged = 0, []
     for part in readable_rows(guard.unguarded, found.key, 0, found.version, _CHUNK):
@@ -85,11 +104,12 @@ def _resealed(guard: Guard, found: Conversation) -> Resealed:
     return Resealed(found.id, changed, rows, tuple(damaged))
 
 
-def _with_key(transaction: Transaction, key: int, keys: KeyRing) -> tuple[Conversation, bool]:
-    """The conversation with its data key under the present wrapping key, and whether that had to be made."""
+def _with_key(transaction: Transaction, key: int, keys: KeyRing) -> tuple[Conversation | None, bool]:
+    """The conversation with its data key under the present wrapping key, and whether that had to be made. None where it
+    was staged, and was discarded meanwhile.
+    """
     found = transaction.conversation_of(key)
-    assert found is not None  # it was listed, and a row of the list is never deleted
-    if found.erasure is not None or found.key_id == keys.current:
+    if found is None or found.erasure is not None or found.key_id == keys.current:
         return found, False
     if found.sealed_key is None:
         secret = DataKey.new_secret(found.salt)

@@ -29,10 +29,13 @@ from eventstore import (
     Record,
     Store,
     StoreUnavailable,
+    integrity,
     open_store,
 )
+from eventstore.codec import encode
 from eventstore.guard import Guard
 from eventstore.recorders.memory import MemoryRecorder
+from eventstore.rows import chained
 from eventstore.sealing import PLAIN, SEALED, Sealing, Unopenable, packed, unpacked
 from eventstore.snapshot import WritableSnapshot
 
@@ -402,3 +405,19 @@ def test_a_key_that_was_never_committed_seals_nothing():
     store.append("c1", [said(0), CondensationRequest()], expected_version=0)
     assert len(list(Store(Guard(recorder, Sealing("none", ring))).events("c1"))) == 2
     assert_sound(store)
+
+
+@pytest.mark.parametrize("conversation", [None, "imported"])
+def test_what_a_killed_import_left_is_sealed_too(path: Path, conversation: str | None):
+    url = f"sqlite:///{path}"
+    with open_store(url) as store:
+        fill(store)
+        store.ingest("imported", [said(0)])
+        staged = store.guard.transact(lambda t: t.begin("imported", 5, integrity.new_salt(), staged=True))
+        rows = chained(staged, [encode(said(n)) for n in range(500)], 5)
+        store.guard.transact(lambda t: t.stage(staged.key, rows))
+    with open_store(url, keys=KeyRing([OLD])) as store:
+        list(store.reseal("c1"))
+        done = list(store.reseal(conversation))
+        assert [each.conversation for each in done] == (["c1", "imported"] if conversation is None else ["imported"])
+    assert not is_in_the_files(path)
