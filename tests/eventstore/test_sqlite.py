@@ -473,3 +473,13 @@ def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
             job.outcome()
         errors.append(raised.value)
     assert len(set(map(id, errors))) == 3
+
+
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+def test_a_file_of_which_nothing_is_left_is_no_empty_store(tmp_path: Path, mode: str):
+    path = tmp_path / "history.db"
+    path.touch()
+    with pytest.raises(StoreUnavailable, match="is empty, which no store is"):
+        open_store(f"sqlite:///{path}?mode={mode}")
+    assert path.stat().st_size == 0
+    open_store(f"sqlite:///{path}").close()

@@ -14,7 +14,7 @@ from eventsourcing.persistence import OperationalError
 
 from eventstore.recorders.sqlite import forks
 
-__all__ = ["ReaderPool", "create_private", "has_wal", "open_reader", "open_writer"]
+__all__ = ["ReaderPool", "create_private", "has_wal", "is_empty", "open_reader", "open_writer"]
 
 _BUSY_TIMEOUT_S: Final = 10.0
 """Only writers that are not foldlog can keep us waiting in SQLite itself; ours wait in the queue."""
@@ -28,6 +28,11 @@ def create_private(path: str) -> None:
         return
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def is_empty(path: str) -> bool:
+    """Whether nothing at all is in the file: SQLite takes it for a new database, and it may have been a whole one."""
+    return os.path.exists(path) and os.path.getsize(path) == 0 and not os.path.exists(f"{path}-wal")
 
 
 def open_reader(path: str, *, writable: bool = True) -> sqlite3.Connection:

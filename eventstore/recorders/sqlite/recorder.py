@@ -15,7 +15,14 @@ from eventsourcing.persistence import DatabaseError, InterfaceError, Operational
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.commit_queue import CommitQueue, Job
 from eventstore.recorders.sqlite import forks, schema, upkeep
-from eventstore.recorders.sqlite.connections import ReaderPool, create_private, has_wal, open_reader, open_writer
+from eventstore.recorders.sqlite.connections import (
+    ReaderPool,
+    create_private,
+    has_wal,
+    is_empty,
+    open_reader,
+    open_writer,
+)
 from eventstore.recorders.sqlite.errors import leaves_doubt, translate, translated
 from eventstore.recorders.sqlite.log_space import LogSpace
 from eventstore.recorders.sqlite.reader import SQLiteReader
@@ -233,6 +240,10 @@ class SQLiteRecorder:
         self._holds_writers = False
 
     def _open(self, create: bool) -> None:
+        if not create and is_empty(self.path):
+            raise DatabaseError(
+                f"{self.path} is empty, which no store is; restore a backup, or begin with 'foldlog import'"
+            )
         if self.writable:
             if create:
                 create_private(self.path)
