@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
 
 from eventstore import Action, Annotation, CondensationAction, InvalidEvent, Message, Observation, summary_id
-from foldlog.formats import decode, encode
+from foldlog.formats import decode, encode, open_sources
 from projections import View
 
 FORMAT = "claude-code"
@@ -74,6 +76,7 @@ def test_what_a_user_says_is_a_message_and_what_the_harness_says_is_the_environm
     question, note = read(asked("a", None), asked("b", "a", [text("Be brief.")], isMeta=True))
     assert (question.content, question.source, question.shown) == ("why?", "user", True)
     assert (note.content, note.source, note.shown) == ((text("Be brief."),), "environment", True)
+    assert note.origin.rest is None
     assert [message["role"] for message in View.from_events([question, note]).to_messages()] == ["user"]
 
 
@@ -98,6 +101,7 @@ def test_the_lines_of_a_response_are_its_thinking_its_text_and_its_calls():
     assert (first.response_id, first.thinking) == ("m1", (thinking(),))
     assert (second.response_id, second.thinking) == ("m1", ())
     assert (later.response_id, later.thinking) == ("m2", ())
+    assert [event.origin.rest for event in (said, first, second)] == [None] * 3
     assert isinstance(answer, Observation)
     assert (answer.content, answer.tool, answer.call_id, answer.cause) == ("a b", "Bash", "c1", first.id)
     _, words, calls, *answers = View.from_events(events).to_messages()
@@ -121,6 +125,21 @@ def test_thinking_beside_a_text_is_kept_and_a_blank_text_is_no_message_for_a_mod
     assert (blank.content, blank.shown) == ("\n\n", False)
 
 
+def test_thinking_goes_with_an_action_of_its_response_only():
+    _, _, action = read(
+        replied("a", None, thinking()), replied("b", "a", text("Hi.")), replied("c", "b", use("c1"), response="m2")
+    )
+    assert action.thinking == ()
+
+
+def test_blocks_that_no_event_holds_are_kept_in_their_places():
+    search = {"type": "server_tool_use", "id": "w1", "name": "web_search", "input": {}}
+    _, said = read(replied("a", None, text("Hi.")), replied("b", "a", search, thinking(), text("Ho.")))
+    assert said.origin.rest == {"others": [[0, search], [1, thinking()]]}
+    _, said = read(replied("a", None, text("Hi.")), replied("b", "a", thinking(), search, text("Ho.")))
+    assert said.origin.rest == {"others": [[0, thinking()], [1, search]]}
+
+
 def test_an_error_of_the_service_that_stands_for_a_reply_is_not_shown():
     assert shown(read(asked("a", None), replied("b", "a", text("API Error"), isApiErrorMessage=True))) == ["a"]
 
@@ -130,11 +149,10 @@ def test_results_of_one_line_are_an_observation_each_and_what_is_said_beside_the
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     document = {"type": "document", "source": {"type": "text", "data": "x"}}
     blocks = [*results, document, text("Look:"), image]
-    *_, one, two, said = read(replied("a", None, use("c1"), use("c2")), asked("b", "a", blocks))
+    *_, one, two, said = read(replied("a", None, use("c1", "x"), use("c2", "x")), asked("b", "a", blocks))
     assert (one.content, one.cause, two.cause) == ((text("c1"),), 0, 1)
     assert said.content == (text("Look:"), {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}})
-    assert one.origin.rest["events"] == 3
-    assert one.origin.rest["others"] == [[2, document]]
+    assert one.origin.rest == {"events": 3, "others": [[2, document]]}
 
 
 def test_an_error_says_that_it_is_one_and_an_id_that_is_used_again_is_paired_in_order():
@@ -143,6 +161,8 @@ def test_an_error_says_that_it_is_one_and_an_id_that_is_used_again_is_paired_in_
     _, failed, second, went = read(*first, *again)
     assert (failed.is_error, failed.cause) == (True, 0)
     assert (went.is_error, went.cause) == (False, second.id)
+    *_, one, two = read(first[0], again[0], first[1], again[1])
+    assert (one.cause, two.cause) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +240,7 @@ def test_of_a_log_that_branches_the_branch_with_the_last_line_is_shown():
 def test_bookkeeping_between_two_lines_does_not_part_them():
     between = [line("b", "a", "progress"), line("c", "b", "attachment"), line("x", "a", "progress")]
     assert shown(read(asked("a", None), *between, asked("d", "c"))) == ["a", "d"]
+    assert shown(read(asked("a", None), asked("b", "a"), line("x", "a", "progress"), asked("d", "x"))) == ["a", "d"]
 
 
 def test_parallel_calls_and_their_results_stand_beside_the_branch_and_belong_to_it():
@@ -297,6 +318,7 @@ def test_what_a_compaction_preserves_stays_behind_the_summary(kept):
     events = read(*before, boundary("d", "c", **kept), summary("e", "d"), asked("f", "c", "four"))
     assert viewed(events) == [summary_id(4), "two", "three", "four"]
     assert viewed(events[:4]) == ["one", "two", "three"]
+    assert events[4].metadata == {}
 
 
 def test_a_beginning_that_a_compaction_preserves_stays_before_the_summary():
@@ -317,6 +339,8 @@ def test_a_compaction_on_another_branch_or_a_side_chain_forgets_nothing():
     assert viewed(read(asked("a", None, "one"), *left, asked("d", "a", "two"))) == ["one", "two"]
     side = [{**boundary("b", "a"), "isSidechain": True}, {**summary("c", "b"), "isSidechain": True}]
     assert viewed(read(asked("a", None, "one"), *side, asked("d", "a", "two"))) == ["one", "two"]
+    side[0]["compactMetadata"] = {"trigger": "auto"}
+    assert read(asked("a", None, "one"), side[0], summary("e", "a"))[-1].metadata == {}
 
 
 # -- growing, and going on --------------------------------------------------------------------------------------------
@@ -367,3 +391,54 @@ def test_a_line_of_which_an_event_is_missing_is_not_written():
     events = list(decode([replied("a", None, use("c1"), use("c2"))], FORMAT))
     with pytest.raises(ValueError, match="event 0 is the first of a line"):
         list(encode(events[:1], FORMAT))
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def written(path, *records):
+    path.write_bytes(b"".join(it if isinstance(it, bytes) else json.dumps(it).encode() + b"\n" for it in records))
+    (source,) = open_sources([path])
+    return source
+
+
+def test_a_log_is_named_by_its_session_and_one_of_a_sub_agent_by_its_file(tmp_path):
+    note = {"type": "summary", "summary": "x", "leafUuid": "z"}
+    assert written(tmp_path / "a.jsonl", note, asked("a", None, sessionId="s1")).name == "s1"
+    assert written(tmp_path / "agent-7.jsonl", asked("a", None, sessionId="s1", isSidechain=True)).name == "agent-7"
+    assert written(tmp_path / "b.jsonl", note, {"type": "user", "uuid": "u", "sessionId": 5}).name == "b"
+
+
+def test_damaged_lines_are_findings_and_the_rest_is_read(tmp_path):
+    glued = json.dumps(asked("x", "a")).encode() * 2 + b"\n"
+    path = tmp_path / "a.jsonl"
+    source = written(path, asked("a", None), glued, b"7\n", asked("b", "a"), b'{"type": "us')
+    records = list(encode(source.events(), FORMAT))
+    assert [record["uuid"] for record in records] == ["a", "b"]
+    assert [str(finding).removeprefix(str(path)) for finding in source.findings] == [
+        f":2: not JSON at character {len(glued) // 2}: Extra data",
+        ":3: expected an event object, found a number",
+        ":5: not JSON at character 9: Unterminated string",
+    ]
+
+
+def test_memory_does_not_grow_with_a_log(tmp_path):
+    """A log of 24 MB that branches: six times the memory that may be taken."""
+    path = tmp_path / "a.jsonl"
+    with path.open("w") as file:
+        parent = None
+        for number in range(3_000):
+            call, answer, words = f"{number}-call", f"{number}-answer", "x" * 4_000
+            lines = [replied(call, parent, use(f"c{number}", command=words), response=f"m{number}")]
+            lines.append(result(answer, call, f"c{number}", words))
+            file.writelines(json.dumps(record) + "\n" for record in lines)
+            parent = call if number == 7 else answer
+    tracemalloc.start()
+    try:
+        (source,) = open_sources([path])
+        count = sum(event.shown for event in source.events())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 6_000
+    assert peak < 6 * 2**20, f"{peak:,} bytes"

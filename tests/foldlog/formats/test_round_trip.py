@@ -187,36 +187,42 @@ swe_agent_records = with_name(
     ),
 )
 lines = st.sampled_from(["u0", "u1", "u2", "u3"])
+tools = st.sampled_from(["Read", "Bash", "Edit", "Write", "Grep", "Glob", "Task", "TodoWrite", "WebFetch", "x"])
+results = st.sampled_from(["     1→a\n    2→b", "1\t", "Found 1 file\na", "9" * 5_000 + "→"]) | texts
+text_blocks = st.fixed_dictionaries({"type": st.just("text"), "text": texts | st.just(" \n")})
 claude_blocks = st.lists(
-    objects(
+    text_blocks
+    | st.fixed_dictionaries({"type": st.sampled_from(["thinking", "redacted_thinking"]), "thinking": texts})
+    | st.fixed_dictionaries(
         {
-            "type": st.sampled_from(
-                ["text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document"]
-            ),
-            "text": texts | st.sampled_from([" \n", "<system-reminder>"]),
-            "thinking": texts,
-            "signature": texts,
+            "type": st.just("tool_use"),
             "id": call_ids,
-            "name": st.sampled_from(
-                ["Read", "Bash", "Edit", "Write", "Grep", "Glob", "Task", "TodoWrite", "WebFetch", "x"]
-            ),
-            "input": objects({"file_path": texts, "old_string": texts, "output_mode": st.just("content")}),
-            "tool_use_id": call_ids,
-            "is_error": st.booleans(),
-            "content": st.sampled_from(["     1→a\n    2→b", "1\t", "Found 1 file\na", "999999999999999999999→"])
-            | texts
-            | st.lists(objects({"type": st.just("text"), "text": texts}), max_size=2),
-            "source": st.fixed_dictionaries(
-                {},
-                optional={"type": st.sampled_from(["base64", "url"]), "media_type": texts, "data": texts, "url": texts},
+            "name": tools,
+            "input": objects({"file_path": texts, "old_string": texts, "output_mode": st.just("content")}) | values,
+        }
+    )
+    | st.fixed_dictionaries(
+        {"type": st.just("tool_result"), "tool_use_id": call_ids},
+        optional={"content": results | st.lists(text_blocks | scalars, max_size=2) | values, "is_error": scalars},
+    )
+    | st.fixed_dictionaries(
+        {
+            "type": st.just("image"),
+            "source": objects(
+                {"type": st.sampled_from(["base64", "url"]), "media_type": texts, "data": texts, "url": texts}
             ),
         }
+    )
+    | objects(
+        {"type": st.sampled_from(["text", "tool_use", "tool_result", "document"]), "text": texts, "id": call_ids}
     ),
     max_size=4,
 )
-structured_results = objects(
-    {"stdout": texts, "type": st.just("text"), "file": objects({"content": texts}), "content": texts}
+claude_messages = st.fixed_dictionaries(
+    {"content": claude_blocks},
+    optional={"id": st.sampled_from(["m0", "m1"]), "role": texts, "usage": values},
 )
+structured_results = objects({"stdout": texts, "file": objects({"content": texts}), "content": texts})
 kept_messages = objects(
     {
         "trigger": st.sampled_from(["auto", "manual"]),
@@ -225,39 +231,33 @@ kept_messages = objects(
         "preservedSegment": objects({"headUuid": lines, "tailUuid": lines, "anchorUuid": lines}),
     }
 )
+claude_fields = objects(
+    {
+        "uuid": lines,
+        "parentUuid": lines | st.none(),
+        "logicalParentUuid": lines | st.none(),
+        "timestamp": times,
+        "sessionId": texts,
+        "isSidechain": st.booleans(),
+        "isMeta": st.booleans(),
+        "isCompactSummary": st.booleans(),
+        "isApiErrorMessage": st.booleans(),
+        "subtype": st.sampled_from(["compact_boundary", "local_command"]),
+        "compactMetadata": kept_messages,
+        "requestId": texts,
+        "toolUseResult": structured_results | texts,
+        "sourceToolAssistantUUID": lines,
+        "content": texts,
+    }
+)
 claude_records = with_name(
     "type",
-    st.sampled_from(
-        ["user", "user", "assistant", "assistant", "system", "progress", "summary", "file-history-snapshot", "zzz"]
-    ),
-    objects(
-        {
-            "uuid": lines,
-            "parentUuid": lines | st.none(),
-            "logicalParentUuid": lines | st.none(),
-            "timestamp": times,
-            "sessionId": texts,
-            "cwd": texts,
-            "isSidechain": st.booleans(),
-            "isMeta": st.booleans(),
-            "isCompactSummary": st.booleans(),
-            "isApiErrorMessage": st.booleans(),
-            "subtype": st.sampled_from(["compact_boundary", "local_command"]),
-            "compactMetadata": kept_messages,
-            "requestId": texts,
-            "message": objects(
-                {
-                    "id": st.sampled_from(["m0", "m1"]),
-                    "role": st.sampled_from(["user", "assistant"]),
-                    "usage": values,
-                    "content": claude_blocks | texts,
-                }
-            ),
-            "toolUseResult": structured_results | texts,
-            "sourceToolAssistantUUID": lines,
-            "content": texts,
-        }
-    ),
+    st.sampled_from(["user", "assistant"]),
+    st.builds(lambda fields, message: {**fields, "message": message}, claude_fields, claude_messages),
+) | with_name(
+    "type",
+    st.sampled_from(["user", "assistant", "system", "progress", "summary", "zzz"]),
+    st.builds(lambda fields, message: {**fields, "message": message}, claude_fields, values) | claude_fields,
 )
 codex_parts = st.lists(
     objects(
