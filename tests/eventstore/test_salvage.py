@@ -403,3 +403,25 @@ def test_what_is_impossible_beside_the_events_does_not_come_over(path: Path):
 def test_events_whose_conversation_has_no_name_any_more_are_counted(path: Path):
     execute(path, "DELETE FROM conversations WHERE id = 'a'")
     assert carve(str(path), str(path.with_name("carved.db"))).nameless == 1
+
+
+def test_events_that_stand_elsewhere_are_put_back_where_they_were_written(path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        before = state(store)
+    of_a = "WHERE conversation = 1 AND id"
+    columns = (
+        "conversation, {}, kind, schema, shown, structural, recorded_at, encoding, shown_before, structural_before"
+    )
+    execute(
+        path,
+        f"UPDATE events SET id = 1000 {of_a} = 7",
+        f"UPDATE events SET id = 7 {of_a} = 51",
+        f"UPDATE events SET id = 51 {of_a} = 1000",
+        f"UPDATE events SET id = id + 1000 {of_a} >= 30",
+        f"UPDATE events SET id = id - 999 {of_a} >= 1000",
+        f"INSERT INTO events SELECT 999999, {columns.format(30)}, checksum, head, body FROM events {of_a} = 29",
+    )
+    done, target = salvaged(path)
+    with target:
+        assert done["a"] == Salvaged("a", LENGTH, True)
+        assert state(target) == before

@@ -23,6 +23,9 @@ __all__ = ["Carved", "carve"]
 _EVENT_COLUMNS = 14
 _CONVERSATION_COLUMNS = 15
 _TRIED_MAX = 16
+_SHIFTS = (-1, 1, -2, 2, -3, 3)
+_ASTRAY_MAX = 200
+"""Of more rows than these it is not looked whether they were swapped with one another."""
 _OF_THE_STORE = (b"uuid", b"positions_given")
 """What the table ``store`` has names for: an entry of its index looks as one of the names of conversations."""
 
@@ -41,8 +44,8 @@ class Carved(NamedTuple):
 def carve(path: str, into: str) -> Carved:
     """Bring every row of the SQLite file at ``path``, and of its log, into a new store at ``into``.
 
-    Raises ``OSError``, and ``PersistenceError`` where the new file cannot be written. Cost: four readings of the file;
-    memory for the conversations.
+    Raises ``OSError``, and ``PersistenceError`` where the new file cannot be written. Cost: three readings of the file,
+    and two more where rows are damaged; memory for the conversations.
     """
     SQLiteRecorder(into).close()
     with (
@@ -54,17 +57,24 @@ def carve(path: str, into: str) -> Carved:
         target.execute("BEGIN")
         names = _Names(pages)
         sound, damaged = 0, 0
-        for row in _events(pages):
-            if names.vouch_for(row):
-                sound += target.execute(SQL["carve_event"], _event_parameters(row)).rowcount
-        conversations = names.conversations()
-        target.executemany(SQL["carve_conversation"], conversations.values())
+        astray: dict[int, list[int]] = {}
         for row in _events(pages):
             key, event_id = row.columns[1:3]
-            if key in conversations and not names.vouch_for(row):
+            if names.vouch_for(row):
+                sound += target.execute(SQL["carve_event"], _event_parameters(row)).rowcount
+            elif len(astray.setdefault(key, [])) < _ASTRAY_MAX:
+                astray[key].append(event_id)
+        swapped = {key: ids for key, ids in astray.items() if len(ids) < _ASTRAY_MAX}
+        for row in _events(pages) if astray else ():
+            written = names.in_its_place(row, swapped.get(row.columns[1], ()))
+            if written is not None:
+                sound += target.execute(SQL["carve_damaged_event"], _unless_there(written)).rowcount
+        conversations = names.conversations()
+        target.executemany(SQL["carve_conversation"], conversations.values())
+        for row in _events(pages) if astray else ():
+            if row.columns[1] in conversations and not names.vouch_for(row):
                 with suppress(sqlite3.IntegrityError):  # a column of another type: not even a damaged row is left
-                    parameters = (*_event_parameters(row), key, event_id)
-                    damaged += target.execute(SQL["carve_damaged_event"], parameters).rowcount
+                    damaged += target.execute(SQL["carve_damaged_event"], _unless_there(row)).rowcount
         target.executemany(SQL["carve_key"], _keys(pages, conversations))
         carved = target.execute("SELECT count(*) FROM conversations").fetchone()[0]
         target.execute("COMMIT")
@@ -109,6 +119,20 @@ class _Names:
         if row.rowid is not None and row.rowid > 0:
             self._seen_before.add(key)
         return True
+
+    def in_its_place(self, row: StoredRow, places: Iterable[int]) -> StoredRow | None:
+        """The row where it was written, if that is near to where it stands, or one of ``places``: then rows were
+        swapped, put in, or taken out. None where it is in its place, or fits none.
+        """
+        key, event_id = row.columns[1:3]
+        name = self._name_of.get(key)
+        if name is None or _is_sound(self._seeds[name], row):
+            return None
+        for place in (*(event_id + by for by in _SHIFTS), *places):
+            there = row._replace(columns=[*row.columns[:2], place, *row.columns[3:]])
+            if _is_sound(self._seeds[name], there):
+                return there
+        return None
 
     def _candidates(self, key: int) -> Iterable[bytes]:
         tried = self._strangers.get(key, 0)
@@ -177,6 +201,10 @@ def _is_sound(seed: int, row: StoredRow) -> bool:
 
 def _event_parameters(row: StoredRow) -> Sequence[Any]:
     return (row.rowid, *row.columns[1:-1], row.texts[-1], row.columns[-1], row.columns[-1])
+
+
+def _unless_there(row: StoredRow) -> Sequence[Any]:
+    return (*_event_parameters(row), *row.columns[1:3])
 
 
 def _keys(pages: PageFile, conversations: Mapping[int, object]) -> Iterable[Sequence[Any]]:
