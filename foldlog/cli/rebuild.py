@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog.cli.outcome import DONE
+from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.stores import chosen, open_existing
 
 if TYPE_CHECKING:
@@ -17,22 +17,33 @@ __all__ = ["run"]
 
 
 def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
-    """Make the revisions of Views again from the events, and swap them at once; others may read and write meanwhile."""
+    """Make the revisions of Views again from the events, and swap them at once; others may read and write meanwhile.
+
+    A damaged history is named, and the others are done; exit status 1.
+    """
+    from eventstore import CorruptEvent, UnknownEventType
     from foldlog.cli.gist import count
     from projections import Views
 
     rebuilt: dict[str, int] = {}
+    findings: list[str] = []
     with open_existing(db) as store, terminal.progress() as bars:
         views = Views(store)
         for conversation in chosen(store, conversations):
             bar = bars.add_task(terminal.printable(conversation, one_line=True), unit="events", total=None)
-            rebuilt[conversation] = views.rebuild(conversation, partial(_advance, bars, bar))
+            try:
+                rebuilt[conversation] = views.rebuild(conversation, partial(_advance, bars, bar))
+            except (CorruptEvent, UnknownEventType) as error:
+                findings.append(f"conversation {conversation!r}: {error}")
     if as_json:
-        terminal.emit({"rebuilt": [{"conversation": name, "revisions": made} for name, made in rebuilt.items()]})
+        done = [{"conversation": name, "revisions": made} for name, made in rebuilt.items()]
+        terminal.emit({"rebuilt": done, "findings": findings})
     else:
         made = count(sum(rebuilt.values()), "revision")
         terminal.console().print(f"{made} of {count(len(rebuilt), 'conversation')} made again from the events")
-    return DONE
+    for finding in findings:
+        terminal.warn(finding)
+    return FINDINGS if findings else DONE
 
 
 def _advance(bars: Progress, bar: TaskID, done: int, of: int) -> None:
