@@ -193,6 +193,11 @@ def test_a_structured_result_that_says_the_same_once_more_is_not_kept(call, cont
     assert observation.origin.rest is None
 
 
+def test_a_listing_may_begin_with_a_number_of_any_length():
+    _, observation = read(replied("a", None, use("c", "Read")), result("b", "a", "c", "9" * 5_000 + "→x", {}))
+    assert observation.shown
+
+
 def test_times_are_utc():
     event, other = read(asked("a", None, timestamp="2026-03-01T09:00:00.250Z"), asked("b", "a", timestamp="soon"))
     assert event.timestamp == datetime(2026, 3, 1, 9, 0, 0, 250_000, tzinfo=UTC)
