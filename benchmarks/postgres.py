@@ -3,7 +3,8 @@
 ``python -m benchmarks.postgres [--writers]`` starts its servers and prints the table; ``--writers`` adds appends a
 second by number of writers. The standby is 5 ms away: between it and the primary there is a proxy that passes each
 chunk on 2.5 ms after it came, in each direction, however many come meanwhile (``tests/postgres/delay.py``). Both sides
-talk to the same server, by the same TCP loopback, with one connection for each writer.
+talk to the same server, by the same TCP loopback, with one connection for each writer; where the server is some
+milliseconds away, through one more such proxy.
 """
 
 from __future__ import annotations
@@ -46,6 +47,21 @@ Append = Callable[[str, int], None]
 
 
 @contextlib.contextmanager
+def away(port: int, milliseconds: float) -> Iterator[int]:
+    """The port of a proxy that makes what listens on ``port`` so far away."""
+    near = free_port()
+    proxy = subprocess.Popen(
+        [sys.executable, "-m", "tests.postgres.delay", str(near), str(port), str(milliseconds / 2)]
+    )
+    time.sleep(1)
+    try:
+        yield near
+    finally:
+        proxy.terminate()
+        proxy.wait()
+
+
+@contextlib.contextmanager
 def servers(*, standby: bool) -> Iterator[Server]:
     """A primary, and a synchronous standby ``DELAY_MS`` away if there is to be one."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
@@ -55,11 +71,7 @@ def servers(*, standby: bool) -> Iterator[Server]:
         running.callback(shutil.rmtree, folder, ignore_errors=True)
         running.callback(primary.stop, "immediate")
         if standby:
-            port = free_port()
-            command = [sys.executable, "-m", "tests.postgres.delay", str(port), str(primary.port), str(DELAY_MS / 2)]
-            proxy = subprocess.Popen(command)
-            running.callback(lambda: (proxy.terminate(), proxy.wait()))
-            time.sleep(1)
+            port = running.enter_context(away(primary.port, DELAY_MS))
             far = Server(folder / "standby")
             far.follow(primary, "far", port=port)
             far.start()
@@ -123,13 +135,16 @@ def events_a_second(append: Append, writers: int, batch: int, seconds: float) ->
     return sum(counts) / (time.monotonic() - began)
 
 
-def appending(writers: int, batch: int, *, standby: bool) -> Callable[[Scale, Path], Iterator[Round]]:
+def appending(
+    writers: int, batch: int, *, standby: bool = False, client_ms: float = 0
+) -> Callable[[Scale, Path], Iterator[Round]]:
     def measure(scale: Scale, folder: Path) -> Iterator[Round]:
         seconds = 0.3 if scale.name == "smoke" else 2.0
         with (
             servers(standby=standby) as primary,
-            ours(primary, writers, batch) as our_append,
-            library(primary, writers, batch) as their_append,
+            away(primary.port, client_ms) if client_ms else contextlib.nullcontext(primary.port) as port,
+            ours(Server(primary.folder, port), writers, batch) as our_append,
+            library(Server(primary.folder, port), writers, batch) as their_append,
         ):
             for _ in range(scale.rounds):
                 yield Round(
@@ -211,11 +226,10 @@ FAR = f"standby {DELAY_MS:g} ms away"
 QUESTIONS = [
     Question(f"32 writers, {FAR}", "events/s", 10, "at least", appending(32, 1, standby=True), LIBRARY),
     Question(f"32 writers, batches of 20, {FAR}", "events/s", 3, "at least", appending(32, 20, standby=True), LIBRARY),
-    Question("32 writers, loopback", "events/s", 1.5, "at least", appending(32, 1, standby=False), LIBRARY),
-    Question(
-        "8 writers, batches of 20, loopback", "events/s", 1.5, "at least", appending(8, 20, standby=False), LIBRARY
-    ),
-    Question("1 writer, loopback", "events/s", 1, "at least", appending(1, 1, standby=False), LIBRARY),
+    Question("32 writers, loopback", "events/s", 1.5, "at least", appending(32, 1), LIBRARY),
+    Question("8 writers, batches of 20, loopback", "events/s", 1.5, "at least", appending(8, 20), LIBRARY),
+    Question("1 writer, loopback", "events/s", 1, "at least", appending(1, 1), LIBRARY),
+    Question("1 writer, server 2 ms away", "events/s", 2, "at least", appending(1, 1, client_ms=2), LIBRARY),
     Question("open one conversation of 10,000", "µs", 2, "at most", opening, "one SELECT"),
     Question("open a View, long history over short", "µs", 1.3, "at most", growing, "the short history"),
 ]

@@ -18,6 +18,7 @@ from eventstore.recorders.base import (
     BareRow,
     Conversation,
     Erasure,
+    Place,
     PlacedRow,
     Reader,
     Record,
@@ -213,7 +214,7 @@ class _GuardedTransaction(GuardedReader):
         self._seen[begun.key] = self._vault.learn(begun)
         return begun
 
-    def insert(self, key: int, rows: Sequence[Row]) -> int:
+    def insert(self, key: int, rows: Sequence[Row]) -> Place:
         return self._transaction.insert(key, self._vault.closed(self._sealed_with(key), rows))
 
     def stage(self, key: int, rows: Sequence[Row]) -> None:

@@ -36,7 +36,7 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 from eventstore import codec, integrity
 from eventstore.events import Event
 from eventstore.guard import Guard
-from eventstore.recorders.base import Conversation, PlacedRow, Record, Recorder, Row, Transaction
+from eventstore.recorders.base import Conversation, Place, PlacedRow, Record, Recorder, Row, Transaction
 from eventstore.rows import chained
 from eventstore.sealing import Sealing
 from eventstore.store import open_recorder
@@ -99,12 +99,12 @@ class _Recorder(ProcessRecorder):
         tracking: Tracking | None = kwargs.get("tracking")
         now = time.time_ns() // 1_000
 
-        def insert(transaction: Transaction) -> list[int]:
+        def insert(transaction: Transaction) -> list[Place]:
             if tracking is not None:
                 transaction.insert_tracking(tracking.application_name, tracking.notification_id)
             return [_insert(transaction, stored_event, now) for stored_event in stored_events]
 
-        return self.recorder.transact(insert)
+        return [place() for place in self.recorder.transact(insert)]
 
     def select_events(
         self,
@@ -308,7 +308,7 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
         self._recorder.close()
 
 
-def _insert(transaction: Transaction, stored: StoredEvent, now: int) -> int:
+def _insert(transaction: Transaction, stored: StoredEvent, now: int) -> Place:
     found = _found_or_begun(transaction, str(stored.originator_id), now)
     kind, schema = _kind_and_schema(stored.topic)
     version = stored.originator_version

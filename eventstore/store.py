@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain, islice
 from types import TracebackType
 from typing import Literal, NamedTuple, TypeVar
@@ -28,7 +29,7 @@ from eventstore.ingestion import Ingestion
 from eventstore.keys import KeyRing
 from eventstore.moving import Difference, Moved, compare_stores, move_store
 from eventstore.reading import translated
-from eventstore.recorders.base import Conversation, Reader, Recorder, Row, Transaction
+from eventstore.recorders.base import Conversation, Place, Reader, Recorder, Row, Transaction
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.resealing import Resealed, reseal
 from eventstore.rows import (
@@ -200,12 +201,12 @@ class Store:
         append = Append([encoded.event for encoded in batch], expected_version)
         named = summaries_named(append.events)
 
-        def work(transaction: Transaction) -> tuple[Recorded, ...]:
+        def work(transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
             found = _found(transaction, conversation)
             if found is not None and idempotency_key is not None:
                 earlier = _recalled(transaction, found, idempotency_key, append)
                 if earlier is not None:
-                    return earlier
+                    return partial(tuple, earlier)
             if found is not None and guard is not None:
                 guard(Snapshot(transaction, found))
             version = 0 if found is None else found.version
@@ -219,20 +220,15 @@ class Store:
             if found is None:
                 found = transaction.begin(conversation, now, integrity.new_salt())
             rows = chained(found, batch, now)
-            position = transaction.insert(found.key, rows)
+            place = transaction.insert(found.key, rows)
             if idempotency_key is not None:
                 transaction.remember(found.key, idempotency_key, version, len(rows))
             if self._projections:
                 self._project(transaction, found.grown(rows[-1]), decided)
-            recorded_at = from_microseconds(rows[0].recorded_at)
-            return tuple(
-                [
-                    _new(Recorded, (position, conversation, recorded_at, event))
-                    for position, event in enumerate(decided, position)
-                ]
-            )
+            return partial(_recorded, place, conversation, from_microseconds(rows[0].recorded_at), decided)
 
-        return self._transact(work)
+        recorded = self._transact(work)
+        return recorded()  # now that it is committed, it has its positions
 
     def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:
         """Import a history as it is; of the rules for new events, only those of form apply.
@@ -519,6 +515,12 @@ def _brings_summary(transaction: Transaction, found: Conversation, synthetic_id:
     rows = transaction.structural_rows(found.key, condensation, condensation + 1, 1)
     event = event_of(found.id, rows[0]) if rows and rows[0].id == condensation else None
     return isinstance(event, CondensationAction) and event.summary is not None
+
+
+def _recorded(place: Place, conversation: str, recorded_at: datetime, events: Sequence[Event]) -> tuple[Recorded, ...]:
+    return tuple(
+        [_new(Recorded, (position, conversation, recorded_at, event)) for position, event in enumerate(events, place())]
+    )
 
 
 def _recalled(

@@ -17,6 +17,7 @@ __all__ = [
     "BareRow",
     "Conversation",
     "Erasure",
+    "Place",
     "PlacedRow",
     "Reader",
     "Record",
@@ -52,6 +53,10 @@ class Row(NamedTuple):
 
 BareRow = tuple[Any, ...]
 """The columns of a ``Row``, whatever a database has in them."""
+
+
+Place = Callable[[], int]
+"""A position that is known when its transaction has been committed. Not to be asked for before."""
 
 
 class PlacedRow(NamedTuple):
@@ -184,9 +189,9 @@ class Transaction(Reader, Protocol):
         lock.
         """
 
-    def insert(self, key: int, rows: Sequence[Row]) -> int:
-        """Insert rows with consecutive ids at consecutive positions; returns the first position. An id that exists:
-        ``IntegrityError``.
+    def insert(self, key: int, rows: Sequence[Row]) -> Place:
+        """Insert rows with consecutive ids at consecutive positions; the first of these can be asked for once the
+        transaction is committed. An id that exists: ``IntegrityError``, here or at the commit.
         """
 
     def stage(self, key: int, rows: Sequence[Row]) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from eventsourcing.persistence import IntegrityError, InterfaceError
 
-from eventstore.recorders.base import BareRow, Conversation, Erasure, PlacedRow, Record, Row, Transaction
+from eventstore.recorders.base import BareRow, Conversation, Erasure, Place, PlacedRow, Record, Row, Transaction
 
 __all__ = ["MemoryRecorder"]
 
@@ -193,12 +193,12 @@ class MemoryTransaction(MemoryReader):
             self._show(conversation)
         return conversation
 
-    def insert(self, key: int, rows: Sequence[Row]) -> int:
+    def insert(self, key: int, rows: Sequence[Row]) -> Place:
         tables = self._tables
         first = tables.last_position + 1
         self._store(key, rows)
         self._place((key, row.id) for row in rows)
-        return first
+        return lambda: first
 
     def stage(self, key: int, rows: Sequence[Row]) -> None:
         self._check_staged(key)

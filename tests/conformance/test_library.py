@@ -185,12 +185,15 @@ class HearEverything(Projection[Heard]):
         self.view.hear(len(domain_event.event.content), tracking)
 
 
-def environment(tmp_path: Path) -> dict[str, str]:
-    return {"PERSISTENCE_MODULE": "eventstore.persistence", "FOLDLOG_URL": f"sqlite:///{tmp_path}/library.db"}
+@pytest.fixture(params=[name for name in RECORDERS if name != "memory"])
+def env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """The library's environment, on a store that several may open."""
+    on_server = request.param == "postgresql"
+    url = request.getfixturevalue("postgres_url")() if on_server else f"sqlite:///{tmp_path}/library.db"
+    return {"PERSISTENCE_MODULE": "eventstore.persistence", "FOLDLOG_URL": url}
 
 
-def test_an_application_writes_what_a_store_reads(tmp_path: Path):
-    env = environment(tmp_path)
+def test_an_application_writes_what_a_store_reads(env: dict[str, str]):
     with Conversations(env=env) as application:
         application.say("c1", 0, "hi")
         application.say("c1", 1, "there")
@@ -202,25 +205,29 @@ def test_an_application_writes_what_a_store_reads(tmp_path: Path):
         assert [e.shown for e in store.events("c1")] == [True, True]
 
 
-def test_a_projection_runner_processes_each_event_once(tmp_path: Path):
-    env = environment(tmp_path)
+def test_a_projection_runner_processes_each_event_once(env: dict[str, str]):
+    def say(n: int) -> int:
+        [recorded] = store.append("c1", Message(source="user", content="x" * n), expected_version=ANY_VERSION)
+        return recorded.position
+
     with open_store(env["FOLDLOG_URL"]) as store:
-        for n in range(10):
-            store.append("c1", Message(source="user", content="x" * n), expected_version=ANY_VERSION)
+        last = [say(n) for n in range(10)][-1]
         runner = ProjectionRunner(
             application_class=Conversations, projection_class=HearEverything, view_class=Heard, env=env
         )
         with runner:
-            runner.wait(10)
-            store.append("c1", Message(source="user", content="x" * 10), expected_version=ANY_VERSION)
-            runner.wait(11)
+            runner.wait(last)
+            last = say(10)
+            runner.wait(last)
             assert runner.view.total() == sum(range(11))
+        runner.view.recorder.close()  # the library closes the application's, and leaves the view's open
     again = ProjectionRunner(
         application_class=Conversations, projection_class=HearEverything, view_class=Heard, env=env
     )
     with again:
-        again.wait(11)
+        again.wait(last)
         assert again.view.total() == sum(range(11))
+    again.view.recorder.close()
 
 
 def test_a_stored_topic_is_a_registered_name_and_nothing_is_imported_for_it():

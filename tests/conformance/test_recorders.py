@@ -184,7 +184,7 @@ def test_positions_rise_over_all_conversations(recorder: Recorder):
 
 def test_insert_tells_the_first_of_its_consecutive_positions(recorder: Recorder):
     key = begin(recorder, "c1")
-    first = recorder.transact(lambda transaction: transaction.insert(key, [row(0), row(1)]))
+    first = recorder.transact(lambda transaction: transaction.insert(key, [row(0), row(1)]))()
     assert [p.position for p in placed(recorder)] == [first, first + 1]
 
 

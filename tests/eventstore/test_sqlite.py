@@ -139,7 +139,7 @@ def test_many_rows_go_in_as_they_are_whatever_their_number(recorder: SQLiteRecor
     for size in (1, 2, 19, 20, 21, 40, 59):
         key = begin(recorder, f"c{size}")
         rows = [row(n + 1)._replace(encoding=n % 2, body=b"%d" % n) for n in range(size)]
-        first = recorder.transact(lambda t, key=key, rows=rows: t.insert(key, rows))
+        first = recorder.transact(lambda t, key=key, rows=rows: t.insert(key, rows))()
         with recorder.read() as reader:
             assert list(reader.rows(key, 1, 100, 100)) == rows
             assert reader.last_position() == first + size - 1

@@ -43,17 +43,30 @@ def row(event_id: int) -> Row:
 # -- the object that knows how positions come about ------------------------------------------------------------------
 
 
+def numbered(number: int) -> Positions:
+    given = Positions()
+    given.number = number
+    return given
+
+
 def test_positions_of_a_transaction_are_consecutive_and_its_own():
-    given = Positions(7)
-    assert (given.take(2), given.take(3)) == (7 << 20, (7 << 20) + 2)
-    assert given.take(POSITIONS_MAX - 5) == (7 << 20) + 5
-    with pytest.raises(DataError, match=r"can place 1,048,576 events"):
+    given = numbered(7)
+    first, second = given.take(2), given.take(3)
+    assert second == first + 2
+    assert 7 << 20 <= given.of(first) < given.of(second) < 8 << 20
+    assert given.of(given.take(POSITIONS_MAX - 5) + POSITIONS_MAX - 6) < 8 << 20
+    with pytest.raises(DataError, match=r"can place 983,040 events"):
         given.take(1)
-    assert Positions(8).take(1) == 8 << 20
+    assert 8 << 20 <= numbered(8).of(numbered(8).take(1)) < 9 << 20
+
+
+def test_two_transactions_hardly_ever_begin_at_the_same_place():
+    """By its place and its head a transaction knows its own event again, also if somebody appended the same."""
+    assert len({Positions().take(1) for _ in range(100)}) > 90
 
 
 def test_keys_are_numbered_apart_from_positions():
-    given = Positions(7)
+    given = numbered(7)
     given.take(10)
     assert [given.key(), given.key()] == [7 << 20, (7 << 20) + 1]
 
@@ -61,7 +74,7 @@ def test_keys_are_numbered_apart_from_positions():
 @pytest.mark.parametrize("taken", [0, 5, POSITIONS_MAX])
 @pytest.mark.parametrize("count", [1, POSITIONS_MAX, POSITIONS_MAX + 1, 3 * POSITIONS_MAX])
 def test_ranges_are_ascending_and_make_up_the_whole(taken: int, count: int):
-    given = Positions(7)
+    given = numbered(7)
     given.take(taken)
     others = iter([9, 12, 13, 20])
     ranges = list(given.take_ranges(count, lambda: next(others)))
@@ -163,6 +176,22 @@ def test_a_follower_of_16_writers_misses_nothing(url: str):
         assert len(written) > 1_000
 
 
+def test_events_of_one_conversation_are_followed_in_the_order_of_their_ids(url: str):
+    """Those who wait for their turn got up early, and must not be placed by when they did."""
+    with open_store(url) as store:
+
+        def write() -> None:
+            for n in range(25):
+                store.append("c1", said(str(n)), expected_version=ANY_VERSION)
+
+        threads = [threading.Thread(target=write) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [r.id for r in store.follow()] == list(range(300))
+
+
 class Holder:
     """An inline projection that keeps its transaction open, behind the insert."""
 
@@ -213,7 +242,6 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
 ):
     """With 2^20 made small: a history of 25 thousand events then has the positions of four transactions."""
     monkeypatch.setattr(positions, "POSITIONS_MAX", 7_000)
-    monkeypatch.setattr(Positions, "__init__", _of_seven_thousand)
     with open_store(url) as store:
         follower = Follower(store)
         done = threading.Event()
@@ -241,11 +269,6 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
         for start in (imported[0], imported[6_999], imported[7_000], imported[-1]):
             place = seen.index(start)
             assert list(store.follow(start.position, limit=5)) == seen[place + 1 : place + 6]
-
-
-def _of_seven_thousand(self: Positions, number: int) -> None:
-    self._next = self._next_key = number << 20
-    self._end = self._next + 7_000
 
 
 # -- other servers -----------------------------------------------------------------------------------------------------
@@ -333,7 +356,7 @@ def test_a_number_is_never_given_twice(url: str):
 def test_more_than_one_transaction_can_number_is_refused_before_anything_is_written(
     url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(Positions, "__init__", _of_seven_thousand)
+    monkeypatch.setattr(positions, "POSITIONS_MAX", 7_000)
     with open_store(url) as store:
         with pytest.raises(StoreUnavailable, match="append them in several batches"):
             store.append("c0", [said("x")] * 7_001, expected_version=0)

@@ -8,6 +8,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import psycopg
@@ -21,8 +22,9 @@ from eventstore.recorders.postgres.binary import text_bytes
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
 from eventstore.recorders.postgres.pool import Pool
 from eventstore.recorders.postgres.reading import PostgresReader
+from eventstore.recorders.postgres.tails import Tails
 from eventstore.recorders.postgres.wire import Parameter, Wire
-from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction, Witness
+from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction
 from eventstore.recorders.server import Status
 from eventstore.recorders.statements import statements
 
@@ -119,9 +121,7 @@ class PostgresRecorder:
         while True:
             try:
                 with self._pool.wire() as wire:
-                    return call.attempt(
-                        PostgresTransaction(wire, self._schema, durable=self._durable, reserve=self._reserve)
-                    )
+                    return call.attempt(partial(self._begin, wire), self._tails)
             except IntegrityError:
                 if not call.may_have_met_itself():
                     raise
@@ -180,6 +180,7 @@ class PostgresRecorder:
 
     def _open_pool(self) -> None:
         self._pool = Pool(self._connect, self._connections_max, server=self._server, wait_s=self._patience_s)
+        self._tails = Tails()
 
     def _after_fork_in_child(self) -> None:
         # Closing the parent's connections here would end its sessions, so they are left alone, and kept from the
@@ -220,6 +221,10 @@ class PostgresRecorder:
                     return
             except TryAgain as error:
                 self._recover(error, patience, "the schema is as it was")
+
+    def _begin(self, wire: Wire, tails: Tails | None) -> PostgresTransaction:
+        wire.abandon()
+        return PostgresTransaction(wire, self._schema, durable=self._durable, reserve=self._reserve, tails=tails)
 
     def _reserve(self) -> int:
         """The number of a transaction that ends at once and places nothing."""
@@ -295,11 +300,10 @@ class _ReadSession:
 
 
 class _Doubt(NamedTuple, Generic[T]):
-    """A commit that was sent and not answered: what it would have returned, and how to find out."""
+    """A commit that was sent and not answered: what it would have returned, and what knows how to find out."""
 
     result: T
-    locks: Sequence[int]
-    witness: Witness | None
+    transaction: PostgresTransaction
 
 
 class _Call(Generic[T]):
@@ -309,6 +313,10 @@ class _Call(Generic[T]):
         self._work = work
         self._doubt: _Doubt[T] | None = None
         self._met = False
+        self._locks: Sequence[int] = ()
+        """What an attempt held that was taken back. The next one takes all of it first, in one order, so that two calls
+        that need each other's do not meet again.
+        """
 
     @property
     def outcome(self) -> str:
@@ -316,18 +324,46 @@ class _Call(Generic[T]):
             return "nothing was written"
         return "whether it was written is not known: write it again with the same idempotency key to find out"
 
-    def attempt(self, transaction: PostgresTransaction) -> T:
+    def attempt(self, begin: Callable[[Tails | None], PostgresTransaction], tails: Tails) -> T:
+        """Run the work in a transaction that ``begin`` makes, on what the tails say; if that was wrong, in another one,
+        on what the server says.
+        """
         doubt = self._doubt
-        if doubt is not None and doubt.witness is not None and transaction.stands(doubt.locks, doubt.witness):
-            transaction.commit()
-            return doubt.result
-        result = self._work(transaction)
+        if doubt is not None:
+            transaction = begin(None)
+            if transaction.finds(doubt.transaction):
+                transaction.commit()
+                return doubt.result
+            return self._run(transaction, tails)
+        transaction = begin(tails)
+        try:
+            return self._run(transaction, tails)
+        except (ConnectionLost, TryAgain):
+            raise
+        except Exception:
+            # Whatever it is, also a conflict that the work found: it may come of a guess that was wrong.
+            if not transaction.assumes:
+                raise
+        return self._run(begin(None), tails)
+
+    def _run(self, transaction: PostgresTransaction, tails: Tails) -> T:
+        for number in sorted(set(self._locks).difference(transaction.locks)):
+            transaction.lock(number)
+        try:
+            result = self._work(transaction)
+            self._commit(transaction, result)
+        except TryAgain:
+            self._locks = transaction.locks
+            raise
+        transaction.tell(tails)
+        return result
+
+    def _commit(self, transaction: PostgresTransaction, result: T) -> None:
         try:
             transaction.commit()
         except CommitInDoubt:
-            self._doubt = _Doubt(result, transaction.locks, transaction.witness)
+            self._doubt = _Doubt(result, transaction)
             raise
-        return result
 
     def may_have_met_itself(self) -> bool:
         """What refuses this attempt may be an earlier one, which ended only now. Worth one more look."""

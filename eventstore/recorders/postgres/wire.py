@@ -58,9 +58,12 @@ class Wire:
 
     # -- talking ------------------------------------------------------------------------------------------------------
 
-    def queue(self, statement: str, *parameters: Parameter) -> None:
-        """Queue a statement. Its parameters are in PostgreSQL's binary form; so will its results be."""
+    def queue(self, statement: str, *parameters: Parameter) -> int:
+        """Queue a statement. Its parameters are in PostgreSQL's binary form; so will its results be. Returns its place
+        among the next answers.
+        """
         self._queued.append((statement, parameters))
+        return len(self._queued) - 1
 
     def ask(self) -> Sequence[PGresult]:
         """Send what is queued, wait, and return a result for each statement, in order: one round trip.

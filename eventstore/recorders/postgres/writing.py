@@ -1,5 +1,6 @@
 """What one transaction writes. Writes are queued and go out with the next question, or with the commit: an append costs
-two round trips, one to ask how long the conversation is and one to write and commit.
+two round trips, one to ask how the conversation ends and one to write and commit; or a single one, where this process
+wrote to the conversation last.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 from eventsourcing.persistence import IntegrityError, InternalError
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.base import Conversation, Erasure, Record, Row
+from eventstore.recorders.base import Conversation, Erasure, Place, Record, Row
 from eventstore.recorders.postgres.binary import (
     BIGINT,
     BOOLEAN,
@@ -26,17 +27,17 @@ from eventstore.recorders.postgres.binary import (
     smallint,
     text_bytes,
 )
-from eventstore.recorders.postgres.faults import ConnectionLost
+from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
 from eventstore.recorders.postgres.positions import Positions
 from eventstore.recorders.postgres.reading import PostgresReader
+from eventstore.recorders.postgres.tails import Tails
 from eventstore.recorders.postgres.wire import Parameter, Wire
 
-__all__ = ["CommitInDoubt", "PostgresTransaction", "Witness"]
+__all__ = ["CommitInDoubt", "PostgresTransaction", "Unproven", "Witness"]
 
 _OF_CONVERSATION: Final = b"conversation"
 _OF_STAGING: Final = b"staging"
 _OF_APPLICATION: Final = b"application"
-_NO_POSITION: Final = -1
 
 Witness = tuple[str, tuple[Parameter, ...]]
 """A question that has an answer if, and only if, a transaction was committed: it looks for one row of its writes that
@@ -48,23 +49,40 @@ class CommitInDoubt(ConnectionLost):
     """The commit was sent and nobody said what became of it."""
 
 
+class Unproven(IntegrityError):
+    """The work took something for granted, and did nothing by which the server would have refused it."""
+
+
 class PostgresTransaction(PostgresReader):
     """A write transaction on a connection. It begins with what it is first asked.
 
     Those who ask for the same conversation by its id wait for one another, by an advisory lock that ends with the
     transaction, so that what was read of it is still so at the commit. The primary keys would refuse the second one
     anyway; with the lock it need not start again. No two conversations wait for one another.
+
+    With ``tails`` it takes for granted how this process's last append left a conversation, and that an idempotency key
+    is new. The server checks that in the same round trip, before it writes; if it is not so, the transaction fails,
+    ``assumes`` still holds, and whatever it told the work, or the work made of it, is worth nothing.
     """
 
-    def __init__(self, wire: Wire, schema: str, *, durable: bool, reserve: Callable[[], int]) -> None:
+    def __init__(
+        self, wire: Wire, schema: str, *, durable: bool, reserve: Callable[[], int], tails: Tails | None = None
+    ) -> None:
         super().__init__(self)
         self._wire = wire
         self._schema = schema.encode()
         self._durable = durable
         self._reserve = reserve
-        self._positions: Positions | None = None
+        self._tails = tails
+        self._positions = Positions()
+        self._number_asked: int | None = None
         self._begun = False
         self._wrote = False
+        self._unchecked = False
+        self._guessed_keys = False
+        self._taken_for_new: set[tuple[int, str]] = set()
+        self._newest: dict[int, Row] = {}
+        self._met: dict[int, Conversation] = {}
         self.locks: list[int] = []
         self.witness: Witness | None = None
 
@@ -73,10 +91,7 @@ class PostgresTransaction(PostgresReader):
     def ask(self, statement: str, *parameters: Parameter) -> PGresult:
         self._begin()
         self._wire.queue(statement, *parameters)
-        results = self._wire.ask()
-        if self._positions is None:
-            self._positions = Positions(int.from_bytes(results[self._place_of_number].get_value(0, 0) or b""))
-        return results[-1]
+        return self._answers()[-1]
 
     def lock(self, number: int) -> None:
         """Wait for whoever holds this lock, and hold it until the end. It goes out with the next question."""
@@ -84,14 +99,26 @@ class PostgresTransaction(PostgresReader):
         self.locks.append(number)
         self._wire.queue("lock", bigint(number))
 
-    def stands(self, locks: Sequence[int], witness: Witness) -> bool:
-        """Was an earlier transaction, of these locks and this witness, committed? It has ended when this is answered:
-        its locks are waited for.
+    def finds(self, earlier: PostgresTransaction) -> bool:
+        """Was this earlier transaction committed? It has ended when this is answered: its locks are waited for. If so,
+        it has its number now, and with it its positions.
         """
-        for number in locks:
+        if earlier.witness is None:
+            return False
+        for number in earlier.locks:
             self.lock(number)
-        statement, parameters = witness
-        return self.ask(statement, *parameters).ntuples == 1
+        statement, parameters = earlier.witness
+        found = self.ask(statement, *parameters)
+        if found.ntuples == 0:
+            return False
+        if earlier._positions.number is None:
+            earlier._positions.number = int.from_bytes(found.get_value(0, 0) or b"")
+        return True
+
+    @property
+    def assumes(self) -> bool:
+        """Was anything taken for granted that the server has not confirmed?"""
+        return self._unchecked or self._guessed_keys
 
     def commit(self) -> None:
         """Make it durable. Raises ``CommitInDoubt`` where that was asked for and not confirmed.
@@ -99,30 +126,43 @@ class PostgresTransaction(PostgresReader):
         What was only read is durable then too. It may be the outcome of an earlier attempt, which a primary that
         crashed brings back before its standby has it, so the answer must not go out before that is so.
         """
+        if self._taken_for_new:
+            raise Unproven("an idempotency key was taken for new and then not used")
         if not self._begun:
             return
         if not self._wrote and self._durable:
             self._wire.queue("barrier")
         self._wire.queue("commit")
         try:
-            results = self._wire.ask()
+            answers = self._answers()
         except ConnectionLost as error:
             raise CommitInDoubt(str(error)) from error
-        if results[-1].command_status != b"COMMIT":
+        if answers[-1].command_status != b"COMMIT":
             raise InternalError("a statement of this transaction failed and the work went on, so nothing was written")
         if self._durable and self._wire.warned:
             # The server says so when it is told not to wait for the standby any longer, and calls it a success.
             raise CommitInDoubt("the commit is on the primary, but no standby has confirmed it")
 
+    def tell(self, tails: Tails) -> None:
+        """Of the conversations that it appended to, once it is committed."""
+        for key, last in self._newest.items():
+            found = self._met.get(key)
+            if found is not None:
+                tails.keep(found, found.grown(last))
+
     def _begin(self) -> None:
-        if self._begun:
-            return
-        self._begun = True
-        self._wire.queue("begin_writing")
-        if not self._durable:
-            self._wire.queue("begin_relaxed")
-        self._wire.queue("number")
-        self._place_of_number = 1 if self._durable else 2
+        if not self._begun:
+            self._begun = True
+            self._wire.queue("begin_writing")
+            if not self._durable:
+                self._wire.queue("begin_relaxed")
+
+    def _answers(self) -> Sequence[PGresult]:
+        answers = self._wire.ask()
+        if self._number_asked is not None and self._positions.number is None:
+            self._positions.number = int.from_bytes(answers[self._number_asked].get_value(0, 0) or b"")
+        self._unchecked = False
+        return answers
 
     def _write(self, statement: str, *parameters: Parameter) -> None:
         self._begin()
@@ -133,10 +173,18 @@ class PostgresTransaction(PostgresReader):
         if self.witness is None:
             self.witness = (statement, parameters)
 
+    def _ask_for_number(self) -> None:
+        """Behind the lock, in the same round trip: a number that is older than the turn of its holder would place his
+        events before those of whoever had the turn before.
+        """
+        if self._number_asked is None:
+            self._begin()
+            self._number_asked = self._wire.queue("number")
+
     def _numbered(self) -> Positions:
-        if self._positions is None:
-            self.ask("number")
-        assert self._positions is not None  # set by whatever is asked first
+        if self._positions.number is None:
+            self._ask_for_number()
+            self._answers()
         return self._positions
 
     def _lock_on(self, what: bytes, name: bytes) -> None:
@@ -148,8 +196,19 @@ class PostgresTransaction(PostgresReader):
     # -- what recorders promise ---------------------------------------------------------------------------------------
 
     def conversation(self, conversation_id: str) -> Conversation | None:
+        was_numbered = self._number_asked is not None
         self._lock_on(_OF_CONVERSATION, text_bytes(conversation_id))
-        return super().conversation(conversation_id)
+        guess = None if self._tails is None or was_numbered else self._tails.take(conversation_id)
+        if guess is not None:
+            self._take_for_granted(guess)
+            return guess
+        self._ask_for_number()
+        found = super().conversation(conversation_id)
+        if found is not None and found.key not in self._met:
+            if was_numbered:
+                self._check_turn(found)
+            self._met[found.key] = found
+        return found
 
     def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
         key = self._numbered().key()
@@ -162,12 +221,17 @@ class PostgresTransaction(PostgresReader):
             salt,
         )
         self._seen_by("stands_conversation", bigint(key), salt)
-        return Conversation(key, conversation_id, created_at, salt, 0, None, None)
+        begun = Conversation(key, conversation_id, created_at, salt, 0, None, None)
+        if not staged:
+            self._met[key] = begun
+        return begun
 
-    def insert(self, key: int, rows: Sequence[Row]) -> int:
-        first = self._numbered().take(len(rows))
+    def insert(self, key: int, rows: Sequence[Row]) -> Place:
+        self._ask_for_number()
+        first = self._positions.take(len(rows))
         self._insert(key, rows, range(first, first + len(rows)))
-        return first
+        self._newest[key] = rows[-1]
+        return lambda: self._positions.of(first)
 
     def stage(self, key: int, rows: Sequence[Row]) -> None:
         self._check_staged(key)
@@ -194,7 +258,16 @@ class PostgresTransaction(PostgresReader):
         self._write("delete_conversation", bigint(key))
         return True
 
+    def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
+        if self._unchecked:
+            # Of a conversation that is as we left it. If the key is there, the one who remembers it now is refused.
+            self._guessed_keys = True
+            self._taken_for_new.add((key, idempotency_key))
+            return None
+        return super().recall(key, idempotency_key)
+
     def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
+        self._met.pop(key, None)
         self._write("set_key", bigint(key), salt, None if key_id is None else text_bytes(key_id), sealed_key)
         self._seen_by("stands_conversation", bigint(key), salt)
 
@@ -222,6 +295,7 @@ class PostgresTransaction(PostgresReader):
         return True
 
     def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None:
+        self._taken_for_new.discard((key, idempotency_key))
         self._write("remember", bigint(key), text_bytes(idempotency_key), bigint(first_id), bigint(events))
 
     def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
@@ -253,6 +327,27 @@ class PostgresTransaction(PostgresReader):
         self._seen_by("stands_tracking", *row)
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _take_for_granted(self, guess: Conversation) -> None:
+        self._number_asked = self._wire.queue(
+            "number_if_unchanged",
+            bigint(guess.key),
+            bigint(guess.version - 1),
+            guess.head,
+            guess.salt,
+            None if guess.key_id is None else text_bytes(guess.key_id),
+            guess.sealed_key,
+        )
+        self._unchecked = True
+        self._met[guess.key] = guess
+
+    def _check_turn(self, found: Conversation) -> None:
+        """Raises ``TryAgain`` where a conversation was written to after this transaction got its number, which it did
+        for another one: its events would be placed before those. It is run again with both locks from the start.
+        """
+        newest = self.ask("newest_position", bigint(found.key)).get_value(0, 0)
+        if newest is not None and self._positions.precede(int.from_bytes(newest)):
+            raise TryAgain(f"{found.id!r} was written to since this transaction began for another conversation")
 
     def _insert(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
         placed = [_columns(row, position) for row, position in zip(rows, positions, strict=True)]

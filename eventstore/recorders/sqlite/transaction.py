@@ -8,7 +8,7 @@ from typing import Any
 
 from eventsourcing.persistence import IntegrityError
 
-from eventstore.recorders.base import Conversation, Erasure, Record, Row
+from eventstore.recorders.base import Conversation, Erasure, Place, Record, Row
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
 from eventstore.recorders.sqlite.tails import Tails
 
@@ -47,13 +47,13 @@ class SQLiteTransaction(SQLiteReader):
             self._tails.learn(begun)
         return begun
 
-    def insert(self, key: int, rows: Sequence[Row]) -> int:
+    def insert(self, key: int, rows: Sequence[Row]) -> Place:
         position = self._tails.place_for(key, rows[0].id)
         if position is None:
             position = self._place_for(key, rows[0].id, rows[-1].id)
         self._insert(key, rows, position)
         self._tails.grow(key, rows, position)
-        return position
+        return lambda: position
 
     def stage(self, key: int, rows: Sequence[Row]) -> None:
         self._check_staged(key)

@@ -33,6 +33,29 @@ FROM {schema}.conversations c
 LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
 WHERE sha256(c.id) = sha256($1::bytea) AND c.visible
 
+-- The transaction's number if the conversation is as it was; else an error, and nothing that was sent behind it is run.
+-- What is no number is a line for those who read the server's log.
+-- name: number_if_unchanged
+SELECT (
+    CASE
+        WHEN EXISTS (
+            SELECT FROM {schema}.conversations c
+            CROSS JOIN LATERAL (SELECT id, head FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e
+            WHERE c.key = $1::bigint AND c.erased_at IS NULL AND e.id = $2::bigint AND e.head = $3::bytea
+                AND c.salt = $4::bytea AND c.key_id IS NOT DISTINCT FROM $5::bytea
+                AND c.sealed_key IS NOT DISTINCT FROM $6::bytea
+        )
+        THEN (SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch)::text
+        ELSE 'none: somebody else wrote to the conversation, so foldlog reads how it ends and appends then'
+    END
+)::bigint
+
+-- name: newest_position
+SELECT greatest(
+    (SELECT position FROM {schema}.events WHERE conversation = $1::bigint ORDER BY id DESC LIMIT 1),
+    (SELECT max(first_position + size - 1) FROM {schema}.publications WHERE conversation = $1::bigint)
+)
+
 -- name: conversation_of
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
@@ -150,15 +173,21 @@ VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea)
 -- name: insert_events
 INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
                              shown_before, structural_before, checksum, position)
-SELECT $1::bigint, r.* FROM unnest(
+SELECT $1::bigint, r.id, r.kind, r.schema, r.shown, r.structural, r.recorded_at, r.encoding, r.body, r.head,
+       r.shown_before, r.structural_before, r.checksum,
+       r.place + (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
+FROM unnest(
     $2::bigint[], $3::bytea[], $4::integer[], $5::boolean[], $6::boolean[], $7::bigint[], $8::smallint[], $9::bytea[],
-    $10::bytea[], $11::integer[], $12::integer[], $13::integer[], $14::bigint[]) r
+    $10::bytea[], $11::integer[], $12::integer[], $13::integer[], $14::bigint[]
+) r (id, kind, schema, shown, structural, recorded_at, encoding, body, head,
+     shown_before, structural_before, checksum, place)
 
 -- name: insert_event
 INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
                              shown_before, structural_before, checksum, position)
 VALUES ($1::bigint, $2::bigint, $3::bytea, $4::integer, $5::boolean, $6::boolean, $7::bigint, $8::smallint, $9::bytea,
-        $10::bytea, $11::integer, $12::integer, $13::integer, $14::bigint)
+        $10::bytea, $11::integer, $12::integer, $13::integer,
+        $14::bigint + (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch))
 
 -- name: publish
 UPDATE {schema}.conversations SET visible = true WHERE key = $1::bigint
@@ -215,9 +244,9 @@ DELETE FROM {schema}.records WHERE projection = $1::bytea AND conversation = $2:
 INSERT INTO {schema}.tracking (application, notification_id, token) VALUES ($1::bytea, $2::bigint, $3::bigint)
 
 -- name: stands_event
-SELECT 1 FROM {schema}.events
+SELECT position >> 20 FROM {schema}.events
 WHERE conversation = $1::bigint AND id = $2::bigint AND head = $3::bytea
-    AND position IS NOT DISTINCT FROM $4::bigint
+    AND (position & 1048575) IS NOT DISTINCT FROM $4::bigint
 
 -- name: stands_conversation
 SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND salt = $2::bytea

@@ -1,0 +1,480 @@
+"""An append that follows on one of our own asks nothing before it writes. What it takes for granted may be wrong in
+every way that others can make it wrong: it costs a round trip then, and never anything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import (
+    ANY_VERSION,
+    CondensationAction,
+    ConversationErased,
+    IdempotencyConflict,
+    KeyUnavailable,
+    Message,
+    Recorded,
+    Store,
+    VersionConflict,
+    open_store,
+)
+from eventstore.keys import KeyRing
+from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
+from eventstore.recorders.postgres import PostgresRecorder
+from eventstore.recorders.postgres.tails import Tails
+from eventstore.recorders.postgres.wire import Wire
+from projections import Views
+
+from .cutting import CuttingProxy
+from .servers import Server
+
+KEY = KeyRing([SecretStr(base64.b64encode(b"k" * 32).decode())])
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def texts(store: Store, conversation: str = "c1") -> list[str]:
+    return [event.content for event in store.events(conversation)]  # type: ignore[union-attr, misc]
+
+
+def sound(store: Store) -> None:
+    """Every event is there, in its place, and follows on the one before it."""
+    assert all(not verdict.findings for verdict in store.verify())
+
+
+@pytest.fixture
+def url(postgres_url: Callable[[], str]) -> str:
+    return postgres_url()
+
+
+@pytest.fixture
+def ours(url: str) -> Iterator[Store]:
+    """A store that appended to c1 last, and another that may come between."""
+    with open_store(url) as store:
+        store.append("c1", said("0"), expected_version=0)
+        yield store
+
+
+@pytest.fixture
+def theirs(url: str, ours: Store) -> Iterator[Store]:
+    with open_store(url) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def round_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[None]]:
+    asked: list[None] = []
+    ask = Wire.ask
+
+    def counted(wire: Wire) -> Any:
+        asked.append(None)
+        return ask(wire)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Wire, "ask", counted)
+        yield asked
+
+
+# -- what it costs -----------------------------------------------------------------------------------------------------
+
+
+def cost(monkeypatch: pytest.MonkeyPatch, append: Callable[[], object]) -> int:
+    with round_trips(monkeypatch) as asked:
+        append()
+    return len(asked)
+
+
+def test_an_append_behind_our_own_is_one_round_trip(ours: Store, monkeypatch: pytest.MonkeyPatch):
+    appends: list[Callable[[], object]] = [
+        lambda: ours.append("c1", said("1"), expected_version=1),
+        lambda: ours.append("c1", said("2"), expected_version=ANY_VERSION),
+        lambda: ours.append("c1", [said("3"), said("4")], expected_version=3, idempotency_key="turn-3"),
+        lambda: ours.append("c1", said("5"), expected_version=5),
+    ]
+    assert [cost(monkeypatch, append) for append in appends] == [1, 1, 1, 1]
+    assert texts(ours) == ["0", "1", "2", "3", "4", "5"]
+    sound(ours)
+
+
+def test_two_who_take_turns_guess_once_and_then_ask(ours: Store, theirs: Store, monkeypatch: pytest.MonkeyPatch):
+    def append(store: Store) -> Callable[[], object]:
+        return lambda: store.append("c1", said("x"), expected_version=ANY_VERSION)
+
+    costs = [cost(monkeypatch, append(store)) for _ in range(3) for store in (theirs, ours)]
+    assert costs == [2, 3, 3, 2, 2, 2]
+    assert [cost(monkeypatch, append(ours)) for _ in range(3)] == [2, 1, 1]
+    sound(ours)
+
+
+# -- others came between -----------------------------------------------------------------------------------------------
+
+
+def test_an_append_of_any_version_comes_behind_what_others_appended(ours: Store, theirs: Store):
+    theirs.append("c1", [said("1"), said("2")], expected_version=1)
+    [recorded] = ours.append("c1", said("3"), expected_version=ANY_VERSION)
+    assert (recorded.id, texts(ours)) == (3, ["0", "1", "2", "3"])
+    assert recorded == list(ours.follow())[-1]
+    sound(ours)
+
+
+def test_a_version_that_we_would_have_expected_is_a_conflict_when_others_appended(ours: Store, theirs: Store):
+    theirs.append("c1", said("1"), expected_version=1)
+    with pytest.raises(VersionConflict, match="2"):
+        ours.append("c1", said("mine"), expected_version=1)
+    assert texts(ours) == ["0", "1"]
+
+
+def test_a_version_that_others_made_is_no_conflict(ours: Store, theirs: Store):
+    theirs.append("c1", said("1"), expected_version=1)
+    ours.append("c1", said("2"), expected_version=2)
+    assert texts(ours) == ["0", "1", "2"]
+
+
+def test_a_rule_that_is_broken_by_the_guess_alone_is_not_broken(ours: Store, theirs: Store):
+    """The cause is an event of which we have not heard."""
+    theirs.append("c1", said("1"), expected_version=1)
+    ours.append("c1", Message(source="agent", content="2", cause=1), expected_version=ANY_VERSION)
+    assert texts(ours) == ["0", "1", "2"]
+
+
+def test_a_conversation_that_others_erased_is_not_written_to(ours: Store, theirs: Store):
+    theirs.erase("c1", reason="asked to")
+    with pytest.raises(ConversationErased):
+        ours.append("c1", said("1"), expected_version=ANY_VERSION)
+    assert [r.conversation for r in ours.follow()] == []
+
+
+def test_a_conversation_that_is_being_erased_is_not_written_to(ours: Store, theirs: Store):
+    """It has its receipt already, and its events still."""
+    recorder: Any = theirs._recorder.unguarded
+
+    def begin_to_erase(transaction: Transaction) -> None:
+        found = transaction.conversation("c1")
+        assert found is not None
+        transaction.erase(found.key, Erasure(5, "asked to", 1, b"head"))
+
+    recorder.transact(begin_to_erase)
+    with pytest.raises(ConversationErased):
+        ours.append("c1", said("1"), expected_version=ANY_VERSION)
+
+
+def test_an_import_that_others_grew_is_followed_on(ours: Store, theirs: Store):
+    theirs.ingest("c1", [said(str(n)) for n in range(1_500)])
+    [recorded] = ours.append("c1", said("behind"), expected_version=ANY_VERSION)
+    assert (recorded.id, [r.id for r in ours.follow()]) == (1_500, list(range(1_501)))
+    sound(ours)
+
+
+def test_a_conversation_that_others_sealed_is_written_to_under_its_key(url: str):
+    with open_store(url, keys=KEY) as ours, open_store(url) as plain:
+        plain.append("c1", said("plain"), expected_version=0)
+        plain.append("c1", said("plain"), expected_version=1)
+        ours.append("c1", said("sealed"), expected_version=2)  # seals it
+        ours.append("c1", said("sealed"), expected_version=3)
+        ours.append("c1", said("sealed"), expected_version=4)
+        assert texts(ours) == ["plain", "plain", "sealed", "sealed", "sealed"]
+        sound(ours)
+
+
+def test_a_conversation_that_others_sealed_is_not_written_to_in_plain(url: str):
+    with open_store(url) as ours, open_store(url, keys=KEY) as theirs:
+        ours.append("c1", said("0"), expected_version=0)
+        list(theirs.reseal())
+        with pytest.raises(KeyUnavailable):
+            ours.append("c1", said("1"), expected_version=ANY_VERSION)
+        assert texts(theirs) == ["0"]
+        sound(theirs)
+
+
+def test_an_append_to_a_sealed_conversation_of_our_own_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch):
+    with open_store(url, keys=KEY) as ours:
+        ours.append("c1", said("0"), expected_version=0)
+        costs = [cost(monkeypatch, lambda: ours.append("c1", said("x"), expected_version=ANY_VERSION)) for _ in "123"]
+        assert costs == [2, 1, 1]
+        sound(ours)
+
+
+def test_a_resealed_conversation_is_written_to_under_its_new_key(url: str):
+    newer = KeyRing([SecretStr(base64.b64encode(b"n" * 32).decode()), SecretStr(base64.b64encode(b"k" * 32).decode())])
+    both = KeyRing([SecretStr(base64.b64encode(b"k" * 32).decode()), SecretStr(base64.b64encode(b"n" * 32).decode())])
+    with open_store(url, keys=both) as ours, open_store(url, keys=newer) as theirs:
+        ours.append("c1", said("0"), expected_version=0)
+        ours.append("c1", said("1"), expected_version=1)
+        list(theirs.reseal())
+        ours.append("c1", said("2"), expected_version=2)
+    with open_store(url, keys=newer) as theirs:
+        assert texts(theirs) == ["0", "1", "2"]
+        sound(theirs)
+
+
+def test_what_a_failover_lost_is_not_built_upon(ours: Store, postgres_server: Server, url: str):
+    """A standby that had not confirmed was promoted: our last event is gone."""
+    ours.append("c1", said("lost"), expected_version=1)
+    schema = url.partition("schema=")[2].partition("&")[0]
+    postgres_server.sql(f"DELETE FROM {schema}.events WHERE id = 1")
+    [recorded] = ours.append("c1", said("1"), expected_version=ANY_VERSION)
+    assert (recorded.id, texts(ours)) == (1, ["0", "1"])
+    sound(ours)
+
+
+def test_revisions_are_kept_for_what_is_there_not_for_what_was_guessed(ours: Store, theirs: Store):
+    views = Views(ours)
+    ours.register(views)
+    theirs.append("c1", [said("1"), said("2")], expected_version=1)
+    forgotten = CondensationAction(forgotten_event_ids=[0, 1], summary="both", summary_offset=0)
+    ours.append("c1", forgotten, expected_version=ANY_VERSION)
+    ours.append("c1", CondensationAction(forgotten_event_ids=[2]), expected_version=4)
+    fresh = Views(theirs)
+    assert [event.id for event in fresh.current("c1").events] == [-5]
+    assert fresh.rebuild("c1") == 2
+    assert fresh.current("c1").events == views.current("c1").events
+
+
+def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours: Store, theirs: Store):
+    theirs.append("c1", said("1"), expected_version=1)
+    asked: list[int] = []
+
+    def only_at_two(snapshot: Any) -> None:
+        asked.append(snapshot.version)
+        if snapshot.version != 2:
+            raise ValueError(snapshot.version)
+
+    ours.append("c1", said("2"), expected_version=ANY_VERSION, guard=only_at_two)
+    assert (asked[-1], texts(ours)) == (2, ["0", "1", "2"])
+
+
+def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_order_of_ids(url: str):
+    written: list[Recorded] = []
+
+    def write(name: str) -> None:
+        with open_store(url) as store:
+            for n in range(15):
+                written.extend(store.append(f"c{n % 2}", [said(name)] * (1 + n % 3), expected_version=ANY_VERSION))
+
+    threads = [threading.Thread(target=write, args=(str(n),)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open_store(url) as store:
+        followed = list(store.follow())
+        assert sorted(written, key=lambda r: r.position) == followed
+        for name in ("c0", "c1"):
+            ids = [r.id for r in followed if r.conversation == name]
+            assert ids == list(range(store.version(name)))
+        sound(store)
+
+
+# -- idempotency keys --------------------------------------------------------------------------------------------------
+
+
+def test_a_key_that_was_used_gives_what_was_recorded_then(ours: Store, theirs: Store):
+    first = ours.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
+    assert ours.append("c1", said("1"), expected_version=1, idempotency_key="turn-1") == first
+    ours.append("c1", said("2"), expected_version=2)
+    assert ours.append("c1", said("1"), expected_version=ANY_VERSION, idempotency_key="turn-1") == first
+    second = theirs.append("c1", said("3"), expected_version=3, idempotency_key="turn-3")
+    assert ours.append("c1", said("3"), expected_version=3, idempotency_key="turn-3") == second
+    with pytest.raises(IdempotencyConflict):
+        ours.append("c1", said("other"), expected_version=ANY_VERSION, idempotency_key="turn-3")
+    assert texts(ours) == ["0", "1", "2", "3"]
+
+
+def test_a_key_that_was_used_is_found_also_where_the_append_asks_more(ours: Store):
+    def append() -> tuple[Recorded, ...]:
+        forgetting = CondensationAction(forgotten_event_ids=[0])
+        return ours.append(
+            "c1", forgetting, expected_version=ANY_VERSION, idempotency_key="turn-1", guard=lambda s: list(s.events())
+        )
+
+    ours.register(Views(ours))
+    assert append() == append()
+    assert ours.version("c1") == 2
+
+
+def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
+    with contextlib.closing(PostgresRecorder(url.partition("?")[0], schema="unused_key", patience_s=10)) as recorder:
+
+        def begin(transaction: Transaction) -> int:
+            key = transaction.begin("c1", 1, b"salt").key
+            transaction.insert(key, [row(0)])
+            transaction.remember(key, "k", 0, 1)
+            return key
+
+        def recalled(transaction: Transaction) -> tuple[int, int] | None:
+            found = transaction.conversation("c1")
+            assert found is not None
+            return transaction.recall(found.key, "k")
+
+        recorder.transact(begin)
+        assert recorder.transact(recalled) == (0, 1)
+
+
+# -- commits in doubt --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proxy(postgres_server: Server) -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy(postgres_server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.mark.parametrize("cut", ["request", "answer"])
+def test_positions_of_a_commit_whose_answer_was_lost_are_those_that_followers_see(
+    url: str, proxy: CuttingProxy, postgres_server: Server, cut: Any
+):
+    with open_store(url.replace(f":{postgres_server.port}/", f":{proxy.port}/")) as ours:
+        ours.append("c1", said("0"), expected_version=0)
+        proxy.order(cut)
+        recorded = ours.append("c1", [said("1"), said("2")], expected_version=1)
+        assert proxy.cuts == 1
+        assert list(recorded) == list(ours.follow())[1:]
+
+
+@pytest.mark.parametrize("cut", ["request", "answer"])
+def test_the_same_event_of_somebody_else_is_not_taken_for_ours(
+    url: str, proxy: CuttingProxy, postgres_server: Server, cut: Any
+):
+    """Of the same content at the same time, so with the same head: which of them is there?"""
+    with (
+        open_store(url.replace(f":{postgres_server.port}/", f":{proxy.port}/"), clock=lambda: NOON) as ours,
+        open_store(url, clock=lambda: NOON) as theirs,
+    ):
+        ours.append("c1", said("0"), expected_version=0)
+        recorder: Any = ours._recorder.unguarded
+        recover = recorder._recover
+
+        def while_they_append(*failure: Any) -> None:
+            theirs.append("c1", said("same"), expected_version=ANY_VERSION)
+            recover(*failure)
+
+        recorder._recover = while_they_append
+        proxy.order(cut)
+        [recorded] = ours.append("c1", said("same"), expected_version=ANY_VERSION)
+        assert recorded.id == (2 if cut == "request" else 1)
+        assert recorded in list(ours.follow())
+        assert texts(ours) == ["0", "same", "same"]
+        sound(ours)
+
+
+def test_a_guess_that_is_wrong_and_whose_answer_is_lost_writes_nothing(
+    url: str, proxy: CuttingProxy, postgres_server: Server, theirs: Store
+):
+    with open_store(url.replace(f":{postgres_server.port}/", f":{proxy.port}/")) as ours:
+        ours.append("c1", said("1"), expected_version=1)
+        theirs.append("c1", said("2"), expected_version=2)
+        proxy.order("answer")
+        [recorded] = ours.append("c1", said("3"), expected_version=ANY_VERSION)
+        assert (proxy.cuts, recorded.id) == (1, 3)
+        assert texts(ours) == ["0", "1", "2", "3"]
+        with pytest.raises(VersionConflict):
+            ours.append("c1", said("4"), expected_version=3)
+
+
+# -- turns and positions -----------------------------------------------------------------------------------------------
+
+
+def test_who_waits_for_its_turn_has_no_number_yet(ours: Store, theirs: Store, postgres_server: Server):
+    """A number that is older than the turn would place its events before those of whoever had the turn before."""
+    recorder: Any = ours._recorder.unguarded
+    waiting = threading.Thread(target=lambda: theirs.append("c1", said("2"), expected_version=ANY_VERSION))
+
+    def hold(transaction: Transaction) -> tuple[str, str]:
+        transaction.conversation("c1")
+        transaction.last_position()  # a question: the lock is taken
+        if not waiting.ident:
+            waiting.start()
+        waiters = ""
+        while not waiters:
+            waiters = postgres_server.sql(
+                "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database ="
+                " (SELECT oid FROM pg_database WHERE datname = current_database())"
+            ).strip()
+        return waiters, postgres_server.sql(
+            f"SELECT backend_xid IS NULL FROM pg_stat_activity WHERE pid = {waiters}"
+        ).strip()
+
+    assert recorder.transact(hold)[1] == "t"
+    waiting.join()
+    assert texts(ours) == ["0", "2"]
+
+
+def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_both(ours: Store, theirs: Store):
+    theirs.append("c2", said("0"), expected_version=0)
+    recorder: Any = ours._recorder.unguarded
+    attempts: list[threading.Thread] = []
+
+    def both(transaction: Transaction) -> None:
+        assert transaction.conversation("c1") is not None
+        transaction.last_position()  # a question: it has its number
+        between = threading.Thread(target=lambda: theirs.append("c2", said("x"), expected_version=ANY_VERSION))
+        attempts.append(between)
+        between.start()
+        between.join(0.5)  # the second time it waits for the lock
+        two = transaction.conversation("c2")
+        assert two is not None
+        transaction.insert(two.key, [row(two.version)])
+
+    recorder.transact(both)
+    attempts[-1].join()
+    assert len(attempts) == 2
+    with recorder.read() as reader:
+        assert [p.row.id for p in reader.placed_rows(0, 9) if p.conversation == "c2"] == [0, 1, 2, 3]
+
+
+def row(event_id: int) -> Row:
+    return Row(event_id, "message", 1, True, False, 5, 0, b'{"content":"x"}', os.urandom(32), 0, 0)
+
+
+# -- the tails themselves ----------------------------------------------------------------------------------------------
+
+
+def conversation(name: str, version: int) -> Conversation:
+    return Conversation(1, name, 5, b"salt", version, 5, b"%d" % version)
+
+
+def test_a_tail_is_told_once_until_it_was_right():
+    tails = Tails()
+    assert tails.take("c1") is None
+    tails.keep(conversation("c1", 0), conversation("c1", 1))
+    assert tails.take("c1") == conversation("c1", 1)
+    assert tails.take("c1") is None
+    tails.keep(conversation("c1", 1), conversation("c1", 2))
+    assert tails.take("c1") == conversation("c1", 2)
+
+
+def test_a_tail_that_was_wrong_is_not_told_before_an_append_found_what_we_left():
+    tails = Tails()
+    tails.keep(conversation("c1", 0), conversation("c1", 1))
+    tails.take("c1")
+    tails.keep(conversation("c1", 5), conversation("c1", 6))
+    assert tails.take("c1") is None
+    tails.keep(conversation("c1", 6), conversation("c1", 7))
+    assert tails.take("c1") == conversation("c1", 7)
+
+
+def test_a_tail_that_is_told_of_late_does_not_displace_a_newer_one():
+    tails = Tails()
+    tails.keep(conversation("c1", 1), conversation("c1", 2))
+    tails.keep(conversation("c1", 0), conversation("c1", 1))
+    assert tails.take("c1") == conversation("c1", 2)
+
+
+def test_only_the_tails_of_what_was_written_to_last_are_kept():
+    tails = Tails(kept_max=2)
+    for name, version in (("c1", 0), ("c2", 0), ("c1", 1), ("c3", 0)):
+        tails.keep(conversation(name, version), conversation(name, version + 1))
+    assert [tails.take(name) is None for name in ("c1", "c2", "c3")] == [False, True, False]
