@@ -41,8 +41,10 @@ from eventstore.events import (
     summary_of,
 )
 from eventstore.keys import KeyRing
+from eventstore.opening import open_store
+from eventstore.results import ConversationRow, Ingested, Logged, Recorded
 from eventstore.snapshot import InlineProjection, Record, Snapshot, WritableSnapshot
-from eventstore.store import ConversationRow, Ingested, Logged, Recorded, Store, open_store
+from eventstore.store import Store
 
 __all__ = [
     "ANY_VERSION",

@@ -36,10 +36,10 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 from eventstore import codec, integrity
 from eventstore.events import Event
 from eventstore.guard import Guard
+from eventstore.opening import open_recorder
 from eventstore.recorders.base import Conversation, Place, PlacedRow, Record, Recorder, Row, Transaction
 from eventstore.rows import chained
 from eventstore.sealing import Sealing
-from eventstore.store import open_recorder
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Factory", "TrackingView"]
 

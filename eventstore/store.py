@@ -1,4 +1,4 @@
-"""The shell: joins codec, aggregate and a recorder. ``open_store(url)`` is the way in."""
+"""The shell: joins codec, aggregate and a recorder."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, islice
 from types import TracebackType
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 from eventsourcing.persistence import PersistenceError
 
-from eventstore import integrity, urls
+from eventstore import integrity
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, decide, summaries_named
 from eventstore.erasure import erase
@@ -26,12 +26,12 @@ from eventstore.errors import (
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural, summary_of
 from eventstore.guard import Guard
 from eventstore.ingestion import Ingestion
-from eventstore.keys import KeyRing
 from eventstore.moving import Difference, Moved, compare_stores, move_store
 from eventstore.reading import translated
 from eventstore.recorders.base import Conversation, Place, Reader, Recorder, Row, Transaction
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.resealing import Resealed, reseal
+from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.rows import (
     beginning_with_an_event,
     chained,
@@ -41,12 +41,11 @@ from eventstore.rows import (
     not_erased,
     to_microseconds,
 )
-from eventstore.sealing import Compression, Sealing
 from eventstore.snapshot import InlineProjection, Snapshot, WritableSnapshot
 from eventstore.upkeep import BackedUp, Vacuumed, back_up, vacuum
 from eventstore.verification import Published, Verdict, verify
 
-__all__ = ["EVENT_BYTES_MAX", "ConversationRow", "Ingested", "Logged", "Recorded", "Store", "open_store"]
+__all__ = ["EVENT_BYTES_MAX", "Store"]
 
 T = TypeVar("T")
 
@@ -55,103 +54,6 @@ EVENT_BYTES_MAX = 16 * 2**20
 
 _PAGE = 1_000
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
-
-
-class Recorded(NamedTuple):
-    """An event with its place in the whole store. ``recorded_at`` is the store's clock, UTC."""
-
-    position: int
-    conversation: str
-    recorded_at: datetime
-    event: Event
-
-    @property
-    def id(self) -> int:
-        """The event's id in its conversation."""
-        return self.event.id
-
-
-class Logged(NamedTuple):
-    """An event of one conversation with the store's clock when it was recorded, UTC."""
-
-    recorded_at: datetime
-    event: Event
-
-
-class ConversationRow(NamedTuple):
-    """A conversation in a list. ``head`` is that of its last event, in hexadecimal: publish it, and every later change
-    to the history shows. An erased conversation has its version and head of before.
-    """
-
-    id: str
-    version: int
-    created_at: datetime
-    updated_at: datetime
-    head: str
-    erased_at: datetime | None
-    erased_reason: str | None
-
-
-class Ingested(NamedTuple):
-    """What an import did: how many events it added, and the version since."""
-
-    added: int
-    version: int
-
-
-def open_store(
-    url: str,
-    *,
-    durability: Literal["full", "relaxed"] = "full",
-    clock: Callable[[], datetime] | None = None,
-    event_bytes_max: int = EVENT_BYTES_MAX,
-    compression: Compression | None = None,
-    keys: KeyRing | None = None,
-) -> Store:
-    """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it is not there.
-
-    ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute, ``memory:`` lasts as long as the store
-    is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` what exists already. ``postgresql://user@h1,h2/database``
-    takes whatever libpq does, and more: ``docs/POSTGRESQL.md``.
-
-    ``durability="full"``: what ``append`` returned is on disk. ``"relaxed"``: the newest commits may be lost in a power
-    cut, never a part of one, and none if only the program dies.
-
-    ``compression`` and ``keys`` say how bodies are stored from now on: ``"zstd"``, ``"zlib"`` or ``"none"``, and sealed
-    by the first key of the ring. What was stored otherwise is read all the same, and ``reseal`` brings it over. Where
-    they are not given, ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE`` of the environment count.
-
-    Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it, and
-    ``KeyUnavailable`` where what should be a key is none.
-    """
-    with translated():
-        sealing = Sealing.chosen(compression, keys)
-        recorder = Guard(open_recorder(url, durability=durability), sealing)
-        return Store(recorder, clock=clock, event_bytes_max=event_bytes_max)
-
-
-def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
-    """The recorder that ``url`` names, without guard and store above it. Its module, and its driver, are imported here
-    first.
-    """
-    location = urls.parse(url)
-    if durability not in ("full", "relaxed"):
-        raise StoreUnavailable(f"durability is {durability!r}; it can be full, relaxed")
-    if location.scheme == "memory":
-        from eventstore.recorders.memory import MemoryRecorder
-
-        return MemoryRecorder()
-    if location.scheme == "sqlite":
-        from eventstore.recorders.sqlite import SQLiteRecorder
-
-        mode = location.options.get("mode", "rwc")
-        durable = location.options.get("durability", durability) == "full"
-        return SQLiteRecorder(location.path, create=mode == "rwc", writable=mode != "ro", durable=durable)
-    try:
-        from eventstore.recorders.postgres import PostgresRecorder
-    except ImportError as error:
-        raise StoreUnavailable(f"PostgreSQL needs psycopg ({error}): pip install 'foldlog[postgres]'") from error
-    return PostgresRecorder.at(location.path, location.options, durability=durability)
 
 
 class Store:
@@ -299,7 +201,7 @@ class Store:
         Give the last id of one page as ``after`` of the next. Cost: the conversations returned.
         """
         with self._read() as reader:
-            return tuple(_listed(found) for found in reader.conversations(after, max(limit, 0)))
+            return tuple(listed(found) for found in reader.conversations(after, max(limit, 0)))
 
     def conversation(self, conversation: str) -> ConversationRow:
         """One conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
@@ -307,7 +209,7 @@ class Store:
             found = reader.conversation(conversation)
         if found is None:
             raise ConversationNotFound(conversation)
-        return _listed(found)
+        return listed(found)
 
     def follow(self, after_position: int = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Everything recorded behind a position, over all conversations, in the order of positions; ends at the
@@ -349,7 +251,7 @@ class Store:
         begun. Raises ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that was open before stays open.
         """
         with translated():
-            return _listed(erase(self._recorder, conversation, reason, self._now()))
+            return listed(erase(self._recorder, conversation, reason, self._now()))
 
     def reseal(self, conversation: str | None = None) -> Iterator[Resealed]:
         """Bring what is stored, or one conversation, to the compression and the key that this store was opened with.
@@ -541,21 +443,6 @@ def _recalled(
     return tuple(
         Recorded(position + n, found.id, from_microseconds(row.recorded_at), event)
         for n, (row, event) in enumerate(zip(rows, recorded, strict=True))
-    )
-
-
-def _listed(found: Conversation) -> ConversationRow:
-    erasure = found.erasure
-    head = found.head if erasure is None else erasure.head
-    updated_at = found.updated_at if erasure is None else erasure.erased_at
-    return ConversationRow(
-        id=found.id,
-        version=found.version if erasure is None else erasure.events,
-        created_at=from_microseconds(found.created_at),
-        updated_at=from_microseconds(found.created_at if updated_at is None else updated_at),
-        head="" if head is None else head.hex(),
-        erased_at=None if erasure is None else from_microseconds(erasure.erased_at),
-        erased_reason=None if erasure is None else erasure.reason,
     )
 
 

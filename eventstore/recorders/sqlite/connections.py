@@ -21,8 +21,8 @@ _BUSY_TIMEOUT_S: Final = 10.0
 
 
 def create_private(path: str) -> None:
-    """The file with mode 0600 from its first moment; SQLite gives its WAL the same mode. One that is there is not opened:
-    to close it would take its locks from every connection of this process.
+    """The file with mode 0600 from its first moment; SQLite gives its WAL the same mode. One that is there is not
+    opened: to close it would take its locks from every connection of this process.
     """
     if os.path.exists(path):
         return

@@ -1,0 +1,73 @@
+"""Which store a URL names. ``open_store(url)`` is the way in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal
+
+from eventstore import urls
+from eventstore.errors import StoreUnavailable
+from eventstore.guard import Guard
+from eventstore.keys import KeyRing
+from eventstore.reading import translated
+from eventstore.recorders.base import Recorder
+from eventstore.sealing import Compression, Sealing
+from eventstore.store import EVENT_BYTES_MAX, Store
+
+__all__ = ["open_recorder", "open_store"]
+
+
+def open_store(
+    url: str,
+    *,
+    durability: Literal["full", "relaxed"] = "full",
+    clock: Callable[[], datetime] | None = None,
+    event_bytes_max: int = EVENT_BYTES_MAX,
+    compression: Compression | None = None,
+    keys: KeyRing | None = None,
+) -> Store:
+    """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it is not there.
+
+    ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute, ``memory:`` lasts as long as the store
+    is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` what exists already. ``postgresql://user@h1,h2/database``
+    takes whatever libpq does, and more: ``docs/POSTGRESQL.md``.
+
+    ``durability="full"``: what ``append`` returned is on disk. ``"relaxed"``: the newest commits may be lost in a power
+    cut, never a part of one, and none if only the program dies.
+
+    ``compression`` and ``keys`` say how bodies are stored from now on: ``"zstd"``, ``"zlib"`` or ``"none"``, and sealed
+    by the first key of the ring. What was stored otherwise is read all the same, and ``reseal`` brings it over. Where
+    they are not given, ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE`` of the environment count.
+
+    Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it, and
+    ``KeyUnavailable`` where what should be a key is none.
+    """
+    with translated():
+        sealing = Sealing.chosen(compression, keys)
+        recorder = Guard(open_recorder(url, durability=durability), sealing)
+        return Store(recorder, clock=clock, event_bytes_max=event_bytes_max)
+
+
+def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
+    """The recorder that ``url`` names, without guard and store above it. Its module, and its driver, are imported here
+    first.
+    """
+    location = urls.parse(url)
+    if durability not in ("full", "relaxed"):
+        raise StoreUnavailable(f"durability is {durability!r}; it can be full, relaxed")
+    if location.scheme == "memory":
+        from eventstore.recorders.memory import MemoryRecorder
+
+        return MemoryRecorder()
+    if location.scheme == "sqlite":
+        from eventstore.recorders.sqlite import SQLiteRecorder
+
+        mode = location.options.get("mode", "rwc")
+        durable = location.options.get("durability", durability) == "full"
+        return SQLiteRecorder(location.path, create=mode == "rwc", writable=mode != "ro", durable=durable)
+    try:
+        from eventstore.recorders.postgres import PostgresRecorder
+    except ImportError as error:
+        raise StoreUnavailable(f"PostgreSQL needs psycopg ({error}): pip install 'foldlog[postgres]'") from error
+    return PostgresRecorder.at(location.path, location.options, durability=durability)
