@@ -35,6 +35,7 @@ from eventstore import (
 from eventstore.codec import encode
 from eventstore.guard import Guard
 from eventstore.recorders.memory import MemoryRecorder
+from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.rows import chained
 from eventstore.sealing import PLAIN, SEALED, Sealing, Unopenable, packed, unpacked
 from eventstore.snapshot import WritableSnapshot
@@ -381,30 +382,38 @@ def test_a_damaged_row_is_left_and_named_when_the_rest_is_brought_over(path: Pat
             contents(store)
 
 
-def test_a_key_that_was_never_committed_seals_nothing():
-    """A transaction that is taken back takes its data key with it; nobody may go on writing with that."""
+class Refusing:
+    """A projection that fails once everything is written, so that all of it is taken back."""
+
+    name = "refusing"
+    refuses = True
+
+    def project(self, snapshot: WritableSnapshot, events: object) -> None:
+        list(snapshot.events())
+        if self.refuses:
+            raise RuntimeError("not now")
+
+
+@pytest.mark.parametrize("begun", [0, 3])
+@pytest.mark.parametrize("on", ["memory", "file"])
+def test_a_key_that_was_never_committed_seals_nothing(path: Path, begun: int, on: str):
+    """A transaction that is taken back takes its data key with it; nobody may go on writing with that, neither in a new
+    conversation nor in one that is sealed from here on.
+    """
     ring = KeyRing([OLD])
-    recorder = MemoryRecorder()
+    recorder = MemoryRecorder() if on == "memory" else SQLiteRecorder(str(path))
+    fill(Store(Guard(recorder)), begun)
     store = Store(Guard(recorder, Sealing("none", ring)))
-
-    class Refusing:
-        name = "refusing"
-        refuses = True
-
-        def project(self, snapshot: WritableSnapshot, events: object) -> None:
-            list(snapshot.events())
-            if self.refuses:
-                raise RuntimeError("not now")
-
     refusing = Refusing()
     store.register(refusing)
     for _ in range(2):
         with pytest.raises(RuntimeError, match="not now"):
-            store.append("c1", [said(0), CondensationRequest()], expected_version=0)
+            store.append("c1", [said(0), CondensationRequest()], expected_version=begun)
     refusing.refuses = False
-    store.append("c1", [said(0), CondensationRequest()], expected_version=0)
-    assert len(list(Store(Guard(recorder, Sealing("none", ring))).events("c1"))) == 2
+    store.append("c1", [said(0), CondensationRequest()], expected_version=begun)
+    assert len(list(Store(Guard(recorder, Sealing("none", ring))).events("c1"))) == begun + 2
     assert_sound(store)
+    store.close()
 
 
 @pytest.mark.parametrize("conversation", [None, "imported"])
