@@ -307,7 +307,7 @@ def attention(spec: Spec, view: View, replies: Replies, source_ids: Any) -> Mend
     head = len(view) if head is None else head
     places = max(0, spec["max_size"] // 2 - head)
     open_to_choice = [place for place, event in enumerate(view.events) if place >= head and not is_synthetic(event)]
-    chosen: list[int] = []
+    choices: list[list[int]] = []
     if len(open_to_choice) > places:
         reply = replies.next()
         if isinstance(reply, dict) and "error" in reply and not asked:
@@ -315,7 +315,24 @@ def attention(spec: Spec, view: View, replies: Replies, source_ids: Any) -> Mend
         place_of = {view[place].id: place for place in open_to_choice}
         ids = reply["ids"] if isinstance(reply, dict) and "ids" in reply else []
         ours = [place_of.get(source_ids.get(source_id)) for source_id in ids]
-        chosen = [place for place in dict.fromkeys(ours) if place is not None][:places]
-    chosen += [place for place in reversed(open_to_choice) if place not in chosen][: places - len(chosen)]
-    free = set(open_to_choice) - set(chosen)
-    return first_that_forgets(view, [units_without(view, set(range(len(view))) - free)])
+        choices.append([place for place in dict.fromkeys(ours) if place is not None][:places])
+    if asked or not choices:
+        choices.append([])  # the newest, where nothing could go of what the model would let go
+    forgetting = []
+    for chosen in choices:
+        chosen += [place for place in reversed(open_to_choice) if place not in chosen][: places - len(chosen)]
+        free = set(open_to_choice) - set(chosen)
+        forgetting.append(units_without(view, set(range(len(view))) - free))
+    return first_that_forgets(view, forgetting)
+
+
+def joins_loops(view: View, right: Mended) -> bool:
+    """Whether what is forgotten, with no summary in its place, makes one tool loop of two, so that something is lost
+    that was to stay: docs/decisions/0031-joined-loops.md. Then more stays than is said here.
+    """
+    if right.offset is not None or right.result not in ("view", "condensation"):
+        return False
+    shown = set(right.shown) if right.result == "view" else {event.id for event in view} - right.forgotten
+    after = view.with_events(event for event in view.events if event.id in shown)
+    sent_before, sent_after = ({each[place].id for place in each.fit_positions} for each in (view, after))
+    return not sent_before & shown <= sent_after
