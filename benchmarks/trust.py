@@ -88,7 +88,7 @@ def _without_id(event: Event) -> Event:
 
 @contextmanager
 def _without_chain() -> Iterator[None]:
-    """As if events had neither heads nor checksums: constants stand there."""
+    """As if events had no heads: a constant stands there. Their checksums, which need no chain, stay."""
     chained = eventstore.store.chained
     eventstore.store.chained = _unchained
     try:
@@ -98,11 +98,14 @@ def _without_chain() -> Iterator[None]:
 
 
 def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> list[Row]:
-    head = bytes(integrity.HEAD_BYTES)
-    return [
-        Row(event_id, kind, schema, shown, structural, now, 0, body, head)
-        for event_id, (kind, schema, shown, structural, body, _) in enumerate(batch, conversation.version)
-    ]
+    head, seed = bytes(integrity.HEAD_BYTES), integrity.checksum_seed(conversation.id)
+    before, turns, rows = conversation.shown, conversation.structural, []
+    for event_id, (kind, schema, shown, structural, body, _) in enumerate(batch, conversation.version):
+        columns = event_id, kind, schema, shown, structural, now, 0, body, head, before, turns
+        rows.append(Row(*columns, integrity.checksum(seed, *columns)))
+        before += shown
+        turns += structural
+    return rows
 
 
 def sealed(scale: Scale, folder: Path) -> Iterator[Round]:
