@@ -14,7 +14,7 @@ from projections import View, Views, audit
 
 SHIPPED = Path(__file__).parents[2] / "foldlog" / "sample"
 SAMPLES = Path(__file__).parents[3] / "shared" / "data"
-FORMATS = ("openhands_v0", "openhands_v1", "openai_chat")
+FORMATS = ("openhands_v0", "openhands_v1", "openai_chat", "claude_code", "codex_rollout", "swe_agent_traj")
 
 
 def histories(*paths: Path) -> Iterator[list[Event]]:
