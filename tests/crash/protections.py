@@ -148,7 +148,7 @@ PROTECTIONS = {
     "version": Protection(
         "an expected version is checked in the transaction",
         "eventstore/conversation.py",
-        "if command.expected_version is not ANY_VERSION and command.expected_version != state.version:",
+        "if expected is not ANY_VERSION and expected != state.version:",
         "if False:",
         "tests/crash/test_crashes.py -k many_writers",
     ),
