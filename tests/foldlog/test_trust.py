@@ -68,6 +68,19 @@ def test_verify_names_what_is_damaged_and_ends_with_1(foldlog, store):
     assert foldlog("verify", "two").status == 0
 
 
+@pytest.mark.parametrize("lost", ["INDEX events_by_id", "TABLE records", "TABLE conversations"])
+def test_a_store_that_lost_a_part_of_its_schema_says_so_and_is_salvaged(foldlog, store, lost):
+    execute(store, f"DROP {lost}")
+    ran = foldlog("verify")
+    assert ran.status == 2
+    assert "the file is damaged: restore a backup, or copy what is sound with 'foldlog salvage'" in ran.err
+    foldlog("salvage", f"sqlite:///{store}", "sqlite:///sound.db")
+    if "conversations" not in lost:  # where the names are lost, their events cannot be told apart
+        assert (
+            "3 histories with 15 events checked: all as written." in foldlog("verify", "--db", "sqlite:///sound.db").out
+        )
+
+
 def test_a_published_head_shows_a_cut_end(foldlog, store, tmp_path):
     (tmp_path / "heads.json").write_text(foldlog("head", "--json").out)
     execute(store, "DELETE FROM events WHERE conversation = 2 AND id >= 3")

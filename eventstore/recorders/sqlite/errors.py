@@ -38,6 +38,8 @@ _GIVE_RIGHTS: Final = "give this user the right to write the file and its folder
 _FOLDER_TOO: Final = f"{_GIVE_RIGHTS}: SQLite makes files beside it, also for those who only read"
 
 _ADVICE: Final = {
+    # Our statements are what they are, so it is the file that lacks a table, an index or a column.
+    sqlite3.SQLITE_ERROR: "the file is damaged: restore a backup, or copy what is sound with 'foldlog salvage'",
     sqlite3.SQLITE_FULL: "free some space, then open the store again",
     sqlite3.SQLITE_IOERR: "look at the disk, then open the store again",
     sqlite3.SQLITE_READONLY: _FOLDER_TOO,
