@@ -8,13 +8,21 @@ from importlib.resources import files
 
 __all__ = ["migrations", "statements"]
 
-_BLOCK = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def statements(dialect: str) -> Mapping[str, str]:
-    """The named blocks of ``sql/<dialect>/queries.sql``."""
+    """The named blocks of ``sql/<dialect>/queries.sql``, each part put in where it stands in braces."""
     text = (files("eventstore.recorders") / "sql" / dialect / "queries.sql").read_text()
-    return {name: statement.strip() for name, statement in _BLOCK.findall(text)}
+    blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
+    parts = {f"{{{name}}}": sql for what, name, sql in blocks if what == "part"}
+    return {name: _with(parts, sql) for what, name, sql in blocks if what == "name"}
+
+
+def _with(parts: Mapping[str, str], sql: str) -> str:
+    for place, part in parts.items():
+        sql = sql.replace(place, part)
+    return sql
 
 
 def migrations(dialect: str) -> Mapping[int, str]:

@@ -332,7 +332,7 @@ def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
 
 def wait_for_standby(primary: Server) -> None:
     replayed = "SELECT bool_and(replay_lsn >= pg_current_wal_lsn()) FROM pg_stat_replication"
-    for _ in range(100):
+    for _ in range(600):  # a busy machine takes its time
         if primary.sql(replayed) == "t":
             return
         time.sleep(0.05)

@@ -31,7 +31,7 @@ class SQLiteReader:
 
     def conversation(self, conversation_id: str) -> Conversation | None:
         found = self._execute(SQL["conversation"], (bound(conversation_id),)).fetchone()
-        return _conversation(conversation_id, found) if found else None
+        return _conversation(conversation_id, found[1:]) if found else None
 
     def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
         # The text that follows ``after`` at once is itself with a zero byte behind it.

@@ -1,5 +1,5 @@
--- One statement a block, named in the line above it. {schema} is the store's own. Parameters are bound in binary, and each
--- one says its type: nothing is guessed, quoted or converted.
+-- One statement a block, named in the line above it; a part stands in several, where its name is in braces. {schema} is the
+-- store's own. Parameters are bound in binary, and each one says its type: nothing is guessed, quoted or converted.
 
 -- name: begin_reading
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
@@ -25,12 +25,15 @@ SELECT pg_advisory_xact_lock($1::bigint)
 -- name: barrier
 SELECT pg_logical_emit_message(true, 'foldlog', '')
 
--- name: conversation
+-- part: conversations_as_found
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
        e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural
 FROM {schema}.conversations c
 LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+
+-- name: conversation
+{conversations_as_found}
 WHERE sha256(c.id) = sha256($1::bytea) AND c.visible
 
 -- The transaction's number if the conversation is as it was; else an error, and nothing that was sent behind it is run.
@@ -57,11 +60,7 @@ SELECT greatest(
 )
 
 -- name: conversation_of
-SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
-       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural
-FROM {schema}.conversations c
-LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+{conversations_as_found}
 WHERE c.key = $1::bigint
 
 -- name: conversations

@@ -1,14 +1,14 @@
--- One statement a block, named in the line above it. Bodies and ids are bound as UTF-8 bytes and cast, so that text which
--- is no Unicode (lone surrogates in an id) is kept too, and so that nothing is encoded twice.
+-- One statement a block, named in the line above it; a part stands in several of them, where its name is in braces. Bodies
+-- and ids are bound as UTF-8 bytes and cast, so that text which is no Unicode (lone surrogates in an id) is kept too, and so
+-- that nothing is encoded twice.
 
 -- The newest event of a conversation is the last that the index has, so entries that a damaged page hides would shorten the
 -- history. Hence the last column of the three questions for conversations, which is true where the database contradicts
 -- itself: the entry, or the one behind it, is not what its row says; the one before it has no smaller id; the one behind it
 -- is not the beginning of another conversation (the library's begin with 1, and rows are deleted from the last one on); the
 -- next rows that were recorded, or the newest of all, are of the same conversation; or the very newest is not in the index.
-
--- name: conversation
-SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
+-- part: conversations_as_found
+SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
        e.shown_before + e.shown, e.structural_before + e.structural,
        e.id IS NOT i.id OR i.id <= (
@@ -39,79 +39,22 @@ FROM conversations c
 LEFT JOIN events i INDEXED BY events_by_id
     ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)
 LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
+
+-- name: conversation
+{conversations_as_found}
 WHERE c.id = CAST(? AS TEXT) AND c.visible
 
 -- name: conversation_of
-SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
-       e.shown_before + e.shown, e.structural_before + e.structural,
-       e.id IS NOT i.id OR i.id <= (
-           SELECT id FROM events INDEXED BY events_by_id WHERE conversation = c.key ORDER BY id DESC LIMIT 1 OFFSET 1
-       ) OR COALESCE((
-           -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
-           SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
-       ), (
-           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1 OR n.id = 1 AND EXISTS (
-               SELECT 1 FROM events f INDEXED BY events_by_id WHERE f.conversation = n.conversation AND f.id = 0
-           )
-           FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
-           WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
-       )) OR EXISTS (
-           SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
-           WHERE newest.conversation = c.key AND newest.id > i.id
-       ) OR EXISTS (
-           SELECT 1 FROM events NOT INDEXED
-           WHERE position > i.position AND position <= i.position + 16 AND conversation = c.key
-       ) OR (
-           SELECT NOT EXISTS (
-               SELECT 1 FROM events f INDEXED BY events_by_id
-               WHERE f.conversation = newest.conversation AND f.id = newest.id
-           )
-           FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 1) newest
-       )
-FROM conversations c
-LEFT JOIN events i INDEXED BY events_by_id
-    ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)
-LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
+{conversations_as_found}
 WHERE c.key = ?
+
+-- name: conversations
+{conversations_as_found}
+WHERE c.visible AND c.id >= CAST(? AS TEXT)
+ORDER BY c.id LIMIT ?
 
 -- name: conversation_id
 SELECT id FROM conversations WHERE key = ?
-
--- name: conversations
-SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
-       e.shown_before + e.shown, e.structural_before + e.structural,
-       e.id IS NOT i.id OR i.id <= (
-           SELECT id FROM events INDEXED BY events_by_id WHERE conversation = c.key ORDER BY id DESC LIMIT 1 OFFSET 1
-       ) OR COALESCE((
-           -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
-           SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
-       ), (
-           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1 OR n.id = 1 AND EXISTS (
-               SELECT 1 FROM events f INDEXED BY events_by_id WHERE f.conversation = n.conversation AND f.id = 0
-           )
-           FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
-           WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
-       )) OR EXISTS (
-           SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
-           WHERE newest.conversation = c.key AND newest.id > i.id
-       ) OR EXISTS (
-           SELECT 1 FROM events NOT INDEXED
-           WHERE position > i.position AND position <= i.position + 16 AND conversation = c.key
-       ) OR (
-           SELECT NOT EXISTS (
-               SELECT 1 FROM events f INDEXED BY events_by_id
-               WHERE f.conversation = newest.conversation AND f.id = newest.id
-           )
-           FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 1) newest
-       )
-FROM conversations c
-LEFT JOIN events i INDEXED BY events_by_id
-    ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)
-LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
-WHERE c.visible AND c.id >= CAST(? AS TEXT)
-ORDER BY c.id LIMIT ?
 
 -- name: begin_conversation
 INSERT INTO conversations (id, visible, created_at, salt) VALUES (CAST(? AS TEXT), ?, ?, ?)
