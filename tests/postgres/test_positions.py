@@ -331,6 +331,9 @@ def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
 
 
 def wait_for_standby(primary: Server) -> None:
+    # A rollback is not synced, so the standby may not have heard of it yet, and holds its followers back. A transaction
+    # that wrote something syncs all that was before it.
+    primary.sql("SELECT pg_logical_emit_message(true, 'test', '')")
     replayed = "SELECT bool_and(replay_lsn >= pg_current_wal_lsn()) FROM pg_stat_replication"
     for _ in range(600):  # a busy machine takes its time
         if primary.sql(replayed) == "t":
