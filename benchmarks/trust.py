@@ -20,9 +20,10 @@ from benchmarks.frame import Question, Round, Scale
 from benchmarks.prepared import prepared
 from benchmarks.raw import RawStore
 from benchmarks.workload import history
-from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, integrity, open_store
+from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, open_store
 from eventstore.codec import Encoded
 from eventstore.recorders.base import Conversation, Row
+from eventstore.stored import hash_chain
 
 BATCH = 500
 BATCHES = 8
@@ -98,11 +99,11 @@ def _without_chain() -> Iterator[None]:
 
 
 def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> list[Row]:
-    head, seed = bytes(integrity.HEAD_BYTES), integrity.checksum_seed(conversation.id)
+    head, seed = bytes(hash_chain.HEAD_BYTES), hash_chain.checksum_seed(conversation.id)
     before, turns, rows = conversation.shown, conversation.structural, []
     for event_id, (kind, schema, shown, structural, body, _) in enumerate(batch, conversation.version):
         columns = event_id, kind, schema, shown, structural, now, 0, body, head, before, turns
-        rows.append(Row(*columns, integrity.checksum(seed, *columns)))
+        rows.append(Row(*columns, hash_chain.checksum(seed, *columns)))
         before += shown
         turns += structural
     return rows

@@ -40,11 +40,11 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
-from eventstore.keys import KeyRing
 from eventstore.opening import open_store
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded
-from eventstore.snapshot import InlineProjection, Record, Snapshot, WritableSnapshot
 from eventstore.store import Store
+from eventstore.stored.keys import KeyRing
+from eventstore.transaction import InlineProjection, Record, Snapshot, WritableSnapshot
 
 __all__ = [
     "ANY_VERSION",

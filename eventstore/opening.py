@@ -8,12 +8,12 @@ from typing import Literal
 
 from eventstore import urls
 from eventstore.errors import StoreUnavailable
-from eventstore.guard import Guard
-from eventstore.keys import KeyRing
-from eventstore.reading import translated
+from eventstore.maintenance.damage import translated
 from eventstore.recorders.base import Recorder
-from eventstore.sealing import Compression, Sealing
 from eventstore.store import EVENT_BYTES_MAX, Store
+from eventstore.stored.guard import Guard
+from eventstore.stored.keys import KeyRing
+from eventstore.stored.row_codec import Compression, Sealing
 
 __all__ = ["open_recorder", "open_store"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation
-from eventstore.rows import from_microseconds
+from eventstore.stored.rows import from_microseconds
 
 __all__ = ["ConversationRow", "Ingested", "Logged", "Recorded", "listed"]
 

@@ -13,10 +13,8 @@ from typing import Literal, TypeVar
 
 from eventsourcing.persistence import PersistenceError
 
-from eventstore import integrity
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, decide, summaries_named
-from eventstore.erasure import erase
 from eventstore.errors import (
     ConversationNotFound,
     IdempotencyConflict,
@@ -24,15 +22,19 @@ from eventstore.errors import (
     StoreUnavailable,
 )
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural, summary_of
-from eventstore.guard import Guard
-from eventstore.ingestion import Ingestion
-from eventstore.moving import Difference, Moved, compare_stores, move_store
-from eventstore.reading import translated
+from eventstore.importing import Ingestion
+from eventstore.maintenance.backup import BackedUp, Vacuumed, back_up, vacuum
+from eventstore.maintenance.copy_store import Difference, Moved, compare_stores, move_store
+from eventstore.maintenance.damage import translated
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import Resealed, reseal
+from eventstore.maintenance.verify import Published, Verdict, verify
 from eventstore.recorders.base import Conversation, Place, Reader, Recorder, Row, Transaction
 from eventstore.recorders.server import RecorderOnServer, Status
-from eventstore.resealing import Resealed, reseal
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
-from eventstore.rows import (
+from eventstore.stored import hash_chain
+from eventstore.stored.guard import Guard
+from eventstore.stored.rows import (
     beginning_with_an_event,
     chained,
     dense_events,
@@ -41,9 +43,7 @@ from eventstore.rows import (
     not_erased,
     to_microseconds,
 )
-from eventstore.snapshot import InlineProjection, Snapshot, WritableSnapshot
-from eventstore.upkeep import BackedUp, Vacuumed, back_up, vacuum
-from eventstore.verification import Published, Verdict, verify
+from eventstore.transaction import InlineProjection, Snapshot, WritableSnapshot
 
 __all__ = ["EVENT_BYTES_MAX", "Store"]
 
@@ -120,7 +120,7 @@ class Store:
             decided = decide(State(conversation, version, existing), append)
             now = self._now()
             if found is None:
-                found = transaction.begin(conversation, now, integrity.new_salt())
+                found = transaction.begin(conversation, now, hash_chain.new_salt())
             rows = chained(found, batch, now)
             place = transaction.insert(found.key, rows)
             if idempotency_key is not None:

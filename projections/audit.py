@@ -8,7 +8,7 @@ from typing import Any
 
 from eventstore import Store
 from eventstore.events import CondensationAction, Event, is_structural
-from eventstore.snapshot import Record, Snapshot
+from eventstore.transaction import Record, Snapshot
 from projections.reading import CHUNK, Progress, changes
 from projections.revising import NOTHING, Revised, revise
 from projections.revisions import CODE, PROJECTION

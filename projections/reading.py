@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from eventstore.events import Event, is_structural
-from eventstore.snapshot import Record, Snapshot
+from eventstore.transaction import Record, Snapshot
 from projections.revising import Revised, condensations_named, intervals, restored, revise
 from projections.revisions import CODE, PROJECTION, Base, Revision, Undecodable, decoded
 

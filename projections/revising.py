@@ -21,7 +21,7 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
-from eventstore.snapshot import Record
+from eventstore.transaction import Record
 from projections.batch import Register
 from projections.fold import EMPTY, State, resume, summary_event
 from projections.intervals import Intervals

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventstore.snapshot import Record
+from eventstore.transaction import Record
 
 __all__ = ["CODE", "PROJECTION", "RUN", "Base", "Revision", "Undecodable", "decoded", "record_of"]
 

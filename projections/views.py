@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from eventstore import Store
 from eventstore.errors import UnknownEventType
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, summary_of
-from eventstore.snapshot import Record, Snapshot, WritableSnapshot
+from eventstore.transaction import Record, Snapshot, WritableSnapshot
 from projections.condensations import StoredCondensations
 from projections.difference import Difference, difference
 from projections.errors import NoSuchEvent, NoSuchVersion

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Meta
 
 from eventstore import CorruptEvent, codec, is_structural
-from eventstore.copying import Carried
+from eventstore.maintenance.copy import Carried
 from eventstore.recorders.base import Erasure, Row
-from eventstore.sealing import PLAIN
+from eventstore.stored.row_codec import PLAIN
 from foldlog.archives.compression import NotReadable, decompressed
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eventstore import ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, Store, VersionConflict
-from eventstore.copying import Arrival, Arrived, Carried, RememberedKey, chunked
-from eventstore.reading import translated
+from eventstore.maintenance.copy import Arrival, Arrived, Carried, RememberedKey, chunked
+from eventstore.maintenance.damage import translated
 from eventstore.recorders.base import Row
 from foldlog.archives.compression import is_compressed
 from foldlog.archives.lines import (

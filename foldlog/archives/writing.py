@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, Store
-from eventstore.copying import carried
-from eventstore.reading import translated
+from eventstore.maintenance.copy import carried
+from eventstore.maintenance.damage import translated
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line
 

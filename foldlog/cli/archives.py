@@ -12,7 +12,7 @@ from foldlog.cli.stores import all_conversations, open_existing
 
 if TYPE_CHECKING:
     from eventstore import Store
-    from eventstore.copying import Arrived
+    from eventstore.maintenance.copy import Arrived
     from foldlog.archives import Problem
 
 __all__ = ["parted", "read", "write"]

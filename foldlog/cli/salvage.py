@@ -15,7 +15,7 @@ from foldlog.cli.outcome import DONE, FINDINGS, Refused
 
 if TYPE_CHECKING:
     from eventstore import Store
-    from eventstore.salvage import Salvaged
+    from eventstore.maintenance.salvage import Salvaged
 
 __all__ = ["run"]
 
@@ -31,8 +31,8 @@ def run(
     lost event stands one that says so. Histories that are whole keep their heads. Exit status 1 if anything is lost.
     """
     from eventstore import open_store
-    from eventstore.reading import translated
-    from eventstore.salvage import salvage
+    from eventstore.maintenance.damage import translated
+    from eventstore.maintenance.salvage import salvage
     from foldlog.cli.gist import count
 
     to = _url(target)

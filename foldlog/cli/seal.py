@@ -17,7 +17,7 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
     first seals, the others only open, so a key is changed by putting the new one first, sealing, and then taking the
     old one away. Heads stay as they are. When it ends, what was stored before is gone from the file.
     """
-    from eventstore.resealing import Resealed
+    from eventstore.maintenance.rekey import Resealed
     from foldlog.cli.gist import count
 
     done: list[Resealed] = []

@@ -16,7 +16,7 @@ from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
     from eventstore import Store
-    from eventstore.verification import Published, Verdict
+    from eventstore.maintenance.verify import Published, Verdict
 
 __all__ = ["run"]
 
@@ -97,7 +97,7 @@ class _Found:
 
 
 def _document(verdict: Verdict) -> dict[str, Any]:
-    from eventstore.rows import from_microseconds
+    from eventstore.stored.rows import from_microseconds
 
     document: dict[str, Any] = {
         "conversation": verdict.conversation,
@@ -113,7 +113,7 @@ def _document(verdict: Verdict) -> dict[str, Any]:
 
 
 def _show_erased(verdict: Verdict) -> None:
-    from eventstore.rows import from_microseconds
+    from eventstore.stored.rows import from_microseconds
     from foldlog.cli.gist import count
 
     if verdict.erasure is not None:
@@ -126,7 +126,7 @@ def _show_erased(verdict: Verdict) -> None:
 
 def _published(path: Path) -> dict[str, list[Published]]:
     """The heads in a file. Several of one conversation may stand in it, of several versions."""
-    from eventstore.verification import Published
+    from eventstore.maintenance.verify import Published
 
     heads: dict[str, list[Published]] = {}
     try:

@@ -6,10 +6,10 @@ import pytest
 from pydantic import SecretStr
 
 from eventstore import CondensationRequest, ConversationErased, KeyRing, KeyUnavailable, Message, Store
-from eventstore.copying import copy_conversation
-from eventstore.guard import Guard
+from eventstore.maintenance.copy import copy_conversation
 from eventstore.recorders.base import Recorder
-from eventstore.sealing import PLAIN, SEALED, Sealing
+from eventstore.stored.guard import Guard
+from eventstore.stored.row_codec import PLAIN, SEALED, Sealing
 from tests.conformance.conftest import OpenRecorder
 
 KEYS = KeyRing([SecretStr("44" * 32)])

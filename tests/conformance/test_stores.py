@@ -32,10 +32,10 @@ from eventstore import (
     UnknownEventType,
     VersionConflict,
     WritableSnapshot,
-    integrity,
     open_store,
 )
 from eventstore.recorders.base import Recorder
+from eventstore.stored import hash_chain
 
 
 def said(text: str, **fields: object) -> Message:
@@ -217,7 +217,7 @@ def test_conversations_are_listed_with_version_times_and_head(recorder: Recorder
     (listed,) = store.conversations()
     assert (listed.id, listed.version, listed.erased_at) == ("c1", 2, None)
     assert listed.updated_at - listed.created_at == timedelta(hours=1)
-    assert len(bytes.fromhex(listed.head)) == integrity.HEAD_BYTES
+    assert len(bytes.fromhex(listed.head)) == hash_chain.HEAD_BYTES
 
 
 def test_conversations_are_paged(store: Store):
@@ -256,9 +256,9 @@ def test_heads_chain_every_event_to_those_before_it(recorder: Recorder):
         found = reader.conversation("c1")
         assert found is not None
         rows = reader.rows(found.key, 0, 2, 2)
-    head = integrity.seed("c1", found.salt)
+    head = hash_chain.seed("c1", found.salt)
     for row in rows:
-        head = integrity.link(
+        head = hash_chain.link(
             head, found.salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
         )
         assert row.head == head

@@ -93,7 +93,7 @@ PROTECTIONS = {
     ),
     "staging": Protection(
         "a long import is staged, and seen when it is whole",
-        "eventstore/ingestion.py",
+        "eventstore/importing.py",
         "        return self._stage(first, second, history)\n",
         """        chunk, at = first + second, 0
         while chunk:
@@ -105,14 +105,14 @@ PROTECTIONS = {
     ),
     "left-over": Protection(
         "an import discards what killed ones left",
-        "eventstore/ingestion.py",
+        "eventstore/importing.py",
         "        self._discard_left_over()\n",
         "",
         "tests/crash/test_crashes.py -k killed_before_any_statement and ingest_staged",
     ),
     "interrupted-import": Protection(
         "an import that Ctrl-C ends is discarded",
-        "eventstore/ingestion.py",
+        "eventstore/importing.py",
         "except BaseException:",
         "except Exception:",
         "tests/crash/test_processes.py -k ctrl_c_inside_an_import",
@@ -161,7 +161,7 @@ PROTECTIONS = {
     ),
     "chunks": Protection(
         "an import works in small transactions",
-        "eventstore/ingestion.py",
+        "eventstore/importing.py",
         "        if len(chunk) == CHUNK or size >= _CHUNK_BYTES:",
         "        if False:",
         "-m tests.crash writers --seconds 5",
@@ -217,14 +217,14 @@ PROTECTIONS = {
     ),
     "verified": Protection(
         "a backup is verified",
-        "eventstore/upkeep.py",
+        "eventstore/maintenance/backup.py",
         "            verdicts = list(verify(copy))",
         "            verdicts = list(verify(copy))[:0]",
         "tests/eventstore/test_upkeep.py -k tells_what_is_damaged",
     ),
     "stale": Protection(
         "an import that lives is not taken for dead",
-        "eventstore/upkeep.py",
+        "eventstore/maintenance/backup.py",
         "now - _STALE_US",
         "now",
         "tests/eventstore/test_upkeep.py -k spares_those_that_live",

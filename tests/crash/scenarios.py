@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import eventstore.ingestion
+import eventstore.importing
 from eventstore import ANY_VERSION, open_store
 from eventstore.recorders.sqlite import schema
 from eventstore.recorders.statements import migrations
@@ -28,8 +28,8 @@ class Scenario(NamedTuple):
 
 
 def _in_small_chunks() -> None:
-    eventstore.ingestion.CHUNK = 5
-    eventstore.ingestion._REST_S = 0
+    eventstore.importing.CHUNK = 5
+    eventstore.importing._REST_S = 0
 
 
 def _nothing(path: Path) -> None:

@@ -23,8 +23,8 @@ from eventstore import (
     StoreUnavailable,
     open_store,
 )
-from eventstore.erasure import erase
-from eventstore.snapshot import WritableSnapshot
+from eventstore.maintenance.erase import erase
+from eventstore.transaction import WritableSnapshot
 
 SECRET = b"Mrs Alva Quist, account 55-17-204"
 OTHER = b"the other conversation stays"
@@ -151,7 +151,7 @@ def test_an_erasure_that_was_cut_short_is_invisible_at_once_is_named_and_can_be_
 
     with open_store(url) as store:
         with monkeypatch.context() as patched:
-            patched.setattr("eventstore.erasure.time.sleep", killed)
+            patched.setattr("eventstore.maintenance.erase.time.sleep", killed)
             with pytest.raises(_Killed):
                 store.erase("secret", reason="asked to")
         with pytest.raises(ConversationErased):

@@ -24,12 +24,12 @@ from eventstore import (
     Store,
     UnknownEvent,
     UnknownEventType,
-    integrity,
     open_store,
 )
+from eventstore.maintenance.salvage import Salvaged, salvage
 from eventstore.recorders.sqlite.carving import Carved, carve
 from eventstore.recorders.sqlite.pages import PageFile
-from eventstore.salvage import Salvaged, salvage
+from eventstore.stored import hash_chain
 from projections import Views
 
 NAMES = ("a", "ümlaut ✓", "c")
@@ -148,8 +148,8 @@ def test_an_event_that_was_changed_with_care_is_not_taken_for_what_was_written(p
         row = connection.execute(f"SELECT {columns} FROM events WHERE conversation = 1 AND id = 7").fetchone()
         kind, schema, shown, structural, at, encoding, _, *rest = row
         body = b'{"kind":"message","content":"I never said that","source":"user"}'
-        checksum = integrity.checksum(
-            integrity.checksum_seed("a"), 7, kind.decode(), schema, shown, structural, at, encoding, body, *rest
+        checksum = hash_chain.checksum(
+            hash_chain.checksum_seed("a"), 7, kind.decode(), schema, shown, structural, at, encoding, body, *rest
         )
         connection.execute(
             "UPDATE events SET body = CAST(? AS TEXT), checksum = ? WHERE conversation = 1 AND id = 7", (body, checksum)

@@ -29,16 +29,16 @@ from eventstore import (
     Record,
     Store,
     StoreUnavailable,
-    integrity,
     open_store,
 )
 from eventstore.codec import encode
-from eventstore.guard import Guard
 from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.rows import chained
-from eventstore.sealing import PLAIN, SEALED, Sealing, Unopenable, packed, unpacked
-from eventstore.snapshot import WritableSnapshot
+from eventstore.stored import hash_chain
+from eventstore.stored.guard import Guard
+from eventstore.stored.row_codec import PLAIN, SEALED, Sealing, Unopenable, packed, unpacked
+from eventstore.stored.rows import chained
+from eventstore.transaction import WritableSnapshot
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
 TEXT = "a private text, a private text, a private text"
@@ -265,9 +265,9 @@ def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
 
 
 def _checksum(row: Any) -> int:
-    from eventstore import integrity
+    from eventstore.stored import hash_chain
 
-    return integrity.checksum(integrity.checksum_seed("c1"), *row[:-1])
+    return hash_chain.checksum(hash_chain.checksum_seed("c1"), *row[:-1])
 
 
 def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path: Path):
@@ -422,7 +422,7 @@ def test_what_a_killed_import_left_is_sealed_too(path: Path, conversation: str |
     with open_store(url) as store:
         fill(store)
         store.ingest("imported", [said(0)])
-        staged = store.guard.transact(lambda t: t.begin("imported", 5, integrity.new_salt(), staged=True))
+        staged = store.guard.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
         rows = chained(staged, [encode(said(n)) for n in range(500)], 5)
         store.guard.transact(lambda t: t.stage(staged.key, rows))
     with open_store(url, keys=KeyRing([OLD])) as store:

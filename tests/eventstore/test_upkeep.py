@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-import eventstore.ingestion
+import eventstore.importing
 from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.sqlite import SQLiteRecorder
 
@@ -25,7 +25,7 @@ HI = Message(source="user", content="hi " * 100)
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store with a live conversation, a published import, and rows that a killed import left."""
-    monkeypatch.setattr(eventstore.ingestion, "CHUNK", 10)
+    monkeypatch.setattr(eventstore.importing, "CHUNK", 10)
     store = open_store(f"sqlite:///{tmp_path}/store.db")
     store.append("live", [HI] * 5, expected_version=0, idempotency_key="first")
     store.ingest("imported", [HI] * 35)

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from eventstore import CondensationRequest, Message, integrity, open_store, verification
-from eventstore.diagnosis import UNPROVEN
+from eventstore import CondensationRequest, Message, open_store
+from eventstore.maintenance import verify
+from eventstore.maintenance.diagnosis import UNPROVEN
+from eventstore.maintenance.verify import Published, Verdict
 from eventstore.recorders.base import BareRow, Conversation, Row
-from eventstore.verification import Published, Verdict
+from eventstore.stored import hash_chain
 
 NAMES = ("a", "b")
 LENGTH = 12
@@ -102,7 +104,7 @@ def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None
             assert found is not None
             (row,) = reader.rows(found.key, event_id, event_id + 1, 1)
     changed: Row = row._replace(body=body)
-    checksum = integrity.checksum(integrity.checksum_seed(conversation), *changed[:-1])
+    checksum = hash_chain.checksum(hash_chain.checksum_seed(conversation), *changed[:-1])
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
             f"UPDATE events SET body = CAST(? AS TEXT), checksum = ? WHERE {of(conversation, event_id)}",
@@ -280,13 +282,13 @@ def test_the_fast_way_and_the_plain_way_agree_about_every_column(path: Path):
             found = reader.conversation("a")
             assert found is not None
             rows = list(reader.rows(found.key, 0, LENGTH, LENGTH))
-    seed = integrity.checksum_seed("a")
-    start = integrity.Chain(integrity.seed("a", found.salt), 0, 0, 0)
+    seed = hash_chain.checksum_seed("a")
+    start = hash_chain.Chain(hash_chain.seed("a", found.salt), 0, 0, 0)
     bare = [(row.id, row.kind.encode(), *row[2:]) for row in rows]
-    count, chain = integrity.sound_rows(start, found.salt, seed, bare)
-    assert (count, chain) == (LENGTH, integrity.Chain(rows[-1].head, LENGTH, 11, 1))
+    count, chain = hash_chain.sound_rows(start, found.salt, seed, bare)
+    assert (count, chain) == (LENGTH, hash_chain.Chain(rows[-1].head, LENGTH, 11, 1))
     for n, spoilt in enumerate(spoilt_rows(bare[7])):
-        assert integrity.sound_rows(start, found.salt, seed, [*bare[:7], spoilt, *bare[8:]])[0] == 7, n
+        assert hash_chain.sound_rows(start, found.salt, seed, [*bare[:7], spoilt, *bare[8:]])[0] == 7, n
 
 
 def spoilt_rows(row: BareRow) -> Iterator[BareRow]:
@@ -379,7 +381,7 @@ def test_the_time_of_many_conversations_is_that_of_their_events(path: Path, monk
         asked.append(found.id)
         yield from ()
 
-    monkeypatch.setattr(verification, "_others", others)
+    monkeypatch.setattr(verify, "_others", others)
     assert found(path) == {}
     assert asked == []
 
@@ -390,13 +392,13 @@ def test_the_time_of_many_damaged_events_is_bounded(tmp_path: Path, monkeypatch:
         store.ingest("a", (Message(source="user", content=str(n)) for n in range(2_000)))
     spoil(path, "UPDATE events SET body = body || ' ' WHERE id % 10 = 7")
     links = 0
-    link = integrity.link
+    link = hash_chain.link
 
     def counted(*fields: Any) -> bytes:
         nonlocal links
         links += 1
         return link(*fields)
 
-    monkeypatch.setattr(integrity, "link", counted)
+    monkeypatch.setattr(hash_chain, "link", counted)
     assert len(found(path)["a"]) == 200
     assert links < 400_000

@@ -27,11 +27,11 @@ from eventstore import (
     Store,
     StoreUnavailable,
     UnknownEvent,
-    integrity,
     open_store,
 )
-from eventstore.copying import Arrived, carried
-from eventstore.guard import Guard
+from eventstore.maintenance.copy import Arrived, carried
+from eventstore.stored import hash_chain
+from eventstore.stored.guard import Guard
 from foldlog.archives import NotAnArchive, Problem, is_archive, read_archive, write_archive
 
 NAMES = ["c1", "", "ümlaut ✓", "lone \udcff", "nul \0 and\nline"]
@@ -328,13 +328,13 @@ def test_an_archive_that_somebody_made_up_is_looked_through_though_its_heads_are
     start = next(n for n, line in enumerate(lines) if line.startswith(b'{"conversation":"c1"'))
     made_up = [json.loads(line) for line in lines[start : start + 5]]
     salt = bytes.fromhex(made_up[0]["salt"])
-    head = integrity.seed("c1", salt)
+    head = hash_chain.seed("c1", salt)
     for line in made_up[1:]:
         line.update(changes if line["event"] == 2 else {})
         body = json.dumps(line["body"]).encode()
         line["body64"] = base64.b64encode(body).decode()
         del line["body"]
-        head = integrity.link(
+        head = hash_chain.link(
             head, salt, line["event"], line["kind"], line["schema"], line["shown"], line["structural"],
             line["recorded_at"], body,
         )  # fmt: skip

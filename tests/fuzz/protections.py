@@ -23,72 +23,76 @@ _SQL = "eventstore/recorders/sql/sqlite/queries.sql"
 PROTECTIONS = {
     "checksums": Protection(
         "every read checks every row",
-        "eventstore/integrity.py",
+        "eventstore/stored/hash_chain.py",
         "            if check != crc32(body, crc32(fields + kind",
         "            if False and check != crc32(body, crc32(fields + kind",
         _DAMAGE,
     ),
     "counts": Protection(
         "rows of a View count on",
-        "eventstore/snapshot.py",
+        "eventstore/transaction.py",
         "if odd is not None or at_last - at_first != len(some):",
         "if False:",
         _DAMAGE,
     ),
     "outside": Protection(
         "an index leads to nothing outside of what was asked for",
-        "eventstore/snapshot.py",
+        "eventstore/transaction.py",
         "if sum(len(some) for _, _, some in found) != len(rows):",
         "if False:",
         _DAMAGE,
     ),
     "end": Protection(
-        "an end that an index hides is not believed", "eventstore/guard.py", "if found.astray or", "if", _DAMAGE
+        "an end that an index hides is not believed", "eventstore/stored/guard.py", "if found.astray or", "if", _DAMAGE
     ),
     "heads": Protection(
-        "verify compares heads", "eventstore/integrity.py", "link.digest() != own\n", "False\n", _VERIFICATION
+        "verify compares heads", "eventstore/stored/hash_chain.py", "link.digest() != own\n", "False\n", _VERIFICATION
     ),
     "published": Protection(
         "… with those that were published",
-        "eventstore/verification.py",
+        "eventstore/maintenance/verify.py",
         "elif version in chain.wanted and not chain.suspects:",
         "elif False:",
         _VERIFICATION,
     ),
     "cut": Protection(
-        "… and their versions", "eventstore/verification.py", "if version > found.version:", "if False:", _VERIFICATION
+        "… and their versions",
+        "eventstore/maintenance/verify.py",
+        "if version > found.version:",
+        "if False:",
+        _VERIFICATION,
     ),
     "innocent": Protection(
         "who follows a swapped event is not blamed",
-        "eventstore/diagnosis.py",
+        "eventstore/maintenance/diagnosis.py",
         "if fits and self._follows_another(event_id):",
         "if False:",
         _VERIFICATION,
     ),
     "unproved": Protection(
         "behind a gap no head proves a damaged row",
-        "eventstore/checking.py",
+        "eventstore/maintenance/row_checks.py",
         "if self._head is not None and self._is_as_written(",
         "if self._is_as_written(",
         _VERIFICATION,
     ),
     "stranger": Protection(
         "who stands behind a stranger is not said to be proved",
-        "eventstore/diagnosis.py",
+        "eventstore/maintenance/diagnosis.py",
         "return UNPROVEN if fits",
         "return None if fits",
         _VERIFICATION,
     ),
     "salt": Protection(
         "a changed salt is told from changed events",
-        "eventstore/verification.py",
+        "eventstore/maintenance/verify.py",
         "if salt and chain.suspects and not chain.proved:",
         "if False:",
         _VERIFICATION,
     ),
     "impossible-keys": Protection(
         "a key stands for events that can be",
-        "eventstore/verification.py",
+        "eventstore/maintenance/verify.py",
         " or first < 0 or count < 1:",
         ":",
         _VERIFICATION,
@@ -102,7 +106,7 @@ PROTECTIONS = {
     ),
     "many": Protection(
         "the time of a verification is that of the events",
-        "eventstore/diagnosis.py",
+        "eventstore/maintenance/diagnosis.py",
         "    if not single:\n        return\n",
         "",
         _VERIFICATION,
@@ -116,21 +120,21 @@ PROTECTIONS = {
     ),
     "places": Protection(
         "a sealed body is of its place",
-        "eventstore/sealing.py",
+        "eventstore/stored/row_codec.py",
         'encrypt(nonce, body, what + b" of " + self._place)\n\n    def open',
         "encrypt(nonce, body, self._place)\n\n    def open",
         _SEALING,
     ),
     "sealed-salt": Protection(
         "the salt is sealed with the key",
-        "eventstore/guard.py",
+        "eventstore/stored/guard.py",
         'set_key(key, b"", keys.current, sealed)',
         "set_key(key, found.salt, keys.current, sealed)",
         _SEALING,
     ),
     "uncommitted-key": Protection(
         "a data key that was not committed seals nothing",
-        "eventstore/guard.py",
+        "eventstore/stored/guard.py",
         "        seen = self._seen.get(found.key)\n        if seen is None or seen.sealed_key != found.sealed_key:\n",
         "        seen = (seen_by_all := self._vault._by_key).get(found.key)\n        self._seen = seen_by_all\n"
         "        if seen is None:\n",
@@ -138,14 +142,14 @@ PROTECTIONS = {
     ),
     "staged-seal": Protection(
         "what a killed import left is sealed too",
-        "eventstore/resealing.py",
+        "eventstore/maintenance/rekey.py",
         "        if staged is not None:\n",
         "        if False:\n",
         f"{_SEALING} -k killed_import",
     ),
     "quiet-keys": Protection(
         "an error does not show the key",
-        "eventstore/keys.py",
+        "eventstore/stored/keys.py",
         'raise KeyUnavailable(f"{where} holds a text of',
         'raise KeyUnavailable(f"{text} {where} holds a text of',
         _SEALING,
@@ -159,14 +163,14 @@ PROTECTIONS = {
     ),
     "log": Protection(
         "the write-ahead log is emptied",
-        "eventstore/erasure.py",
+        "eventstore/maintenance/erase.py",
         "    purge(recorder, patience_s",
         "    0 and purge(recorder, patience_s",
         _ERASURE,
     ),
     "staged": Protection(
         "imports that are going on are erased too",
-        "eventstore/erasure.py",
+        "eventstore/maintenance/erase.py",
         "    _discard_staged(recorder",
         "    0 and _discard_staged(recorder",
         _ERASURE,
@@ -182,7 +186,11 @@ PROTECTIONS = {
         "tests/conformance/test_recorders.py -k followed_by_nobody",
     ),
     "carried-heads": Protection(
-        "an archive's heads are computed again", "eventstore/copying.py", "if head != row.head:", "if False:", _ARCHIVES
+        "an archive's heads are computed again",
+        "eventstore/maintenance/copy.py",
+        "if head != row.head:",
+        "if False:",
+        _ARCHIVES,
     ),
     "carried-events": Protection(
         "and its events are looked at",
@@ -200,7 +208,7 @@ PROTECTIONS = {
     ),
     "one-page": Protection(
         "a page that cannot be read costs one conversation",
-        "eventstore/copying.py",
+        "eventstore/maintenance/copy.py",
         "            if not is_damage(error):\n                raise\n",
         "            raise\n",
         _ARCHIVES,
@@ -210,7 +218,7 @@ PROTECTIONS = {
     ),
     "lost": Protection(
         "salvage takes no event that verify does not believe",
-        "eventstore/salvage.py",
+        "eventstore/maintenance/salvage.py",
         "if stored.id in self._unsound:",
         "if False:",
         _SALVAGE,
@@ -231,14 +239,14 @@ PROTECTIONS = {
     ),
     "impossible": Protection(
         "what cannot be does not come over",
-        "eventstore/salvage.py",
+        "eventstore/maintenance/salvage.py",
         "if found.created_at and is_moment(found.created_at) else",
         "if found.created_at else",
         _SALVAGE,
     ),
     "lost-condensations": Protection(
         "a lost condensation stops a View",
-        "eventstore/salvage.py",
+        "eventstore/maintenance/salvage.py",
         "if structural is None else n < structural",
         "and False",
         _SALVAGE,

@@ -31,7 +31,7 @@ from eventstore import (
     urls,
 )
 from eventstore.recorders.sqlite.pages import PageFile
-from eventstore.sealing import Unopenable, unpacked
+from eventstore.stored.row_codec import Unopenable, unpacked
 from foldlog.archives import NotAnArchive, read_archive, write_archive
 from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources
 from tests.fuzz.mutation import any_text, as_json, mutated, mutated_json

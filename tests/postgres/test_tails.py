@@ -27,11 +27,11 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.keys import KeyRing
 from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
 from eventstore.recorders.postgres import PostgresRecorder
 from eventstore.recorders.postgres.tails import Tails
 from eventstore.recorders.postgres.wire import Wire
+from eventstore.stored.keys import KeyRing
 from projections import Views
 
 from .cutting import CuttingProxy

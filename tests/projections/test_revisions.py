@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eventstore.codec import encode
 from eventstore.events import Action, CondensationAction, Event, Message, Observation
-from eventstore.snapshot import Record
+from eventstore.transaction import Record
 from projections.revising import NOTHING, revise
 from projections.revisions import CODE, Revision, Undecodable, decoded, record_of
 

@@ -24,7 +24,7 @@ from eventstore.events import (
     UnknownEvent,
     summary_id,
 )
-from eventstore.snapshot import Record
+from eventstore.transaction import Record
 from projections import NoSuchEvent, NoSuchVersion, View, Views, audit
 from projections.revisions import CODE, PROJECTION
 

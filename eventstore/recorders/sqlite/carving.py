@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
-from eventstore import integrity
 from eventstore.recorders.sqlite.errors import translated
 from eventstore.recorders.sqlite.pages import PageFile, StoredRow
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.recorder import SQLiteRecorder
+from eventstore.stored import hash_chain
 
 __all__ = ["Carved", "carve"]
 
@@ -190,7 +190,7 @@ def _is_sound(seed: int, row: StoredRow) -> bool:
     (_, _, event_id, kind, schema, shown, structural, recorded_at, encoding, shown_before, structural_before, checksum,
      head, body) = row.columns  # fmt: skip
     try:
-        written: int = integrity.checksum(
+        written: int = hash_chain.checksum(
             seed, event_id, kind.decode(), schema, shown == 1, structural == 1, recorded_at, encoding, body, head,
             shown_before, structural_before,
         )  # fmt: skip
@@ -221,6 +221,6 @@ def _keys(pages: PageFile, conversations: Mapping[int, object]) -> Iterable[Sequ
 
 def _seed(name: bytes) -> int:
     try:
-        return integrity.checksum_seed(name.decode("utf-8", "surrogatepass"))
+        return hash_chain.checksum_seed(name.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError:
         return -1  # no row of it is sound

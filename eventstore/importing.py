@@ -16,12 +16,12 @@ from typing import Protocol
 from eventsourcing.persistence import PersistenceError
 from msgspec.structs import force_setattr
 
-from eventstore import integrity
 from eventstore.codec import Encoded
 from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
-from eventstore.rows import beginning_with_an_event, chained, event_of, not_erased
+from eventstore.stored import hash_chain
+from eventstore.stored.rows import beginning_with_an_event, chained, event_of, not_erased
 
 __all__ = ["CHUNK", "Ingestion"]
 
@@ -109,7 +109,7 @@ class Ingestion:
     def _stage(self, first: list[Encoded], second: list[Encoded], history: Iterator[Encoded]) -> tuple[int, int]:
         now = self._now()
         staged = self._recorder.transact(
-            lambda transaction: transaction.begin(self._conversation, now, integrity.new_salt(), staged=True)
+            lambda transaction: transaction.begin(self._conversation, now, hash_chain.new_salt(), staged=True)
         )
         try:
             chunk = first
@@ -168,7 +168,7 @@ class Ingestion:
             raise VersionConflict(self._conversation, at, version)
         now = self._now()
         if found is None:
-            found = transaction.begin(self._conversation, now, integrity.new_salt())
+            found = transaction.begin(self._conversation, now, hash_chain.new_salt())
         rows = chained(found, chunk, now)
         transaction.insert(found.key, rows)
         longer = found.grown(rows[-1])

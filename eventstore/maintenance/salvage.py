@@ -14,17 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from eventstore import integrity
 from eventstore.codec import encode
-from eventstore.copying import Arrival, Carried, chunked, copy_conversation, remembered_keys
 from eventstore.errors import EventStoreError
 from eventstore.events import Annotation, Event, Message, UnknownEvent
-from eventstore.guard import Guard, is_moment
-from eventstore.reading import Unreadable, readable_conversations, readable_rows
+from eventstore.maintenance.copy import Arrival, Carried, chunked, copy_conversation, remembered_keys
+from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
+from eventstore.maintenance.verify import Finding, verify
 from eventstore.recorders.base import Conversation, Row
-from eventstore.sealing import PLAIN
-from eventstore.vault import Known
-from eventstore.verification import Finding, verify
+from eventstore.stored import hash_chain
+from eventstore.stored.guard import Guard, is_moment
+from eventstore.stored.row_codec import PLAIN
+from eventstore.stored.vault import Known
 
 __all__ = ["LOST", "Salvaged", "salvage"]
 
@@ -74,7 +74,7 @@ def _salvaged(source: Guard, target: Guard, found: Conversation) -> Salvaged:
     rows = _Filling(source, found, known, findings).rows()
     first = next(rows)
     began = found.created_at if found.created_at and is_moment(found.created_at) else first.recorded_at
-    what = Carried(found.id, began, salt or integrity.new_salt(), 0, None, None)
+    what = Carried(found.id, began, salt or hash_chain.new_salt(), 0, None, None)
     with Arrival(target, what) as arrival:
         head = b""
         for chunk in chunked(_linked(what, chain([first], rows))):
@@ -176,9 +176,9 @@ def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:
 
 def _linked(what: Carried, rows: Iterable[Row]) -> Iterator[Row]:
     """The rows with heads that follow one another; up to the first that is another one, they are what they were."""
-    head = integrity.seed(what.id, what.salt)
+    head = hash_chain.seed(what.id, what.salt)
     for row in rows:
-        head = integrity.link(
+        head = hash_chain.link(
             head, what.salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
         )
         yield row._replace(head=head)

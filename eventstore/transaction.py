@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 from eventstore.errors import CorruptEvent
 from eventstore.events import Event
-from eventstore.guard import GuardedReader
 from eventstore.recorders.base import Conversation, Reader, Record, Row, Transaction
-from eventstore.rows import dense_events, event_of, sound
+from eventstore.stored.guard import GuardedReader
+from eventstore.stored.rows import dense_events, event_of, sound
 
 __all__ = ["InlineProjection", "Record", "Snapshot", "WritableSnapshot"]
 

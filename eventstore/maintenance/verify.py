@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from eventsourcing.persistence import PersistenceError
 
-from eventstore.checking import Finding, Pass
-from eventstore.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.errors import ConversationNotFound, KeyUnavailable
-from eventstore.guard import Guard, columns_are_sound
-from eventstore.reading import is_damage, readable_conversations
+from eventstore.maintenance.damage import is_damage, readable_conversations
+from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
+from eventstore.maintenance.row_checks import Finding, Pass
 from eventstore.recorders.base import Conversation, Erasure
-from eventstore.vault import Known
+from eventstore.stored.guard import Guard, columns_are_sound
+from eventstore.stored.vault import Known
 
 __all__ = ["Finding", "Published", "Verdict", "verify"]
 

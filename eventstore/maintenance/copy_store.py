@@ -13,10 +13,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import NamedTuple
 
-from eventstore.copying import CHUNK, copy_conversation
 from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
-from eventstore.guard import Guard
+from eventstore.maintenance.copy import CHUNK, copy_conversation
 from eventstore.recorders.base import Conversation
+from eventstore.stored.guard import Guard
 
 __all__ = ["Difference", "Moved", "compare_stores", "move_store"]
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from eventstore import integrity
-from eventstore.guard import Guard
-from eventstore.reading import Unreadable, readable_rows
+from eventstore.maintenance.damage import Unreadable, readable_rows
 from eventstore.recorders.base import Row
-from eventstore.sealing import PLAIN
-from eventstore.vault import Known
+from eventstore.stored import hash_chain
+from eventstore.stored.guard import Guard
+from eventstore.stored.row_codec import PLAIN
+from eventstore.stored.vault import Known
 
 __all__ = ["ONLY_ITS_HEAD", "UNPROVEN", "Suspects", "diagnosed"]
 
@@ -122,7 +122,7 @@ class _Ward:
             if self._ids and size * len(self._ids) > _WORK_MAX:
                 break
             self._ids.append(event_id)
-        self._seeds = {other: integrity.checksum_seed(other) for other in islice(others, _OTHERS_MAX)}
+        self._seeds = {other: hash_chain.checksum_seed(other) for other in islice(others, _OTHERS_MAX)}
         self._places = {event_id: self._place_of(row) for event_id in self._ids if (row := self._stored.get(event_id))}
 
     def problem(self, event_id: int, problem: str) -> str | None:
@@ -197,7 +197,7 @@ class _Ward:
 
     def _before(self, event_id: int) -> bytes | None:
         if event_id == 0:
-            return integrity.seed(self._known.conversation, self._salt)
+            return hash_chain.seed(self._known.conversation, self._salt)
         row = self._stored.get(event_id - 1)
         return None if row is None or type(row.head) is not bytes else row.head
 
@@ -205,7 +205,7 @@ class _Ward:
         if type(head) is not bytes or row.encoding != PLAIN:
             return None
         try:
-            return integrity.link(
+            return hash_chain.link(
                 head, self._salt, event_id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
             )
         except (TypeError, ValueError, AttributeError):  # a column of another type
@@ -215,7 +215,7 @@ class _Ward:
 def _fits(seed: int, row: Row, place: int) -> bool:
     """Whether the row, as it is stored, was written at ``place``."""
     try:
-        return row.checksum == integrity.checksum(seed, *row._replace(id=place)[:-1])
+        return row.checksum == hash_chain.checksum(seed, *row._replace(id=place)[:-1])
     except (struct.error, TypeError, AttributeError):  # a column of another type
         return False
 

@@ -1,4 +1,4 @@
-"""The eventsourcing library on our recorders: ``PERSISTENCE_MODULE=eventstore.persistence``, ``FOLDLOG_URL=sqlite:///…``.
+"""The eventsourcing library on our recorders: ``PERSISTENCE_MODULE=eventstore.integrations.eventsourcing``, ``FOLDLOG_URL=sqlite:///…``.
 
 An ``Application`` reads and writes the conversations of a store, and a ``ProjectionRunner`` follows them, exactly once:
 a projection's view subclasses ``TrackingView`` and writes what it keeps and how far it has come in one transaction.
@@ -33,13 +33,14 @@ from eventsourcing.persistence import (
 )
 from eventsourcing.utils import Environment, EnvType, resolve_topic
 
-from eventstore import codec, integrity
+from eventstore import codec
 from eventstore.events import Event
-from eventstore.guard import Guard
 from eventstore.opening import open_recorder
 from eventstore.recorders.base import Conversation, Place, PlacedRow, Record, Recorder, Row, Transaction
-from eventstore.rows import chained
-from eventstore.sealing import Sealing
+from eventstore.stored import hash_chain
+from eventstore.stored.guard import Guard
+from eventstore.stored.row_codec import Sealing
+from eventstore.stored.rows import chained
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Factory", "TrackingView"]
 
@@ -282,7 +283,8 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
         super().__init__(env)
         if self.env.get(self.CIPHER_TOPIC) or self.env.get("CIPHER_KEY") or self.env.get(self.COMPRESSOR_TOPIC):
             raise InfrastructureFactoryError(
-                "eventstore.persistence seals events itself; leave CIPHER_TOPIC, CIPHER_KEY and COMPRESSOR_TOPIC unset"
+                "foldlog's store encrypts and compresses events itself; "
+                "leave CIPHER_TOPIC, CIPHER_KEY and COMPRESSOR_TOPIC unset"
             )
         recorder = open_recorder(self.env.get("FOLDLOG_URL", "memory:") or "memory:")
         self._recorder = Guard(recorder, Sealing.chosen(None, None))
@@ -319,7 +321,7 @@ def _insert(transaction: Transaction, stored: StoredEvent, now: int) -> Place:
 
 def _found_or_begun(transaction: Transaction, conversation: str, now: int) -> Conversation:
     found = transaction.conversation(conversation)
-    return transaction.begin(conversation, now, integrity.new_salt()) if found is None else found
+    return transaction.begin(conversation, now, hash_chain.new_salt()) if found is None else found
 
 
 def _kind_and_schema(topic: str) -> tuple[str, int]:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from eventstore import integrity
 from eventstore.errors import KeyUnavailable
 from eventstore.recorders.base import Conversation, Record, Row
-from eventstore.sealing import DAMAGED, PLAIN, SEALED, DataKey, Sealing, Unopenable, packed, unpacked
+from eventstore.stored import hash_chain
+from eventstore.stored.row_codec import DAMAGED, PLAIN, SEALED, DataKey, Sealing, Unopenable, packed, unpacked
 
 __all__ = ["NOBODY", "Known", "Vault"]
 
@@ -73,7 +73,7 @@ class Vault:
                     f"conversation {found.id!r} is sealed with key {found.key_id}; set FOLDLOG_KEY or FOLDLOG_KEY_FILE"
                 )
             data_key = DataKey(found.id, keys.open(found.id, found.key_id or "", found.sealed_key))
-        return Known(found.key, found.id, integrity.checksum_seed(found.id), found.sealed_key, data_key)
+        return Known(found.key, found.id, hash_chain.checksum_seed(found.id), found.sealed_key, data_key)
 
     def recalled(self, *, key: int | None = None, conversation: str = "") -> Known | None:
         """What is known by its key or its id without asking the database: it may be out of date."""
@@ -90,7 +90,7 @@ class Vault:
         """Rows as they were given to the store, plain; those whose bytes are others are marked. The very same rows,
         where they are plain and sound. Cost: a checksum each.
         """
-        unsound = integrity.unsound(known.checksum_seed, rows)
+        unsound = hash_chain.unsound(known.checksum_seed, rows)
         if not unsound and not any(map(_encoding, rows)):
             return rows
         return [
@@ -135,14 +135,14 @@ class Vault:
         if encoding == PLAIN:
             return row
         stored = row._replace(encoding=encoding, body=body)
-        return stored._replace(checksum=integrity.checksum(known.checksum_seed, *stored[:-1]))
+        return stored._replace(checksum=hash_chain.checksum(known.checksum_seed, *stored[:-1]))
 
     # -- records ------------------------------------------------------------------------------------------------------
 
     def opened_record(self, known: Known, projection: str, record: Record) -> Record | None:
         """The record as it was put, without checksum; None where its bytes are others."""
         try:
-            sound = record.checksum == integrity.record_checksum(known.checksum_seed, projection, *record[:-1])
+            sound = record.checksum == hash_chain.record_checksum(known.checksum_seed, projection, *record[:-1])
         except TypeError:  # a column of another type
             sound = False
         if not sound:
@@ -161,7 +161,7 @@ class Vault:
         if known.data_key is not None:
             sealed = known.data_key.seal(_place(projection, record), record.body)
             record = record._replace(encoding=SEALED, body=sealed)
-        checksum = integrity.record_checksum(known.checksum_seed, projection, *record[:-1])
+        checksum = hash_chain.record_checksum(known.checksum_seed, projection, *record[:-1])
         return record._replace(checksum=checksum)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from eventstore import codec, integrity
+from eventstore import codec
 from eventstore.codec import Encoded
 from eventstore.errors import ConversationErased, CorruptEvent
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Row
-from eventstore.sealing import PLAIN
+from eventstore.stored import hash_chain
+from eventstore.stored.row_codec import PLAIN
 
 __all__ = [
     "beginning_with_an_event",
@@ -31,10 +32,10 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> l
 
     Cost: one hash and one checksum of each body.
     """
-    head = conversation.head or integrity.seed(conversation.id, conversation.salt)
+    head = conversation.head or hash_chain.seed(conversation.id, conversation.salt)
     recorded_at = now if conversation.updated_at is None else max(now, conversation.updated_at)
-    chain = integrity.Chain(head, conversation.version, conversation.shown, conversation.structural)
-    return integrity.linked(chain, conversation.salt, integrity.checksum_seed(conversation.id), recorded_at, batch)
+    chain = hash_chain.Chain(head, conversation.version, conversation.shown, conversation.structural)
+    return hash_chain.linked(chain, conversation.salt, hash_chain.checksum_seed(conversation.id), recorded_at, batch)
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from eventsourcing.persistence import PersistenceError
 
-from eventstore import integrity
-from eventstore.diagnosis import Suspects
-from eventstore.reading import Unreadable, is_damage, readable_rows
+from eventstore.maintenance.damage import Unreadable, is_damage, readable_rows
+from eventstore.maintenance.diagnosis import Suspects
 from eventstore.recorders.base import Recorder, Row
-from eventstore.sealing import DAMAGED, PLAIN
-from eventstore.vault import Known, Vault
+from eventstore.stored import hash_chain
+from eventstore.stored.row_codec import DAMAGED, PLAIN
+from eventstore.stored.vault import Known, Vault
 
 __all__ = ["Finding", "Pass"]
 
@@ -51,7 +51,7 @@ class Pass:
         self.proved = False
         """Whether any row follows the head before it: if none does, it may be the salt that is not what it was."""
         self._next = 0
-        self._head: bytes | None = integrity.seed(known.conversation, salt) if salt else None
+        self._head: bytes | None = hash_chain.seed(known.conversation, salt) if salt else None
         self._counts: tuple[int, int] | None = (0, 0)
 
     def over(self, recorder: Recorder, key: int, version: int) -> None:
@@ -73,8 +73,8 @@ class Pass:
             if not is_damage(error):
                 raise
             return False
-        start, chain = self._next, integrity.Chain(self._head, self._next, *self._counts)
-        count, chain = integrity.sound_rows(chain, self._salt, self._known.checksum_seed, rows)
+        start, chain = self._next, hash_chain.Chain(self._head, self._next, *self._counts)
+        count, chain = hash_chain.sound_rows(chain, self._salt, self._known.checksum_seed, rows)
         self.proved |= count > 0
         self._head, self._next, self._counts = chain.head, chain.next_id, (chain.shown, chain.structural)
         for version, head in list(self.wanted.items()):
@@ -133,7 +133,7 @@ class Pass:
         if row.encoding != PLAIN or self._head is None or not self._salt:
             return row.encoding == PLAIN
         try:
-            head = integrity.link(
+            head = hash_chain.link(
                 self._head, self._salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at,
                 row.body,
             )  # fmt: skip

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from eventstore import integrity
 from eventstore.errors import CorruptEvent, KeyUnavailable
 from eventstore.recorders.base import (
     BareRow,
@@ -26,8 +25,9 @@ from eventstore.recorders.base import (
     Row,
     Transaction,
 )
-from eventstore.sealing import DAMAGED, DataKey, Sealing
-from eventstore.vault import NOBODY, Known, Vault
+from eventstore.stored import hash_chain
+from eventstore.stored.row_codec import DAMAGED, DataKey, Sealing
+from eventstore.stored.vault import NOBODY, Known, Vault
 
 __all__ = ["Guard", "GuardedReader", "columns_are_sound", "is_moment"]
 
@@ -298,7 +298,7 @@ def columns_are_sound(found: Conversation) -> bool:
     return found.version == 0 or (
         is_moment(found.updated_at)
         and type(found.head) is bytes
-        and len(found.head) == integrity.HEAD_BYTES
+        and len(found.head) == hash_chain.HEAD_BYTES
         and 0 <= found.shown <= found.version
         and 0 <= found.structural <= found.version
     )

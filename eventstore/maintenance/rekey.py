@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from eventstore.erasure import purge
 from eventstore.errors import ConversationNotFound
-from eventstore.guard import Guard
-from eventstore.keys import KeyRing
-from eventstore.reading import Unreadable, readable_conversations, readable_rows
+from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
+from eventstore.maintenance.erase import purge
 from eventstore.recorders.base import Conversation, Record, RecorderOfFile, Row, Transaction
-from eventstore.sealing import DAMAGED, PLAIN, DataKey
-from eventstore.vault import Known
+from eventstore.stored.guard import Guard
+from eventstore.stored.keys import KeyRing
+from eventstore.stored.row_codec import DAMAGED, PLAIN, DataKey
+from eventstore.stored.vault import Known
 
 __all__ = ["Resealed", "reseal"]
 

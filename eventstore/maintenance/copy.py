@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from eventsourcing.persistence import PersistenceError
 
-from eventstore import integrity
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
-from eventstore.guard import Guard
-from eventstore.reading import is_damage
+from eventstore.maintenance.damage import is_damage
 from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
-from eventstore.rows import from_microseconds, not_erased
-from eventstore.sealing import PLAIN
+from eventstore.stored import hash_chain
+from eventstore.stored.guard import Guard
+from eventstore.stored.row_codec import PLAIN
+from eventstore.stored.rows import from_microseconds, not_erased
 
 __all__ = [
     "Arrival",
@@ -284,8 +284,8 @@ def _head_at(target: Guard, there: Conversation, version: int) -> bytes | None:
 
 def _sound(come: Conversation, rows: Sequence[Row]) -> list[Row]:
     """The rows with their counts and checksums, each of them what its head is of."""
-    head = come.head or integrity.seed(come.id, come.salt)
-    seed = integrity.checksum_seed(come.id)
+    head = come.head or hash_chain.seed(come.id, come.salt)
+    seed = hash_chain.checksum_seed(come.id)
     expected, shown, structural = come.version, come.shown, come.structural
     sound = []
     for row in rows:
@@ -293,12 +293,12 @@ def _sound(come: Conversation, rows: Sequence[Row]) -> list[Row]:
             raise CorruptEvent(come.id, row.id, row.body.decode(errors="replace"))
         if row.id != expected:
             raise CorruptEvent(come.id, expected, "it is missing")
-        head = integrity.link(
+        head = hash_chain.link(
             head, come.salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
         )
         if head != row.head:
             raise CorruptEvent(come.id, row.id, "its head is not that of what has come: one of the two was changed")
         row = row._replace(shown_before=shown, structural_before=structural)
-        sound.append(row._replace(checksum=integrity.checksum(seed, *row[:-1])))
+        sound.append(row._replace(checksum=hash_chain.checksum(seed, *row[:-1])))
         expected, shown, structural = expected + 1, shown + row.shown, structural + row.structural
     return sound

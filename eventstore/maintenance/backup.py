@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore.errors import StoreUnavailable
-from eventstore.guard import Guard
+from eventstore.maintenance.verify import Verdict, verify
 from eventstore.recorders.base import RecorderOfFile, Transaction
-from eventstore.verification import Verdict, verify
+from eventstore.stored.guard import Guard
 
 __all__ = ["BackedUp", "Vacuumed", "back_up", "vacuum"]
 

@@ -11,8 +11,8 @@ from functools import partial
 from eventsourcing.persistence import OperationalError
 
 from eventstore.errors import ConversationNotFound, StoreUnavailable
-from eventstore.guard import Guard
 from eventstore.recorders.base import Conversation, Erasure, Recorder, Transaction
+from eventstore.stored.guard import Guard
 
 __all__ = ["erase", "purge"]
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast, get_args
 
 from eventstore.errors import StoreUnavailable
-from eventstore.keys import KEY_BYTES, NONCE_BYTES, Cipher, KeyRing, cipher
+from eventstore.stored.keys import KEY_BYTES, NONCE_BYTES, Cipher, KeyRing, cipher
 
 if TYPE_CHECKING:
     import zstandard

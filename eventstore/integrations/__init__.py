@@ -1,0 +1,1 @@
+"""The store under other libraries: the eventsourcing library on our recorders."""

@@ -1,0 +1,1 @@
+"""What an administrator runs: verify, copy, erase, rekey, backup, salvage."""
