@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore, body_of
 from benchmarks.workload import history
-from condensers.llm import LLM, LLMConfig
+from condensers.models.client import LLM, LLMConfig
 from eventstore import NOT_RECORDED, CondensationAction, Event, open_store
 from projections import View, Views
 

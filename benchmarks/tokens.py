@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.workload import history
-from condensers.llm import LLM, LLMConfig
+from condensers.models.client import LLM, LLMConfig
 from eventstore import CondensationAction, Event
 from projections import View
 

@@ -16,7 +16,6 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from condensers.agent import condensation_request, is_context_window_error, request_condensation_tool
     from condensers.attention import LLMAttentionCondenser
     from condensers.base import (
         AgentModel,
@@ -42,10 +41,11 @@ if typing.TYPE_CHECKING:
         TokensUnknown,
     )
     from condensers.handler import CondenseHandler
-    from condensers.llm import LLM
-    from condensers.llm_config import LLMConfig
     from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
     from condensers.metadata import CONDENSER_METADATA_KEY, get_condensation_metadata
+    from condensers.models.client import LLM
+    from condensers.models.llm_config import LLMConfig
+    from condensers.models.requests import condensation_request, is_context_window_error, request_condensation_tool
     from condensers.pipeline import NoOpCondenser, PipelineCondenser
     from condensers.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, register_config
     from condensers.rolling import RollingCondenser
@@ -102,7 +102,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "agent": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
+    "models.requests": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
     "attention": ("LLMAttentionCondenser",),
     "base": (
         *("AgentModel", "Condensation", "Condenser", "Reason", "Reply"),
@@ -115,8 +115,8 @@ _HOMES = {
     "digest": ("DigestCondenser",),
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
     "handler": ("CondenseHandler",),
-    "llm": ("LLM",),
-    "llm_config": ("LLMConfig",),
+    "models.client": ("LLM",),
+    "models.llm_config": ("LLMConfig",),
     "masking": ("BrowserOutputCondenser", "ObservationMaskingCondenser"),
     "metadata": ("CONDENSER_METADATA_KEY", "get_condensation_metadata"),
     "pipeline": ("NoOpCondenser", "PipelineCondenser"),

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from condensers.asking import ask, made_by, read_json, report, usable_text, useless
 from condensers.base import AgentModel, Batch, Condensation, Reason, Reply, Summarizer
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
+from condensers.models.ask import ask, made_by, read_json, report, usable_text, useless
 from condensers.prompts import Prompt, load_prompt
 from condensers.rendering import event_block
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size

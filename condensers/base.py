@@ -2,7 +2,7 @@
 
 The functional core is ``step``: a View in, a ``Step`` out, and the View is never changed; ``condense`` is its result.
 The models that condensers talk to are behind two small protocols, ``Summarizer`` (asked for a text) and ``AgentModel``
-(asked what fits): ``condensers/llm.py`` is both.
+(asked what fits): ``condensers/models/client.py`` is both.
 """
 
 from __future__ import annotations

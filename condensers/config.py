@@ -12,9 +12,9 @@ from condensers.attention import LLMAttentionCondenser
 from condensers.base import Condenser
 from condensers.digest import DigestCondenser
 from condensers.errors import InvalidCondenser
-from condensers.llm import LLM
-from condensers.llm_config import LLMConfig
 from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+from condensers.models.client import LLM
+from condensers.models.llm_config import LLMConfig
 from condensers.pipeline import NoOpCondenser, PipelineCondenser
 from condensers.registry import (
     AnyCondenserConfig,

@@ -29,7 +29,7 @@ from typing import Any
 from condensers.base import Condenser
 from condensers.config import NoOpCondenserConfig
 from condensers.errors import InvalidCondenser
-from condensers.llm_config import LLMConfig
+from condensers.models.llm_config import LLMConfig
 from condensers.registry import CondenserConfig, from_config, parse_config, parse_llm_config, told
 
 __all__ = ["load_condenser", "load_condenser_config", "read_condenser_config"]

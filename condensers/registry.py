@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, Val
 
 from condensers.base import Condenser
 from condensers.errors import InvalidCondenser
-from condensers.llm_config import LLMConfig
+from condensers.models.llm_config import LLMConfig
 
 __all__ = [
     "CONDENSER_REGISTRY",

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from condensers.asking import ask, made_by, read_json, report, useless
 from condensers.base import Reply, Summarizer
 from condensers.errors import InvalidCondenser
+from condensers.models.ask import ask, made_by, read_json, report, useless
 from condensers.prompts import load_prompt
 from condensers.rendering import event_blocks, previous_summary
 from condensers.summary import SelectionRule, SummarizingCondenser, Summary

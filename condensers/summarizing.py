@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from condensers.asking import ask, made_by, report, usable_text
 from condensers.base import Summarizer
+from condensers.models.ask import ask, made_by, report, usable_text
 from condensers.prompts import load_prompt
 from condensers.rendering import event_blocks, previous_summary
 from condensers.summary import SummarizingCondenser, Summary

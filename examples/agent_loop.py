@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import foldlog
 from condensers import LLM, LLMConfig, ModelCallFailed, Reply, ToolCall
-from condensers.agent import REQUEST_CONDENSATION_TOOL, is_context_window_error, request_condensation_tool
+from condensers.models.requests import REQUEST_CONDENSATION_TOOL, is_context_window_error, request_condensation_tool
 from foldlog import Action, Condensation, EventStoreError, History, Message, Observation, SystemMessage, View
 
 RUN_TOOL = {

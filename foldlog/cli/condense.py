@@ -142,8 +142,8 @@ class _Account(NamedTuple):
 
 
 def _account(histories: Histories, conversation: str, action: CondensationAction, model: AgentModel | None) -> _Account:
-    from condensers.budget import tokens_of
     from condensers.metadata import batches_of
+    from condensers.models.budget import tokens_of
 
     with histories.store.snapshot(conversation) as snapshot:
         requests = answered(snapshot.structural_events())[action.id]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from condensers.agent import (
+from condensers.errors import ModelCallFailed
+from condensers.models.client import LLM, LLMConfig
+from condensers.models.requests import (
     REQUEST_CONDENSATION_TOOL,
     condensation_request,
     is_context_window_error,
     request_condensation_tool,
 )
-from condensers.errors import ModelCallFailed
-from condensers.llm import LLM, LLMConfig
 from projections import View
 from tests.condensers.openai_server import Failure, OpenAIServer, ToolCall, context_length_exceeded
 

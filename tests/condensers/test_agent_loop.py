@@ -10,7 +10,7 @@ import pytest
 
 import foldlog
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.llm import LLM, LLMConfig
+from condensers.models.client import LLM, LLMConfig
 from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
 from tests.condensers.openai_server import Failure, OpenAIServer, Request, Text, ToolCall, up_to
 

@@ -13,9 +13,9 @@ from condensers.base import Condensation, Condenser
 from condensers.compare import replay
 from condensers.config import condenser_from_config
 from condensers.errors import CondenserError, NoCondensationAvailable
-from condensers.prompt_sums import PromptSums, offered_tools
+from condensers.models.prompt_sums import PromptSums, offered_tools
+from condensers.models.tokens import TokenCounter
 from condensers.summarizing import LLMSummarizingCondenser
-from condensers.tokens import TokenCounter
 from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
 from foldlog.reports.comparison import comparison, plot_comparison
 from projections import View

@@ -24,8 +24,8 @@ from condensers.config import (
 from condensers.config_file import load_condenser, load_condenser_config, read_condenser_config
 from condensers.digest import DigestCondenser
 from condensers.errors import InvalidCondenser
-from condensers.llm_config import LLMConfig
 from condensers.masking import BrowserOutputCondenser
+from condensers.models.llm_config import LLMConfig
 from condensers.pipeline import NoOpCondenser, PipelineCondenser
 from condensers.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, parse_config, register_config
 from condensers.summarizing import LLMSummarizingCondenser

@@ -11,7 +11,7 @@ import pytest
 
 from condensers.config import strategies
 from condensers.config_file import read_condenser_config
-from condensers.llm_config import LLMConfig
+from condensers.models.llm_config import LLMConfig
 from condensers.registry import CONDENSER_REGISTRY
 
 PAGE = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"

@@ -37,7 +37,7 @@ socket.getaddrinfo = watched_lookup
 
 before = dict(os.environ)
 from condensers.errors import ModelCallFailed
-from condensers.llm import LLM, LLMConfig
+from condensers.models.client import LLM, LLMConfig
 early = "litellm" in sys.modules
 llm = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=sys.argv[1], api_key="k"))
 early = early or "litellm" in sys.modules

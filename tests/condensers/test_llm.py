@@ -10,12 +10,12 @@ import traceback
 
 import pytest
 
-import condensers.llm
+import condensers.models.client
 from condensers.base import AgentModel, Reply, Summarizer, ToolCall
 from condensers.config import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed
-from condensers.llm import LLM, LLMConfig
-from condensers.llm_config import SAID_WITH_EVERY_CALL
+from condensers.models.client import LLM, LLMConfig
+from condensers.models.llm_config import SAID_WITH_EVERY_CALL
 from tests.condensers import openai_server as server_says
 from tests.condensers.openai_server import OpenAIServer
 
@@ -156,7 +156,7 @@ def test_a_late_answer_is_a_timeout(server):
 
 
 def test_an_answer_that_trickles_is_late_too(server, monkeypatch):
-    monkeypatch.setattr("condensers.llm._GRACE_S", 0.1)
+    monkeypatch.setattr("condensers.models.client._GRACE_S", 0.1)
     server.script(server_says.Trickling(100, 0.1, server_says.Text("too late")))
     begun = time.monotonic()
     error = failure_of(model_at(server, retries=0, timeout_s=0.5))
@@ -338,7 +338,7 @@ def test_what_a_server_says_is_kept_in_short(server):
 
 def test_what_every_call_says_cannot_be_said_otherwise(server, monkeypatch):
     said = []
-    litellm = condensers.llm._litellm()
+    litellm = condensers.models.client._litellm()
     monkeypatch.setattr(litellm, "completion", lambda **arguments: said.append(arguments))
     with pytest.raises(ModelCallFailed):
         model_at(server, retries=0).complete(

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import condensers.llm
-import condensers.prompt_sums
+import condensers.models.client
+import condensers.models.prompt_sums
 from condensers.errors import TokensUnknown
-from condensers.llm import LLM, LLMConfig
 from condensers.masking import ObservationMaskingCondenser
-from condensers.prompt_sums import PromptSums, offered_tools
-from condensers.tokens import TokenBudget, TokenCounter, start_of_tail_that_fits
+from condensers.models.client import LLM, LLMConfig
+from condensers.models.prompt_sums import PromptSums, offered_tools
+from condensers.models.tokens import TokenBudget, TokenCounter, start_of_tail_that_fits
 from eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from projections import View
@@ -44,7 +44,7 @@ TOOLS = [
 
 @pytest.fixture(scope="module")
 def litellm():
-    return condensers.llm._litellm()
+    return condensers.models.client._litellm()
 
 
 def model(name: str, **settings) -> LLM:
@@ -81,7 +81,7 @@ def test_counts_are_litellms_over_real_conversations_and_several_models(litellm)
             for window in windows(messages):
                 for offered in ([], tools):
                     ours = llm.count_tokens(window, offered)
-                    bare = condensers.llm._bare_name(litellm, name)
+                    bare = condensers.models.client._bare_name(litellm, name)
                     theirs = litellm.token_counter(model=bare, messages=window, tools=offered or None)
                     compared += 1
                     if ours != theirs:
@@ -116,7 +116,7 @@ def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, r
             sums = llm.token_sums(part)
             assert len(sums) == len(part) + 1
             assert list(sums) == sorted(sums)
-            bare = condensers.llm._bare_name(litellm, name)
+            bare = condensers.models.client._bare_name(litellm, name)
             tools = list(offered_tools(part)) or None
             assert sums[-1] == litellm.token_counter(model=bare, messages=part.to_messages(), tools=tools)
             compared += 1
@@ -330,13 +330,13 @@ def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, d
 
 def test_a_step_renders_only_what_is_new(monkeypatch):
     asked: list[int] = []
-    real = condensers.prompt_sums.rendered
+    real = condensers.models.prompt_sums.rendered
 
     def watched(events, positions):
         asked.append(len(positions))
         return real(events, positions)
 
-    monkeypatch.setattr(condensers.prompt_sums, "rendered", watched)
+    monkeypatch.setattr(condensers.models.prompt_sums, "rendered", watched)
     sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
     events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
     for n in range(2, 200, 2):
@@ -348,13 +348,13 @@ def test_a_step_renders_only_what_is_new(monkeypatch):
 
 def test_a_step_behind_a_mask_renders_only_what_is_new_and_what_was_masked_since(monkeypatch):
     asked: list[int] = []
-    real = condensers.prompt_sums.rendered
+    real = condensers.models.prompt_sums.rendered
 
     def watched(events, positions):
         asked.append(len(positions))
         return real(events, positions)
 
-    monkeypatch.setattr(condensers.prompt_sums, "rendered", watched)
+    monkeypatch.setattr(condensers.models.prompt_sums, "rendered", watched)
     sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
     mask = ObservationMaskingCondenser(4)
     events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
@@ -380,5 +380,5 @@ def test_the_same_view_is_not_looked_at_twice(monkeypatch):
     sums = PromptSums(TokenCounter(lambda prompt, tools: 3 + len(prompt)))
     view = View.from_events([Message(source="user", content="do")])
     first = sums.of(view)
-    monkeypatch.setattr(condensers.prompt_sums, "rendered", lambda *_: pytest.fail("rendered again"))
+    monkeypatch.setattr(condensers.models.prompt_sums, "rendered", lambda *_: pytest.fail("rendered again"))
     assert sums.of(view) is first

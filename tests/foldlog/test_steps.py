@@ -237,7 +237,7 @@ with foldlog.open("memory:") as histories:
     histories["c1"].view.to_messages()
     assert not [name for name in sys.modules if name.startswith("condensers")], "before the first step"
     histories["c1"].step()
-    assert not {"pydantic", "litellm", "condensers.llm"} & set(sys.modules), "the default needs no model"
+    assert not {"pydantic", "litellm", "condensers.models.client"} & set(sys.modules), "the default needs no model"
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from condensers.llm_config import LLMConfig
+from condensers.models.llm_config import LLMConfig
 
 __all__ = ["mentions_a_secret", "without_keys", "without_secrets"]
 

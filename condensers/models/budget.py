@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from condensers.base import AgentModel
 from condensers.errors import TokensUnknown
-from condensers.tokens import TokenBudget, start_of_tail_that_fits
+from condensers.models.tokens import TokenBudget, start_of_tail_that_fits
 from eventstore.events import Action, Message, SystemMessage
 from projections import View
 from projections.units import units

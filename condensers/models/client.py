@@ -16,14 +16,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from condensers.base import Reply
-from condensers.deadline import within
 from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
-from condensers.llm_config import LLMConfig
-from condensers.llm_exchange import Bill, is_final, reply_of, request_for, says_something, sendable
-from condensers.llm_failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of, problem_of
-from condensers.prompt_sums import PromptSums
-from condensers.secrecy import mentions_a_secret, without_keys, without_secrets
-from condensers.tokens import TokenCounter
+from condensers.models.deadline import within
+from condensers.models.exchange import Bill, is_final, reply_of, request_for, says_something, sendable
+from condensers.models.failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of, problem_of
+from condensers.models.llm_config import LLMConfig
+from condensers.models.prompt_sums import PromptSums
+from condensers.models.redaction import mentions_a_secret, without_keys, without_secrets
+from condensers.models.tokens import TokenCounter
 
 if TYPE_CHECKING:
     from projections import View

@@ -12,7 +12,7 @@ from itertools import accumulate, takewhile
 from operator import eq
 from typing import Any, NamedTuple
 
-from condensers.tokens import TokenCounter
+from condensers.models.tokens import TokenCounter
 from eventstore.events import Action, Event, SystemMessage
 from projections import View
 from projections.messages import rendered

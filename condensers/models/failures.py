@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from condensers.agent import is_context_window_error
 from condensers.errors import Failure
+from condensers.models.requests import is_context_window_error
 from condensers.rendering import clipped
 
 __all__ = [
