@@ -16,7 +16,6 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from condensers.attention import LLMAttentionCondenser
     from condensers.base import (
         AgentModel,
         Condensation,
@@ -31,8 +30,6 @@ if typing.TYPE_CHECKING:
     from condensers.compare import Replay, replay
     from condensers.config import condenser_from_config, strategies
     from condensers.config_file import load_condenser, load_condenser_config
-    from condensers.default import default_condenser
-    from condensers.digest import DigestCondenser
     from condensers.errors import (
         CondenserError,
         InvalidCondenser,
@@ -41,17 +38,24 @@ if typing.TYPE_CHECKING:
         TokensUnknown,
     )
     from condensers.handler import CondenseHandler
-    from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
     from condensers.metadata import CONDENSER_METADATA_KEY, get_condensation_metadata
     from condensers.models.client import LLM
     from condensers.models.llm_config import LLMConfig
     from condensers.models.requests import condensation_request, is_context_window_error, request_condensation_tool
-    from condensers.pipeline import NoOpCondenser, PipelineCondenser
     from condensers.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, register_config
     from condensers.rolling import RollingCondenser
-    from condensers.structured import StructuredSummaryCondenser
-    from condensers.summarizing import LLMSummarizingCondenser
-    from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+    from condensers.strategies.conversation_window import (
+        AmortizedForgettingCondenser,
+        ConversationWindowCondenser,
+        RecentEventsCondenser,
+    )
+    from condensers.strategies.default import default_condenser
+    from condensers.strategies.digest import DigestCondenser
+    from condensers.strategies.llm_attention import LLMAttentionCondenser
+    from condensers.strategies.llm_summary import LLMSummarizingCondenser
+    from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+    from condensers.strategies.pipeline import NoOpCondenser, PipelineCondenser
+    from condensers.strategies.structured_summary import StructuredSummaryCondenser
 
 __all__ = [
     "CONDENSER_METADATA_KEY",
@@ -103,7 +107,7 @@ __all__ = [
 
 _HOMES = {
     "models.requests": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
-    "attention": ("LLMAttentionCondenser",),
+    "strategies.llm_attention": ("LLMAttentionCondenser",),
     "base": (
         *("AgentModel", "Condensation", "Condenser", "Reason", "Reply"),
         *("Requirement", "Step", "Summarizer", "ToolCall"),
@@ -111,20 +115,24 @@ _HOMES = {
     "compare": ("Replay", "replay"),
     "config": ("condenser_from_config", "strategies"),
     "config_file": ("load_condenser", "load_condenser_config"),
-    "default": ("default_condenser",),
-    "digest": ("DigestCondenser",),
+    "strategies.default": ("default_condenser",),
+    "strategies.digest": ("DigestCondenser",),
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
     "handler": ("CondenseHandler",),
     "models.client": ("LLM",),
     "models.llm_config": ("LLMConfig",),
-    "masking": ("BrowserOutputCondenser", "ObservationMaskingCondenser"),
+    "strategies.masking": ("BrowserOutputCondenser", "ObservationMaskingCondenser"),
     "metadata": ("CONDENSER_METADATA_KEY", "get_condensation_metadata"),
-    "pipeline": ("NoOpCondenser", "PipelineCondenser"),
+    "strategies.pipeline": ("NoOpCondenser", "PipelineCondenser"),
     "registry": ("CONDENSER_REGISTRY", "CondenserConfig", "from_config", "register_config"),
     "rolling": ("RollingCondenser",),
-    "structured": ("StructuredSummaryCondenser",),
-    "summarizing": ("LLMSummarizingCondenser",),
-    "window": ("AmortizedForgettingCondenser", "ConversationWindowCondenser", "RecentEventsCondenser"),
+    "strategies.structured_summary": ("StructuredSummaryCondenser",),
+    "strategies.llm_summary": ("LLMSummarizingCondenser",),
+    "strategies.conversation_window": (
+        "AmortizedForgettingCondenser",
+        "ConversationWindowCondenser",
+        "RecentEventsCondenser",
+    ),
 }
 
 

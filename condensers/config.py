@@ -8,14 +8,10 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from condensers.attention import LLMAttentionCondenser
 from condensers.base import Condenser
-from condensers.digest import DigestCondenser
 from condensers.errors import InvalidCondenser
-from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
 from condensers.models.client import LLM
 from condensers.models.llm_config import LLMConfig
-from condensers.pipeline import NoOpCondenser, PipelineCondenser
 from condensers.registry import (
     AnyCondenserConfig,
     CondenserConfig,
@@ -24,10 +20,18 @@ from condensers.registry import (
     parse_config,
     register_config,
 )
-from condensers.structured import StructuredSummaryCondenser
-from condensers.summarizing import LLMSummarizingCondenser
-from condensers.summary import SelectionRule
-from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+from condensers.strategies.conversation_window import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    RecentEventsCondenser,
+)
+from condensers.strategies.digest import DigestCondenser
+from condensers.strategies.llm_attention import LLMAttentionCondenser
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
+from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+from condensers.strategies.pipeline import NoOpCondenser, PipelineCondenser
+from condensers.strategies.structured_summary import StructuredSummaryCondenser
+from condensers.strategies.summarizing import SelectionRule
 
 __all__ = [
     "AmortizedForgettingCondenserConfig",

@@ -79,7 +79,7 @@ class Histories:
     @cached_property
     def condenser(self) -> Condenser:
         """What decides what is forgotten."""
-        from condensers.default import default_condenser
+        from condensers.strategies.default import default_condenser
 
         return default_condenser()
 

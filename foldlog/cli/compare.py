@@ -71,7 +71,7 @@ def run(
 def _condensers(configs: list[Path]) -> dict[str, Condenser]:
     """By the name under which each is shown: the file's, or its path where several files have that name."""
     from condensers import NoOpCondenser, load_condenser
-    from condensers.default import default_condenser
+    from condensers.strategies.default import default_condenser
 
     if not configs:
         return {"default": default_condenser(), "noop": NoOpCondenser()}

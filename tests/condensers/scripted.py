@@ -9,7 +9,7 @@ from typing import Any
 from condensers.base import Reply, ToolCall
 from condensers.errors import ModelCallFailed, TokensUnknown
 from condensers.rendering import event_text
-from condensers.structured import FIELDS, TOOL_NAME
+from condensers.strategies.structured_summary import FIELDS, TOOL_NAME
 from projections import View
 
 FULL_STATE = {field.name: field.name.replace("_", " ") for field in FIELDS}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from condensers.attention import LLMAttentionCondenser
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.strategies.llm_attention import LLMAttentionCondenser
 from tests.condensers.made import (
     REQUEST,
     after,

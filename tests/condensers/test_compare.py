@@ -15,7 +15,7 @@ from condensers.config import condenser_from_config
 from condensers.errors import CondenserError, NoCondensationAvailable
 from condensers.models.prompt_sums import PromptSums, offered_tools
 from condensers.models.tokens import TokenCounter
-from condensers.summarizing import LLMSummarizingCondenser
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
 from foldlog.reports.comparison import comparison, plot_comparison
 from projections import View

@@ -22,13 +22,13 @@ from condensers.config import (
     strategies,
 )
 from condensers.config_file import load_condenser, load_condenser_config, read_condenser_config
-from condensers.digest import DigestCondenser
 from condensers.errors import InvalidCondenser
-from condensers.masking import BrowserOutputCondenser
 from condensers.models.llm_config import LLMConfig
-from condensers.pipeline import NoOpCondenser, PipelineCondenser
 from condensers.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, parse_config, register_config
-from condensers.summarizing import LLMSummarizingCondenser
+from condensers.strategies.digest import DigestCondenser
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
+from condensers.strategies.masking import BrowserOutputCondenser
+from condensers.strategies.pipeline import NoOpCondenser, PipelineCondenser
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance"
 

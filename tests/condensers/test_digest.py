@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from condensers.digest import Digest, DigestCondenser
 from condensers.errors import InvalidCondenser
+from condensers.strategies.digest import Digest, DigestCondenser
 from eventstore.events import Action, CondensationSummary, Message, Observation
 from projections import View
 from tests.condensers.made import SYSTEM, after, answer, call, ids, message, messages, pair, plan, viewed

@@ -11,11 +11,15 @@ import pytest
 from condensers.base import Condensation, Condenser, Step
 from condensers.errors import NoCondensationAvailable
 from condensers.handler import CondenseHandler
-from condensers.masking import ObservationMaskingCondenser
 from condensers.metadata import CONDENSER_METADATA_KEY, batches_of
-from condensers.pipeline import NoOpCondenser, PipelineCondenser
-from condensers.summarizing import LLMSummarizingCondenser
-from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+from condensers.strategies.conversation_window import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    RecentEventsCondenser,
+)
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
+from condensers.strategies.masking import ObservationMaskingCondenser
+from condensers.strategies.pipeline import NoOpCondenser, PipelineCondenser
 from eventstore import ANY_VERSION, Annotation, CondensationAction, ConversationNotFound, VersionConflict, open_store
 from projections import View, Views
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair

@@ -9,17 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from condensers.attention import LLMAttentionCondenser
 from condensers.base import Condensation, Condenser
-from condensers.digest import DigestCondenser
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
 from condensers.metadata import batches_of
-from condensers.pipeline import CondenserPipeline, NoOpCondenser
 from condensers.rolling import RollingCondenser
-from condensers.structured import StructuredSummaryCondenser
-from condensers.summarizing import LLMSummarizingCondenser
-from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+from condensers.strategies.conversation_window import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    RecentEventsCondenser,
+)
+from condensers.strategies.digest import DigestCondenser
+from condensers.strategies.llm_attention import LLMAttentionCondenser
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
+from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+from condensers.strategies.pipeline import CondenserPipeline, NoOpCondenser
+from condensers.strategies.structured_summary import StructuredSummaryCondenser
 from eventstore.events import (
     Action,
     Annotation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from condensers.errors import InvalidCondenser
-from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
+from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
 from eventstore.events import CondensationSummary
 from tests.condensers.made import REQUEST, answer, condensed, ids, message, messages, pair, shown, viewed
 

@@ -11,9 +11,9 @@ from condensers.errors import NoCondensationAvailable
 from condensers.metadata import CONDENSER_METADATA_KEY, get_condensation_metadata
 from condensers.rolling import RollingCondenser
 from condensers.selection import forget
-from condensers.summarizing import LLMSummarizingCondenser
-from condensers.summary import SummarizingCondenser
-from condensers.window import ConversationWindowCondenser
+from condensers.strategies.conversation_window import ConversationWindowCondenser
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
+from condensers.strategies.summarizing import SummarizingCondenser
 from eventstore.events import Annotation
 from projections import View
 from tests.condensers.made import REQUEST, messages, plan, viewed

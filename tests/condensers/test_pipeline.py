@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 
 from condensers.base import Condensation, Step
-from condensers.default import default_condenser
 from condensers.errors import NoCondensationAvailable
-from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
 from condensers.metadata import CONDENSER_METADATA_KEY
-from condensers.pipeline import NoOpCondenser, PipelineCondenser
-from condensers.summarizing import LLMSummarizingCondenser
-from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+from condensers.strategies.conversation_window import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    RecentEventsCondenser,
+)
+from condensers.strategies.default import default_condenser
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
+from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
+from condensers.strategies.pipeline import NoOpCondenser, PipelineCondenser
 from tests.condensers.made import REQUEST, SYSTEM, after, condensed, ids, message, messages, pair, plan, shown, viewed
 from tests.condensers.scripted import Scripted, failed
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from condensers.attention import LLMAttentionCondenser
-from condensers.digest import DigestCondenser
-from condensers.masking import BrowserOutputCondenser
-from condensers.pipeline import PipelineCondenser
-from condensers.structured import StructuredSummaryCondenser
-from condensers.summarizing import LLMSummarizingCondenser
-from condensers.window import AmortizedForgettingCondenser
+from condensers.strategies.conversation_window import AmortizedForgettingCondenser
+from condensers.strategies.digest import DigestCondenser
+from condensers.strategies.llm_attention import LLMAttentionCondenser
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
+from condensers.strategies.masking import BrowserOutputCondenser
+from condensers.strategies.pipeline import PipelineCondenser
+from condensers.strategies.structured_summary import StructuredSummaryCondenser
 from eventstore.events import CondensationSummary
 from tests.condensers.made import ids, sizes_while_events_arrive
 from tests.condensers.scripted import FULL_STATE, Scripted, called

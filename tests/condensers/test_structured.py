@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.structured import FIELDS, TOOL_NAME, StructuredSummaryCondenser, state_summary_tool
+from condensers.strategies.structured_summary import FIELDS, TOOL_NAME, StructuredSummaryCondenser, state_summary_tool
 from tests.condensers.made import REQUEST, after, condensed, ids, messages, plan, viewed
 from tests.condensers.scripted import FULL_STATE, Scripted, called, failed, said
 

@@ -11,7 +11,7 @@ from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.metadata import CONDENSER_METADATA_KEY
 from condensers.prompts import load_prompt
 from condensers.rendering import truncated
-from condensers.summarizing import LLMSummarizingCondenser
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from eventstore.events import Action, Observation, SystemMessage
 from tests.condensers.made import (
     REQUEST,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from condensers.attention import LLMAttentionCondenser
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+from condensers.strategies.conversation_window import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    RecentEventsCondenser,
+)
+from condensers.strategies.llm_attention import LLMAttentionCondenser
 from eventstore.events import Action, CondensationSummary, Observation
 from projections import View, well_formed
 from tests.condensers.made import (

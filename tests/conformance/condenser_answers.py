@@ -8,18 +8,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from condensers.attention import LLMAttentionCondenser
 from condensers.base import Condenser, Reply, Step, ToolCall
 from condensers.config import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
 from condensers.metadata import batches_of, is_standing
-from condensers.pipeline import CondenserPipeline, NoOpCondenser
 from condensers.rendering import plain_text
 from condensers.rolling import RollingCondenser
-from condensers.structured import TOOL_NAME, StructuredSummaryCondenser
-from condensers.summarizing import LLMSummarizingCondenser
-from condensers.window import AmortizedForgettingCondenser, ConversationWindowCondenser, RecentEventsCondenser
+from condensers.strategies.conversation_window import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    RecentEventsCondenser,
+)
+from condensers.strategies.llm_attention import LLMAttentionCondenser
+from condensers.strategies.llm_summary import LLMSummarizingCondenser
+from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
+from condensers.strategies.pipeline import CondenserPipeline, NoOpCondenser
+from condensers.strategies.structured_summary import TOOL_NAME, StructuredSummaryCondenser
 from eventstore.events import Action, CondensationAction, CondensationSummary, Event, summary_of
 from foldlog.formats import decode
 from projections import View

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from condensers.structured import FIELDS, TOOL_NAME
+from condensers.strategies.structured_summary import FIELDS, TOOL_NAME
 from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from projections import View
 from tests.conformance.condenser_answers import Script, Spec

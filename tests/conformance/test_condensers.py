@@ -19,8 +19,8 @@ import pytest
 from msgspec.structs import replace
 
 from condensers.errors import InvalidCondenser
-from condensers.masking import is_masked
 from condensers.rendering import truncated
+from condensers.strategies.masking import is_masked
 from eventstore.events import CondensationAction, CondensationSummary, Origin
 from foldlog.formats import decode
 from projections import View, well_formed

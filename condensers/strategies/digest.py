@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from condensers.errors import InvalidCondenser
-from condensers.facts import Section, facts, subject_of
 from condensers.rendering import clipped, truncated
-from condensers.summary import SummarizingCondenser, Summary
+from condensers.strategies.digest_facts import Section, facts, subject_of
+from condensers.strategies.summarizing import SummarizingCondenser, Summary
 from eventstore.events import CondensationSummary, Event
 
 __all__ = ["Digest", "DigestCondenser"]

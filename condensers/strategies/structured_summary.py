@@ -11,7 +11,7 @@ from condensers.errors import InvalidCondenser
 from condensers.models.ask import ask, made_by, read_json, report, useless
 from condensers.prompts import load_prompt
 from condensers.rendering import event_blocks, previous_summary
-from condensers.summary import SelectionRule, SummarizingCondenser, Summary
+from condensers.strategies.summarizing import SelectionRule, SummarizingCondenser, Summary
 from eventstore.events import Event
 
 __all__ = ["FIELDS", "TOOL_NAME", "StructuredSummaryCondenser", "state_summary_tool"]

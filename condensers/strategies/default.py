@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from condensers.base import Condenser
-from condensers.digest import DigestCondenser
-from condensers.pipeline import PipelineCondenser
-from condensers.window import ConversationWindowCondenser
+from condensers.strategies.conversation_window import ConversationWindowCondenser
+from condensers.strategies.digest import DigestCondenser
+from condensers.strategies.pipeline import PipelineCondenser
 
 __all__ = ["default_condenser"]
 
