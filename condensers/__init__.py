@@ -28,8 +28,9 @@ if typing.TYPE_CHECKING:
         ToolCall,
     )
     from condensers.compare import Replay, replay
-    from condensers.config import condenser_from_config, strategies
-    from condensers.config_file import load_condenser, load_condenser_config
+    from condensers.config.parameters import condenser_from_config, strategies
+    from condensers.config.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, register_config
+    from condensers.config.toml import load_condenser, load_condenser_config
     from condensers.errors import (
         CondenserError,
         InvalidCondenser,
@@ -42,7 +43,6 @@ if typing.TYPE_CHECKING:
     from condensers.models.client import LLM
     from condensers.models.llm_config import LLMConfig
     from condensers.models.requests import condensation_request, is_context_window_error, request_condensation_tool
-    from condensers.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, register_config
     from condensers.rolling import RollingCondenser
     from condensers.strategies.conversation_window import (
         AmortizedForgettingCondenser,
@@ -113,8 +113,8 @@ _HOMES = {
         *("Requirement", "Step", "Summarizer", "ToolCall"),
     ),
     "compare": ("Replay", "replay"),
-    "config": ("condenser_from_config", "strategies"),
-    "config_file": ("load_condenser", "load_condenser_config"),
+    "config.parameters": ("condenser_from_config", "strategies"),
+    "config.toml": ("load_condenser", "load_condenser_config"),
     "strategies.default": ("default_condenser",),
     "strategies.digest": ("DigestCondenser",),
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
@@ -124,7 +124,7 @@ _HOMES = {
     "strategies.masking": ("BrowserOutputCondenser", "ObservationMaskingCondenser"),
     "metadata": ("CONDENSER_METADATA_KEY", "get_condensation_metadata"),
     "strategies.pipeline": ("NoOpCondenser", "PipelineCondenser"),
-    "registry": ("CONDENSER_REGISTRY", "CondenserConfig", "from_config", "register_config"),
+    "config.registry": ("CONDENSER_REGISTRY", "CondenserConfig", "from_config", "register_config"),
     "rolling": ("RollingCondenser",),
     "strategies.structured_summary": ("StructuredSummaryCondenser",),
     "strategies.llm_summary": ("LLMSummarizingCondenser",),

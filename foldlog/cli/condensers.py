@@ -11,7 +11,7 @@ from foldlog.cli.outcome import DONE
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from condensers.config import Strategy
+    from condensers.config.parameters import Strategy
 
 __all__ = ["run"]
 

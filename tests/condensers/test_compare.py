@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from condensers.base import Condensation, Condenser
 from condensers.compare import replay
-from condensers.config import condenser_from_config
+from condensers.config.parameters import condenser_from_config
 from condensers.errors import CondenserError, NoCondensationAvailable
 from condensers.models.prompt_sums import PromptSums, offered_tools
 from condensers.models.tokens import TokenCounter

@@ -14,17 +14,17 @@ from typing import Any, Literal
 import pytest
 
 from condensers.base import Condenser
-from condensers.config import (
+from condensers.config.parameters import (
     CondenserPipelineConfig,
     NoOpCondenserConfig,
     RecentEventsCondenserConfig,
     condenser_from_config,
     strategies,
 )
-from condensers.config_file import load_condenser, load_condenser_config, read_condenser_config
+from condensers.config.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, parse_config, register_config
+from condensers.config.toml import load_condenser, load_condenser_config, read_condenser_config
 from condensers.errors import InvalidCondenser
 from condensers.models.llm_config import LLMConfig
-from condensers.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, parse_config, register_config
 from condensers.strategies.digest import DigestCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from condensers.strategies.masking import BrowserOutputCondenser
@@ -463,7 +463,7 @@ class EveryOther(Condenser):
 @pytest.fixture
 def registry(monkeypatch):
     """The registry as it was, afterwards."""
-    module = importlib.import_module("condensers.registry")
+    module = importlib.import_module("condensers.config.registry")
     monkeypatch.setattr(module, "_by_name", dict(module._by_name))
     before = dict(CONDENSER_REGISTRY)
     yield
@@ -518,7 +518,7 @@ def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, mo
     (tmp_path / "third.py").write_text(
         "from typing import Literal\n"
         "from condensers.base import Condenser\n"
-        "from condensers.registry import CondenserConfig, register_config\n"
+        "from condensers.config.registry import CondenserConfig, register_config\n"
         "class ThirdConfig(CondenserConfig):\n"
         "    '''Does nothing, elsewhere.'''\n"
         "    type: Literal['third'] = 'third'\n"
@@ -542,7 +542,7 @@ def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, mo
 @pytest.mark.parametrize("value", ["no_such_module:register", "json:no_such_function"])
 def test_a_package_that_cannot_be_loaded_is_named_and_hides_no_other_mistake(monkeypatch, value):
     broken = EntryPoints([EntryPoint("broken", value, "foldlog.condensers")])
-    monkeypatch.setattr("condensers.registry.entry_points", lambda **which: broken.select(**which))
+    monkeypatch.setattr("condensers.config.registry.entry_points", lambda **which: broken.select(**which))
     with pytest.raises(InvalidCondenser, match=f"'broken' of an installed package cannot be loaded from '{value}'"):
         condenser_from_config({"type": "broken"})
     with pytest.raises(

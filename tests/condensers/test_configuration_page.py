@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from condensers.config import strategies
-from condensers.config_file import read_condenser_config
+from condensers.config.parameters import strategies
+from condensers.config.registry import CONDENSER_REGISTRY
+from condensers.config.toml import read_condenser_config
 from condensers.models.llm_config import LLMConfig
-from condensers.registry import CONDENSER_REGISTRY
 
 PAGE = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
 
@@ -32,7 +32,7 @@ def test_every_file_on_the_page_loads(text):
 def test_the_strategy_on_the_page_runs():
     (code,) = (text for text in blocks("python") if "register_config(" in text)
     before = dict(CONDENSER_REGISTRY)
-    registry = importlib.import_module("condensers.registry")
+    registry = importlib.import_module("condensers.config.registry")
     names = dict(registry._by_name)
     try:
         exec(code, {"__name__": "page"})

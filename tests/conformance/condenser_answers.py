@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from condensers.base import Condenser, Reply, Step, ToolCall
-from condensers.config import condenser_from_config
+from condensers.config.parameters import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.metadata import batches_of, is_standing
 from condensers.rendering import plain_text

@@ -6,7 +6,7 @@ from typing import Any, assert_type
 
 import foldlog
 from condensers import LLM, CondenseHandler, Condenser, LLMConfig, condenser_from_config, load_condenser
-from condensers.config import DigestCondenserConfig
+from condensers.config.parameters import DigestCondenserConfig
 from eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
 from foldlog import (
     Action,

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from condensers.base import Condenser
-from condensers.config import NoOpCondenserConfig
+from condensers.config.parameters import NoOpCondenserConfig
+from condensers.config.registry import CondenserConfig, from_config, parse_config, parse_llm_config, told
 from condensers.errors import InvalidCondenser
 from condensers.models.llm_config import LLMConfig
-from condensers.registry import CondenserConfig, from_config, parse_config, parse_llm_config, told
 
 __all__ = ["load_condenser", "load_condenser_config", "read_condenser_config"]
 

@@ -9,10 +9,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from condensers.base import Condenser
-from condensers.errors import InvalidCondenser
-from condensers.models.client import LLM
-from condensers.models.llm_config import LLMConfig
-from condensers.registry import (
+from condensers.config.registry import (
     AnyCondenserConfig,
     CondenserConfig,
     config_types,
@@ -20,6 +17,9 @@ from condensers.registry import (
     parse_config,
     register_config,
 )
+from condensers.errors import InvalidCondenser
+from condensers.models.client import LLM
+from condensers.models.llm_config import LLMConfig
 from condensers.strategies.conversation_window import (
     AmortizedForgettingCondenser,
     ConversationWindowCondenser,
