@@ -27,7 +27,6 @@ if typing.TYPE_CHECKING:
         Summarizer,
         ToolCall,
     )
-    from condensers.compare import Replay, replay
     from condensers.config.parameters import condenser_from_config, strategies
     from condensers.config.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, register_config
     from condensers.config.toml import load_condenser, load_condenser_config
@@ -39,10 +38,11 @@ if typing.TYPE_CHECKING:
         TokensUnknown,
     )
     from condensers.handler import CondenseHandler
-    from condensers.metadata import CONDENSER_METADATA_KEY, get_condensation_metadata
     from condensers.models.client import LLM
     from condensers.models.llm_config import LLMConfig
     from condensers.models.requests import condensation_request, is_context_window_error, request_condensation_tool
+    from condensers.replays import Replay, replay
+    from condensers.reports import CONDENSER_METADATA_KEY, get_condensation_metadata
     from condensers.rolling import RollingCondenser
     from condensers.strategies.conversation_window import (
         AmortizedForgettingCondenser,
@@ -112,7 +112,7 @@ _HOMES = {
         *("AgentModel", "Condensation", "Condenser", "Reason", "Reply"),
         *("Requirement", "Step", "Summarizer", "ToolCall"),
     ),
-    "compare": ("Replay", "replay"),
+    "replays": ("Replay", "replay"),
     "config.parameters": ("condenser_from_config", "strategies"),
     "config.toml": ("load_condenser", "load_condenser_config"),
     "strategies.default": ("default_condenser",),
@@ -122,7 +122,7 @@ _HOMES = {
     "models.client": ("LLM",),
     "models.llm_config": ("LLMConfig",),
     "strategies.masking": ("BrowserOutputCondenser", "ObservationMaskingCondenser"),
-    "metadata": ("CONDENSER_METADATA_KEY", "get_condensation_metadata"),
+    "reports": ("CONDENSER_METADATA_KEY", "get_condensation_metadata"),
     "strategies.pipeline": ("NoOpCondenser", "PipelineCondenser"),
     "config.registry": ("CONDENSER_REGISTRY", "CondenserConfig", "from_config", "register_config"),
     "rolling": ("RollingCondenser",),

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from condensers.errors import NoCondensationAvailable
-from condensers.metadata import Batch, History, annotation, open_batch, take_batch, with_batches
+from condensers.reports import Batch, History, annotation, open_batch, take_batch, with_batches
 from eventstore.events import CondensationAction
 from projections import View
 

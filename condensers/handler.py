@@ -16,7 +16,9 @@ from msgspec.structs import replace
 
 from condensers.base import AgentModel, Batch, Condensation, Condenser, Step
 from condensers.errors import NoCondensationAvailable
-from condensers.metadata import (
+from condensers.plans import Outdated, Plan
+from condensers.remembered import Remembered
+from condensers.reports import (
     CONDENSER_METADATA_KEY,
     annotation,
     batches_of,
@@ -24,8 +26,6 @@ from condensers.metadata import (
     take_abandoned,
     with_batches,
 )
-from condensers.plans import Outdated, Plan
-from condensers.remembered import Remembered
 from eventstore import ANY_VERSION, CondensationAction, Recorded, Snapshot, Store, VersionConflict
 from eventstore.events import is_structural
 from projections import View

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from condensers.metadata import Batch, batches_of, is_standing
+from condensers.reports import Batch, batches_of, is_standing
 from eventstore.events import Event
 
 __all__ = ["Remembered"]

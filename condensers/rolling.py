@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from condensers.base import AgentModel, Batch, Condensation, Condenser, Reason, Requirement, Step, reported
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.metadata import with_batches
+from condensers.reports import with_batches
 from condensers.selection import forget
 from eventstore.events import Event
 from projections import View

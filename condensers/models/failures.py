@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from condensers.errors import Failure
 from condensers.models.requests import is_context_window_error
-from condensers.rendering import clipped
+from condensers.prompts.rendering import clipped
 
 __all__ = [
     "PASSING",

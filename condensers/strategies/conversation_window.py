@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from condensers.base import AgentModel, Condensation, Condenser, Reason, Step
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.rendering import plain_text
+from condensers.prompts.rendering import plain_text
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from condensers.selection import apart, best_choice, next_cut, tail_starts, unkept
 from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from condensers.errors import InvalidCondenser
-from condensers.rendering import clipped, truncated
+from condensers.prompts.rendering import clipped, truncated
 from condensers.strategies.digest_facts import Section, facts, subject_of
 from condensers.strategies.summarizing import SummarizingCondenser, Summary
 from eventstore.events import CondensationSummary, Event

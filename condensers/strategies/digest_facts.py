@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from condensers.rendering import as_json, clipped, plain_text
+from condensers.prompts.rendering import as_json, clipped, plain_text
 from eventstore.events import Action, Content, Event, Message, Observation
 
 __all__ = ["Fact", "Section", "facts", "subject_of"]

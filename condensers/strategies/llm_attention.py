@@ -12,7 +12,7 @@ from condensers.base import AgentModel, Batch, Condensation, Reason, Reply, Summ
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.models.ask import ask, made_by, read_json, report, usable_text, useless
 from condensers.prompts import Prompt, load_prompt
-from condensers.rendering import event_block
+from condensers.prompts.rendering import event_block
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from condensers.selection import next_cut, stands_for_forgotten, unkept
 from projections import View

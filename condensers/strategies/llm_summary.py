@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from condensers.base import Summarizer
 from condensers.models.ask import ask, made_by, report, usable_text
 from condensers.prompts import load_prompt
-from condensers.rendering import event_blocks, previous_summary
+from condensers.prompts.rendering import event_blocks, previous_summary
 from condensers.strategies.summarizing import SummarizingCondenser, Summary
 from eventstore.events import Event
 

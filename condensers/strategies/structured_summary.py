@@ -10,7 +10,7 @@ from condensers.base import Reply, Summarizer
 from condensers.errors import InvalidCondenser
 from condensers.models.ask import ask, made_by, read_json, report, useless
 from condensers.prompts import load_prompt
-from condensers.rendering import event_blocks, previous_summary
+from condensers.prompts.rendering import event_blocks, previous_summary
 from condensers.strategies.summarizing import SelectionRule, SummarizingCondenser, Summary
 from eventstore.events import Event
 

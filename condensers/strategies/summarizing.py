@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from condensers.base import AgentModel, Batch, Condensation, Reason
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.metadata import with_batches
 from condensers.models.budget import Overrun, overrun, tokens_of
 from condensers.models.tokens import TokenBudget
-from condensers.rendering import event_text, truncated
+from condensers.prompts.rendering import event_text, truncated
+from condensers.reports import with_batches
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from condensers.selection import Span, after_system_prompt, forget, middle, next_cut, real
 from eventstore.events import CondensationSummary, Event, summary_id

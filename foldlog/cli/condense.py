@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from condensers import AgentModel
-    from condensers.metadata import Batch
+    from condensers.reports import Batch
     from eventstore import Store
     from eventstore.events import CondensationAction, CondensationRequest, CondensationSummary
     from foldlog.histories import Histories
@@ -142,8 +142,8 @@ class _Account(NamedTuple):
 
 
 def _account(histories: Histories, conversation: str, action: CondensationAction, model: AgentModel | None) -> _Account:
-    from condensers.metadata import batches_of
     from condensers.models.budget import tokens_of
+    from condensers.reports import batches_of
 
     with histories.store.snapshot(conversation) as snapshot:
         requests = answered(snapshot.structural_events())[action.id]

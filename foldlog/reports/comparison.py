@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from condensers.compare import Replay
+from condensers.replays import Replay
 from eventstore import Event, Message
 
 __all__ = ["PlotRefused", "check_plot", "comparison", "plot_comparison"]

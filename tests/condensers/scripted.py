@@ -8,7 +8,7 @@ from typing import Any
 
 from condensers.base import Reply, ToolCall
 from condensers.errors import ModelCallFailed, TokensUnknown
-from condensers.rendering import event_text
+from condensers.prompts.rendering import event_text
 from condensers.strategies.structured_summary import FIELDS, TOOL_NAME
 from projections import View
 

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 
 from condensers.base import Condensation, Condenser
-from condensers.compare import replay
 from condensers.config.parameters import condenser_from_config
 from condensers.errors import CondenserError, NoCondensationAvailable
 from condensers.models.prompt_sums import PromptSums, offered_tools
 from condensers.models.tokens import TokenCounter
+from condensers.replays import replay
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
 from foldlog.reports.comparison import comparison, plot_comparison

@@ -11,7 +11,7 @@ import pytest
 from condensers.base import Condensation, Condenser, Step
 from condensers.errors import NoCondensationAvailable
 from condensers.handler import CondenseHandler
-from condensers.metadata import CONDENSER_METADATA_KEY, batches_of
+from condensers.reports import CONDENSER_METADATA_KEY, batches_of
 from condensers.strategies.conversation_window import (
     AmortizedForgettingCondenser,
     ConversationWindowCondenser,

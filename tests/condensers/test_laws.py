@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from condensers.base import Condensation, Condenser
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.metadata import batches_of
+from condensers.reports import batches_of
 from condensers.rolling import RollingCondenser
 from condensers.strategies.conversation_window import (
     AmortizedForgettingCondenser,

@@ -8,7 +8,7 @@ import pytest
 
 from condensers.base import Condensation, Condenser
 from condensers.errors import NoCondensationAvailable
-from condensers.metadata import CONDENSER_METADATA_KEY, get_condensation_metadata
+from condensers.reports import CONDENSER_METADATA_KEY, get_condensation_metadata
 from condensers.rolling import RollingCondenser
 from condensers.selection import forget
 from condensers.strategies.conversation_window import ConversationWindowCondenser

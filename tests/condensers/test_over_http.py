@@ -11,7 +11,7 @@ import condensers
 from condensers.config.parameters import condenser_from_config
 from condensers.errors import NoCondensationAvailable
 from condensers.handler import CondenseHandler
-from condensers.metadata import batches_of
+from condensers.reports import batches_of
 from eventstore import (
     ANY_VERSION,
     Action,

@@ -6,7 +6,7 @@ import pytest
 
 from condensers.base import Condensation, Step
 from condensers.errors import NoCondensationAvailable
-from condensers.metadata import CONDENSER_METADATA_KEY
+from condensers.reports import CONDENSER_METADATA_KEY
 from condensers.strategies.conversation_window import (
     AmortizedForgettingCondenser,
     ConversationWindowCondenser,

@@ -8,9 +8,9 @@ import pytest
 
 from condensers.base import Reason, Requirement
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.metadata import CONDENSER_METADATA_KEY
 from condensers.prompts import load_prompt
-from condensers.rendering import truncated
+from condensers.prompts.rendering import truncated
+from condensers.reports import CONDENSER_METADATA_KEY
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from eventstore.events import Action, Observation, SystemMessage
 from tests.condensers.made import (

@@ -11,8 +11,8 @@ from typing import Any
 from condensers.base import Condenser, Reply, Step, ToolCall
 from condensers.config.parameters import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.metadata import batches_of, is_standing
-from condensers.rendering import plain_text
+from condensers.prompts.rendering import plain_text
+from condensers.reports import batches_of, is_standing
 from condensers.rolling import RollingCondenser
 from condensers.strategies.conversation_window import (
     AmortizedForgettingCondenser,

@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from condensers.errors import InvalidCondenser
-from condensers.rendering import truncated
+from condensers.prompts.rendering import truncated
 from condensers.strategies.masking import is_masked
 from eventstore.events import CondensationAction, CondensationSummary, Origin
 from foldlog.formats import decode

@@ -6,7 +6,8 @@ from typing import Literal
 
 import pytest
 
-from condensers import CondenserConfig, NoOpCondenser, registry, strategies
+from condensers import CondenserConfig, NoOpCondenser, strategies
+from condensers.config import registry
 from eventstore import Action, Message, Observation, SystemMessage, UnknownEvent, open_store
 from projections import Views
 from tests.condensers.conftest import LITELLMS_OWN_WARNINGS

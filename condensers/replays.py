@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from condensers.base import AgentModel, Batch, Condensation, Condenser
 from condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
-from condensers.metadata import batches_of
 from condensers.models.budget import tokens_of, tokens_of_beginnings
+from condensers.reports import batches_of
 from eventstore.events import Action, CondensationAction, Event, Message, summary_id
 from projections import View
 
