@@ -27,7 +27,7 @@ if typing.TYPE_CHECKING:
         Summarizer,
         ToolCall,
     )
-    from condensers.config.parameters import condenser_from_config, strategies
+    from condensers.config.parameters import condenser_from_config, list_strategies
     from condensers.config.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, register_config
     from condensers.config.toml import load_condenser, load_condenser_config
     from condensers.errors import (
@@ -44,17 +44,17 @@ if typing.TYPE_CHECKING:
     from condensers.replays import Replay, replay
     from condensers.reports import CONDENSER_METADATA_KEY, get_condensation_metadata
     from condensers.rolling import RollingCondenser
-    from condensers.strategies.conversation_window import (
-        AmortizedForgettingCondenser,
-        ConversationWindowCondenser,
-        RecentEventsCondenser,
-    )
+    from condensers.strategies.amortized import AmortizedForgettingCondenser
+    from condensers.strategies.browser_output_masking import BrowserOutputCondenser
+    from condensers.strategies.conversation_window import ConversationWindowCondenser
     from condensers.strategies.default import default_condenser
     from condensers.strategies.digest import DigestCondenser
     from condensers.strategies.llm_attention import LLMAttentionCondenser
     from condensers.strategies.llm_summary import LLMSummarizingCondenser
-    from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser
-    from condensers.strategies.pipeline import NoOpCondenser, PipelineCondenser
+    from condensers.strategies.noop import NoOpCondenser
+    from condensers.strategies.observation_masking import ObservationMaskingCondenser
+    from condensers.strategies.pipeline import PipelineCondenser
+    from condensers.strategies.recent import RecentEventsCondenser
     from condensers.strategies.structured_summary import StructuredSummaryCondenser
 
 __all__ = [
@@ -97,42 +97,42 @@ __all__ = [
     "from_config",
     "get_condensation_metadata",
     "is_context_window_error",
+    "list_strategies",
     "load_condenser",
     "load_condenser_config",
     "register_config",
     "replay",
     "request_condensation_tool",
-    "strategies",
 ]
 
 _HOMES = {
-    "models.requests": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
-    "strategies.llm_attention": ("LLMAttentionCondenser",),
     "base": (
         *("AgentModel", "Condensation", "Condenser", "Reason", "Reply"),
         *("Requirement", "Step", "Summarizer", "ToolCall"),
     ),
-    "replays": ("Replay", "replay"),
-    "config.parameters": ("condenser_from_config", "strategies"),
+    "config.parameters": ("condenser_from_config", "list_strategies"),
+    "config.registry": ("CONDENSER_REGISTRY", "CondenserConfig", "from_config", "register_config"),
     "config.toml": ("load_condenser", "load_condenser_config"),
-    "strategies.default": ("default_condenser",),
-    "strategies.digest": ("DigestCondenser",),
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
     "handler": ("CondenseHandler",),
     "models.client": ("LLM",),
     "models.llm_config": ("LLMConfig",),
-    "strategies.masking": ("BrowserOutputCondenser", "ObservationMaskingCondenser"),
+    "models.requests": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
+    "replays": ("Replay", "replay"),
     "reports": ("CONDENSER_METADATA_KEY", "get_condensation_metadata"),
-    "strategies.pipeline": ("NoOpCondenser", "PipelineCondenser"),
-    "config.registry": ("CONDENSER_REGISTRY", "CondenserConfig", "from_config", "register_config"),
     "rolling": ("RollingCondenser",),
-    "strategies.structured_summary": ("StructuredSummaryCondenser",),
+    "strategies.amortized": ("AmortizedForgettingCondenser",),
+    "strategies.browser_output_masking": ("BrowserOutputCondenser",),
+    "strategies.conversation_window": ("ConversationWindowCondenser",),
+    "strategies.default": ("default_condenser",),
+    "strategies.digest": ("DigestCondenser",),
+    "strategies.llm_attention": ("LLMAttentionCondenser",),
     "strategies.llm_summary": ("LLMSummarizingCondenser",),
-    "strategies.conversation_window": (
-        "AmortizedForgettingCondenser",
-        "ConversationWindowCondenser",
-        "RecentEventsCondenser",
-    ),
+    "strategies.noop": ("NoOpCondenser",),
+    "strategies.observation_masking": ("ObservationMaskingCondenser",),
+    "strategies.pipeline": ("PipelineCondenser",),
+    "strategies.recent": ("RecentEventsCondenser",),
+    "strategies.structured_summary": ("StructuredSummaryCondenser",),
 }
 
 

@@ -20,16 +20,16 @@ from condensers.config.registry import (
 from condensers.errors import InvalidCondenser
 from condensers.models.client import LLM
 from condensers.models.llm_config import LLMConfig
-from condensers.strategies.conversation_window import (
-    AmortizedForgettingCondenser,
-    ConversationWindowCondenser,
-    RecentEventsCondenser,
-)
+from condensers.strategies.amortized import AmortizedForgettingCondenser
+from condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from condensers.strategies.conversation_window import ConversationWindowCondenser
 from condensers.strategies.digest import DigestCondenser
 from condensers.strategies.llm_attention import LLMAttentionCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser
-from condensers.strategies.pipeline import NoOpCondenser, PipelineCondenser
+from condensers.strategies.noop import NoOpCondenser
+from condensers.strategies.observation_masking import ObservationMaskingCondenser
+from condensers.strategies.pipeline import PipelineCondenser
+from condensers.strategies.recent import RecentEventsCondenser
 from condensers.strategies.structured_summary import StructuredSummaryCondenser
 from condensers.strategies.summarizing import SelectionRule
 
@@ -48,7 +48,7 @@ __all__ = [
     "Strategy",
     "StructuredSummaryCondenserConfig",
     "condenser_from_config",
-    "strategies",
+    "list_strategies",
 ]
 
 
@@ -227,7 +227,7 @@ class Strategy(NamedTuple):
     parameters: tuple[Parameter, ...]
 
 
-def strategies() -> list[Strategy]:
+def list_strategies() -> list[Strategy]:
     """Every strategy that a configuration can name, installed packages' own among them, by the name of its type."""
     return [
         Strategy(

@@ -1,68 +1,18 @@
-"""Strategies that keep a head and a tail, or a window, and write no summary."""
+"""Keep what is essential and a window of the newest events, without a summary."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from condensers.base import AgentModel, Condensation, Condenser, Reason, Step
-from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.base import AgentModel, Condensation
+from condensers.errors import NoCondensationAvailable
 from condensers.prompts.rendering import plain_text
-from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from condensers.selection import apart, best_choice, next_cut, tail_starts, unkept
+from condensers.rolling import RollingCondenser
+from condensers.selection import best_choice, tail_starts, unkept
 from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from projections import View
 
-__all__ = ["AmortizedForgettingCondenser", "ConversationWindowCondenser", "RecentEventsCondenser"]
-
-
-class RecentEventsCondenser(Condenser):
-    """Shows the first ``keep_first`` and the most recent events, ``max_events`` in all, at every step anew.
-
-    Nothing is forgotten: the next step sees the whole View again. A head larger than ``max_events`` is kept whole.
-    """
-
-    type = "recent"
-
-    def __init__(self, max_events: int = 100, keep_first: int = 1) -> None:
-        if max_events < 0 or keep_first < 0:
-            raise InvalidCondenser(f"max_events ({max_events}) and keep_first ({keep_first}) cannot be negative")
-        self.max_events, self.keep_first = max_events, keep_first
-
-    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        if len(view) <= self.max_events:
-            return Step(view)
-        head = next_cut(view.cut_points, self.keep_first)
-        head = len(view) if head is None else head
-        tail = max(head, tail_starts(view, max(0, self.max_events - head))[0])
-        hidden = {event.id for event in apart(view, view[head:tail])}
-        if not hidden:
-            return Step(view)
-        report = {
-            "condenser": self.type,
-            "rule": {"keep_first": self.keep_first, "max_events": self.max_events},
-            "hidden": len(hidden),
-        }
-        return Step(view.with_events(event for event in view.events if event.id not in hidden), (report,))
-
-
-class AmortizedForgettingCondenser(RollingCondenser):
-    """Forgets the middle of a View that has outgrown ``max_size``, down to half of it, old summaries and all."""
-
-    type = "amortized"
-
-    def __init__(self, max_size: int = 100, keep_first: int = 1) -> None:
-        check_sizes(max_size, keep_first)
-        self.max_size, self.keep_first = max_size, keep_first
-
-    def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        return reasons_by_size(view, self.max_size)
-
-    def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        target = self.max_size // 2
-        start = next_cut(view.cut_points, self.keep_first)
-        stops = tail_starts(view, target - self.keep_first)
-        forgotten = best_choice(() if start is None else apart(view, view[start:stop]) for stop in stops)
-        return self.without_summary(view, forgotten, f"a View of {len(view)} is within half of max_size ({target})")
+__all__ = ["ConversationWindowCondenser"]
 
 
 class ConversationWindowCondenser(RollingCondenser):

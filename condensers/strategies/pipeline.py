@@ -1,4 +1,4 @@
-"""Condensers made of none, and of several."""
+"""Several condensers in order."""
 
 from __future__ import annotations
 
@@ -11,16 +11,7 @@ from condensers.base import AgentModel, Batch, Condensation, Condenser, Step, re
 from condensers.errors import NoCondensationAvailable
 from projections import View
 
-__all__ = ["CondenserPipeline", "NoOpCondenser", "PipelineCondenser"]
-
-
-class NoOpCondenser(Condenser):
-    """Goes on with the very View that it is given."""
-
-    type = "noop"
-
-    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        return Step(view)
+__all__ = ["CondenserPipeline", "PipelineCondenser"]
 
 
 class CondenserPipeline(Condenser):

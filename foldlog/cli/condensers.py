@@ -18,12 +18,12 @@ __all__ = ["run"]
 
 def run(as_json: AsJson = False) -> int:
     """List the strategies that a condenser's configuration can name, with their parameters; those of packages too."""
-    from condensers import strategies
+    from condensers import list_strategies
 
     if as_json:
-        terminal.emit({"condensers": [_document(strategy) for strategy in strategies()]})
+        terminal.emit({"condensers": [_document(strategy) for strategy in list_strategies()]})
     else:
-        _show(terminal.console(), strategies())
+        _show(terminal.console(), list_strategies())
     return DONE
 
 

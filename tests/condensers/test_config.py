@@ -19,16 +19,17 @@ from condensers.config.parameters import (
     NoOpCondenserConfig,
     RecentEventsCondenserConfig,
     condenser_from_config,
-    strategies,
+    list_strategies,
 )
 from condensers.config.registry import CONDENSER_REGISTRY, CondenserConfig, from_config, parse_config, register_config
 from condensers.config.toml import load_condenser, load_condenser_config, read_condenser_config
 from condensers.errors import InvalidCondenser
 from condensers.models.llm_config import LLMConfig
+from condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from condensers.strategies.digest import DigestCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.masking import BrowserOutputCondenser
-from condensers.strategies.pipeline import NoOpCondenser, PipelineCondenser
+from condensers.strategies.noop import NoOpCondenser
+from condensers.strategies.pipeline import PipelineCondenser
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance"
 
@@ -178,7 +179,7 @@ def test_every_name_of_a_type_is_understood_and_the_canonical_one_is_written(ali
 
 
 def _needed(canonical: str, values: dict[str, Any]) -> dict[str, Any]:
-    (strategy,) = (strategy for strategy in strategies() if strategy.type == canonical)
+    (strategy,) = (strategy for strategy in list_strategies() if strategy.type == canonical)
     return {each.name: values[each.name] for each in strategy.parameters if each.required}
 
 
@@ -488,7 +489,7 @@ def test_a_strategy_of_ones_own_is_registered_and_configured_like_any_other():
     assert condenser_from_config({"type": "second", "first": 1}).first == 1
     inner = condenser_from_config({"type": "pipeline", "condensers": [{"type": "every_other"}]}).condensers[0]
     assert isinstance(inner, EveryOther)
-    assert "every_other" in [strategy.type for strategy in strategies()]
+    assert "every_other" in [strategy.type for strategy in list_strategies()]
 
 
 @pytest.mark.usefixtures("registry")
@@ -533,7 +534,7 @@ def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, mo
     (installed / "entry_points.txt").write_text("[foldlog.condensers]\nthird = third:register\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "third", raising=False)
-    assert "third" in [strategy.type for strategy in strategies()]
+    assert "third" in [strategy.type for strategy in list_strategies()]
     assert type(condenser_from_config({"type": "third"})).__name__ == "Third"
     monkeypatch.delitem(sys.modules, "third")
 
@@ -556,7 +557,7 @@ def test_a_package_that_cannot_be_loaded_is_named_and_hides_no_other_mistake(mon
 
 
 def test_strategies_are_listed_with_every_parameter_its_type_default_and_meaning():
-    listed = {strategy.type: strategy for strategy in strategies()}
+    listed = {strategy.type: strategy for strategy in list_strategies()}
     assert list(listed) == sorted(listed)
     recent = listed["recent"]
     assert recent.aliases == ("recent_events",)

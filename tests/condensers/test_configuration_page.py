@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from condensers.config.parameters import strategies
+from condensers.config.parameters import list_strategies
 from condensers.config.registry import CONDENSER_REGISTRY
 from condensers.config.toml import read_condenser_config
 from condensers.models.llm_config import LLMConfig
@@ -58,7 +58,7 @@ def renewed(text: str) -> str:
 
 def strategy_tables() -> str:
     shown = []
-    for strategy in strategies():
+    for strategy in list_strategies():
         also = f" (also {', '.join(f'`{alias}`' for alias in strategy.aliases)})" if strategy.aliases else ""
         lines = [f"**`{strategy.type}`**{also}. {strategy.description}", ""]
         if strategy.parameters:

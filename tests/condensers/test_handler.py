@@ -12,14 +12,13 @@ from condensers.base import Condensation, Condenser, Step
 from condensers.errors import NoCondensationAvailable
 from condensers.handler import CondenseHandler
 from condensers.reports import CONDENSER_METADATA_KEY, batches_of
-from condensers.strategies.conversation_window import (
-    AmortizedForgettingCondenser,
-    ConversationWindowCondenser,
-    RecentEventsCondenser,
-)
+from condensers.strategies.amortized import AmortizedForgettingCondenser
+from condensers.strategies.conversation_window import ConversationWindowCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.masking import ObservationMaskingCondenser
-from condensers.strategies.pipeline import NoOpCondenser, PipelineCondenser
+from condensers.strategies.noop import NoOpCondenser
+from condensers.strategies.observation_masking import ObservationMaskingCondenser
+from condensers.strategies.pipeline import PipelineCondenser
+from condensers.strategies.recent import RecentEventsCondenser
 from eventstore import ANY_VERSION, Annotation, CondensationAction, ConversationNotFound, VersionConflict, open_store
 from projections import View, Views
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair

@@ -13,16 +13,16 @@ from condensers.base import Condensation, Condenser
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.reports import batches_of
 from condensers.rolling import RollingCondenser
-from condensers.strategies.conversation_window import (
-    AmortizedForgettingCondenser,
-    ConversationWindowCondenser,
-    RecentEventsCondenser,
-)
+from condensers.strategies.amortized import AmortizedForgettingCondenser
+from condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from condensers.strategies.conversation_window import ConversationWindowCondenser
 from condensers.strategies.digest import DigestCondenser
 from condensers.strategies.llm_attention import LLMAttentionCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser
-from condensers.strategies.pipeline import CondenserPipeline, NoOpCondenser
+from condensers.strategies.noop import NoOpCondenser
+from condensers.strategies.observation_masking import ObservationMaskingCondenser
+from condensers.strategies.pipeline import CondenserPipeline
+from condensers.strategies.recent import RecentEventsCondenser
 from condensers.strategies.structured_summary import StructuredSummaryCondenser
 from eventstore.events import (
     Action,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from condensers.errors import InvalidCondenser
-from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
+from condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from condensers.strategies.masking import is_masked
+from condensers.strategies.observation_masking import ObservationMaskingCondenser
 from eventstore.events import CondensationSummary
 from tests.condensers.made import REQUEST, answer, condensed, ids, message, messages, pair, shown, viewed
 

@@ -7,15 +7,16 @@ import pytest
 from condensers.base import Condensation, Step
 from condensers.errors import NoCondensationAvailable
 from condensers.reports import CONDENSER_METADATA_KEY
-from condensers.strategies.conversation_window import (
-    AmortizedForgettingCondenser,
-    ConversationWindowCondenser,
-    RecentEventsCondenser,
-)
+from condensers.strategies.amortized import AmortizedForgettingCondenser
+from condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from condensers.strategies.conversation_window import ConversationWindowCondenser
 from condensers.strategies.default import default_condenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
-from condensers.strategies.pipeline import NoOpCondenser, PipelineCondenser
+from condensers.strategies.masking import is_masked
+from condensers.strategies.noop import NoOpCondenser
+from condensers.strategies.observation_masking import ObservationMaskingCondenser
+from condensers.strategies.pipeline import PipelineCondenser
+from condensers.strategies.recent import RecentEventsCondenser
 from tests.condensers.made import REQUEST, SYSTEM, after, condensed, ids, message, messages, pair, plan, shown, viewed
 from tests.condensers.scripted import Scripted, failed
 

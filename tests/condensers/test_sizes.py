@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from condensers.strategies.conversation_window import AmortizedForgettingCondenser
+from condensers.strategies.amortized import AmortizedForgettingCondenser
+from condensers.strategies.browser_output_masking import BrowserOutputCondenser
 from condensers.strategies.digest import DigestCondenser
 from condensers.strategies.llm_attention import LLMAttentionCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.masking import BrowserOutputCondenser
 from condensers.strategies.pipeline import PipelineCondenser
 from condensers.strategies.structured_summary import StructuredSummaryCondenser
 from eventstore.events import CondensationSummary

@@ -16,7 +16,7 @@ from condensers.errors import TokensUnknown
 from condensers.models.client import LLM, LLMConfig
 from condensers.models.prompt_sums import PromptSums, offered_tools
 from condensers.models.tokens import TokenBudget, TokenCounter, start_of_tail_that_fits
-from condensers.strategies.masking import ObservationMaskingCondenser
+from condensers.strategies.observation_masking import ObservationMaskingCondenser
 from eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from projections import View

@@ -6,12 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.strategies.conversation_window import (
-    AmortizedForgettingCondenser,
-    ConversationWindowCondenser,
-    RecentEventsCondenser,
-)
+from condensers.strategies.amortized import AmortizedForgettingCondenser
+from condensers.strategies.conversation_window import ConversationWindowCondenser
 from condensers.strategies.llm_attention import LLMAttentionCondenser
+from condensers.strategies.recent import RecentEventsCondenser
 from eventstore.events import Action, CondensationSummary, Observation
 from projections import View, well_formed
 from tests.condensers.made import (

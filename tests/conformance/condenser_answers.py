@@ -14,15 +14,16 @@ from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationA
 from condensers.prompts.rendering import plain_text
 from condensers.reports import batches_of, is_standing
 from condensers.rolling import RollingCondenser
-from condensers.strategies.conversation_window import (
-    AmortizedForgettingCondenser,
-    ConversationWindowCondenser,
-    RecentEventsCondenser,
-)
+from condensers.strategies.amortized import AmortizedForgettingCondenser
+from condensers.strategies.browser_output_masking import BrowserOutputCondenser
+from condensers.strategies.conversation_window import ConversationWindowCondenser
 from condensers.strategies.llm_attention import LLMAttentionCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.masking import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
-from condensers.strategies.pipeline import CondenserPipeline, NoOpCondenser
+from condensers.strategies.masking import is_masked
+from condensers.strategies.noop import NoOpCondenser
+from condensers.strategies.observation_masking import ObservationMaskingCondenser
+from condensers.strategies.pipeline import CondenserPipeline
+from condensers.strategies.recent import RecentEventsCondenser
 from condensers.strategies.structured_summary import TOOL_NAME, StructuredSummaryCondenser
 from eventstore.events import Action, CondensationAction, CondensationSummary, Event, summary_of
 from foldlog.formats import decode

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from condensers import CondenserConfig, NoOpCondenser, strategies
+from condensers import CondenserConfig, NoOpCondenser, list_strategies
 from condensers.config import registry
 from eventstore import Action, Message, Observation, SystemMessage, UnknownEvent, open_store
 from projections import Views
@@ -348,7 +348,7 @@ def test_what_people_read_of_it_fits_the_terminal(foldlog, work, monkeypatch, co
 
 def test_every_strategy_is_listed_with_its_parameters(foldlog):
     listed = {one["type"]: one for one in foldlog("condensers", "--json").document["condensers"]}
-    assert list(listed) == [strategy.type for strategy in strategies()]
+    assert list(listed) == [strategy.type for strategy in list_strategies()]
     recent = listed["recent"]
     assert (recent["aliases"], recent["description"][:5]) == (["recent_events"], "Shows")
     assert [(one["name"], one["type"], one["required"], one["default"]) for one in recent["parameters"]] == [
@@ -362,7 +362,7 @@ def test_every_strategy_is_listed_with_its_parameters(foldlog):
 def test_people_read_every_strategy_parameter_and_default(foldlog, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     out = foldlog("condensers").out
-    for strategy in strategies():
+    for strategy in list_strategies():
         assert strategy.type in out.splitlines()[0] or f"\n{strategy.type}" in out
         for parameter in strategy.parameters:
             assert parameter.name in out

@@ -1,0 +1,52 @@
+"""Mask the contents of old browser outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeGuard
+
+from condensers.base import AgentModel, Condenser, Step
+from condensers.strategies.masking import checked_window, masked
+from eventstore.events import Action, Event, Observation
+from projections import View
+
+__all__ = ["BrowserOutputCondenser"]
+
+_BROWSER_TOOLS = ("browse", "browser")
+
+
+class BrowserOutputCondenser(Condenser):
+    """Masks what the browser gave, but for the newest ``attention_window`` of such outputs. The address stays."""
+
+    type = "browser_output_masking"
+
+    def __init__(self, attention_window: int = 1) -> None:
+        self.attention_window = checked_window(attention_window)
+
+    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        outputs = [(index, event) for index, event in enumerate(view.events) if _is_browser_output(event)]
+        older = outputs[: max(0, len(outputs) - self.attention_window)]
+        urls = _called_urls(view) if older else {}
+        masks = {index: f"{_where(event, urls)}\nContent omitted" for index, event in older}
+        return masked(view, masks, self.type, self.attention_window)
+
+
+def _is_browser_output(event: Event) -> TypeGuard[Observation]:
+    return isinstance(event, Observation) and event.tool.partition("_")[0] in _BROWSER_TOOLS
+
+
+def _where(output: Observation, urls: Mapping[object, object]) -> str:
+    """What an output was of: the address it names itself, or its call does, else the tool."""
+    url = output.extras.get("url") or urls.get(output.cause) or urls.get(output.call_id)
+    return f"Visited URL {url}" if url else f"Output of {output.tool}"
+
+
+def _called_urls(view: View) -> dict[object, object]:
+    """The addresses that calls name, by the id of the call and of its event."""
+    urls: dict[object, object] = {}
+    for event in view.events:
+        if isinstance(event, Action) and isinstance(event.arguments, dict) and event.arguments.get("url"):
+            urls[event.id] = event.arguments["url"]
+            if event.call_id is not None:
+                urls.setdefault(event.call_id, event.arguments["url"])
+    return urls

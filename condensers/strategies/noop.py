@@ -1,0 +1,17 @@
+"""A condenser that forgets nothing."""
+
+from __future__ import annotations
+
+from condensers.base import AgentModel, Condenser, Step
+from projections import View
+
+__all__ = ["NoOpCondenser"]
+
+
+class NoOpCondenser(Condenser):
+    """Goes on with the very View that it is given."""
+
+    type = "noop"
+
+    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        return Step(view)
