@@ -7,7 +7,8 @@ call is parted from an answer that came since. A plan that does not hold is drop
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 from typing import Protocol
@@ -17,7 +18,6 @@ from msgspec.structs import replace
 from condensers.base import AgentModel, Batch, Condensation, Condenser, Step
 from condensers.errors import NoCondensationAvailable
 from condensers.plans import Outdated, Plan
-from condensers.remembered import Remembered
 from condensers.reports import (
     CONDENSER_METADATA_KEY,
     annotation,
@@ -27,10 +27,13 @@ from condensers.reports import (
     with_batches,
 )
 from eventstore import ANY_VERSION, CondensationAction, Recorded, Snapshot, Store, VersionConflict
-from eventstore.events import is_structural
+from eventstore.events import Event, is_structural
 from projections import View
 
 __all__ = ["CondenseHandler", "Outdated"]
+
+_WAIT, _WAIT_MAX = 10, 160
+"""In events: until a model is asked again that failed for the first time, and at most."""
 
 
 class CurrentViews(Protocol):
@@ -184,3 +187,50 @@ def _condensation(recorded: Sequence[Recorded]) -> CondensationAction:
     (only,) = recorded
     assert isinstance(only.event, CondensationAction)
     return only.event
+
+
+class Remembered:
+    """What a handler remembers of one conversation, so that it neither reports nor tries the same at every step.
+
+    A mask hides what its rule says at every step: the rule is recorded once. A model that failed where condensing can
+    wait is asked again some events later, and after twice as many each time that it fails again. Several threads may
+    use one object: at worst a rule is recorded twice, or a model is asked once too often.
+    """
+
+    def __init__(self) -> None:
+        self._rules: set[str] | None = None
+        self._wait = _WAIT
+        self._ask_again_at = 0
+
+    def may_ask(self, version: int) -> bool:
+        """Whether a model may be asked for a condensation that can wait."""
+        return version >= self._ask_again_at
+
+    def failed(self, version: int) -> None:
+        """A condensation that could wait was paid for or tried at this version, and not made."""
+        self._ask_again_at = version + self._wait
+        self._wait = min(2 * self._wait, _WAIT_MAX)
+
+    def condensed(self) -> None:
+        """A condensation was made: the next failure is a first one."""
+        self._wait, self._ask_again_at = _WAIT, 0
+
+    def news(self, batches: Iterable[Batch], recorded_lately: Callable[[], Iterable[Event]]) -> tuple[Batch, ...]:
+        """Those of ``batches`` that are to be recorded: all but the standing ones that are. What was recorded before
+        this began is looked up in ``recorded_lately``, once, and where there is something standing.
+        """
+        news = []
+        for batch in batches:
+            if is_standing(batch):
+                if self._rules is None:
+                    self._rules = {_rule(old) for event in recorded_lately() for old in batches_of(event)}
+                rule = _rule(batch)
+                if rule in self._rules:
+                    continue
+                self._rules.add(rule)
+            news.append(batch)
+        return tuple(news)
+
+
+def _rule(batch: Batch) -> str:
+    return json.dumps([batch.get("condenser"), batch.get("rule")], sort_keys=True, default=str)
