@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import contextlib
 import threading
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import TypeVar
 from eventsourcing.persistence import IntegrityError, InterfaceError
 
 from eventstore.recorders.base import BareRow, Conversation, Erasure, Place, PlacedRow, Record, Row, Transaction
+from eventstore.recorders.identity import new_store_uuid
 
 __all__ = ["MemoryRecorder"]
 
@@ -49,7 +49,7 @@ class MemoryRecorder:
     def __init__(self) -> None:
         self._tables: _Tables | None = _Tables()
         self._lock = threading.RLock()
-        self._uuid = str(uuid.uuid4())
+        self._uuid = new_store_uuid()
         self._commits = 0
 
     def transact(self, work: Callable[[Transaction], T]) -> T:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Sequence
 
 import pytest
 from eventsourcing.persistence import IntegrityError, InterfaceError
 
 from eventstore.recorders.base import Erasure, PlacedRow, Record, Recorder, Row, Transaction
+from tests.conformance.conftest import OpenRecorder
 
 SALT = bytes(16)
 
@@ -30,6 +32,27 @@ def begin(recorder: Recorder, conversation: str, rows: Sequence[Row] = ()) -> in
 def placed(recorder: Recorder, after: int = 0, limit: int = 100) -> list[PlacedRow]:
     with recorder.read() as reader:
         return list(reader.placed_rows(after, limit))
+
+
+def test_a_new_store_gets_its_own_identity_without_a_call_of_uuid4(
+    open_recorder: OpenRecorder, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse() -> None:
+        raise AssertionError("a program may have replaced uuid4 by a list of known ids, and none is for the store")
+
+    monkeypatch.setattr(uuid, "uuid4", refuse)
+    names = {open_recorder().store_value("uuid") for _ in range(2)}
+    assert len(names) == 2
+    assert [uuid.UUID(name).version for name in names] == [4, 4]
+
+
+def test_rows_of_either_encoding_come_back_as_they_were_written(recorder: Recorder):
+    rows = [row(n)._replace(encoding=n % 2, body=b"\x00\xff" if n % 2 else b"{}") for n in range(45)]
+    key = begin(recorder, "c", rows[:1])
+    recorder.transact(lambda transaction: transaction.insert(key, rows[1:2]))
+    recorder.transact(lambda transaction: transaction.insert(key, rows[2:]))
+    with recorder.read() as reader:
+        assert list(reader.rows(key, 0, 100, 100)) == rows
 
 
 def test_an_unknown_conversation_is_not_there(recorder: Recorder):

@@ -38,7 +38,7 @@ PROTECTIONS = {
         f"{SQLITE}/transaction.py",
         "        if len(rows) == 1:\n",
         """        if len(rows) > 1:
-            self._execute(SQL["insert_event"], (position, key, *rows[0]))
+            self._execute(_INSERT[rows[0].encoding == _PLAIN], (position, key, *rows[0]))
             self._execute("COMMIT")
             self._execute("BEGIN IMMEDIATE")
             rows, position = rows[1:], position + 1

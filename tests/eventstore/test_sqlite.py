@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -19,6 +20,7 @@ from eventstore import Message, StoreUnavailable, open_store
 from eventstore.recorders.base import Row, Transaction
 from eventstore.recorders.commit_queue import Job
 from eventstore.recorders.sqlite import SQLiteRecorder, connections, log_space, schema
+from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.statements import migrations
 
 HI = Message(source="user", content="hi")
@@ -47,6 +49,14 @@ def begin(recorder: SQLiteRecorder, name: str = "c1", rows: int = 1) -> int:
         return key
 
     return recorder.transact(work)
+
+
+# -- statements -------------------------------------------------------------------------------------------------------
+
+
+def test_placeholders_have_no_numbers():
+    numbered = [name for name, sql in SQL.items() if re.search(r"\?\d", sql)]
+    assert numbered == []  # Python 3.12.1 warns each time that one is bound
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import psycopg
 from eventsourcing.persistence import DatabaseError, OperationalError
 from psycopg import sql
 
+from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.statements import migrations
 
 __all__ = ["greet", "prepare"]
@@ -129,7 +129,7 @@ def _migrate(connection: psycopg.Connection[Any], schema: str, found: int) -> No
         if number == 1:
             connection.execute(
                 _in(schema, "INSERT INTO {schema}.store VALUES ('uuid', %s), ('schema', '0'), ('readable_by', '1')"),
-                (str(uuid.uuid4()),),
+                (new_store_uuid(),),
             )
             connection.execute(
                 _in(schema, "INSERT INTO {schema}.epoch SELECT 0, system_identifier FROM pg_control_system()")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import uuid
 from collections.abc import Iterator
 from typing import Final
 
 from eventsourcing.persistence import DatabaseError
 
+from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.statements import migrations
 
 __all__ = ["check_unchanged", "is_current", "migrate"]
@@ -42,7 +42,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
                 execute(statement)
             if number == 1:
                 execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                execute("INSERT INTO store VALUES ('uuid', ?)", (str(uuid.uuid4()),))
+                execute("INSERT INTO store VALUES ('uuid', ?)", (new_store_uuid(),))
             execute(f"PRAGMA user_version = {number}")
         execute("COMMIT")
     finally:

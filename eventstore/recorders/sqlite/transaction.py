@@ -15,6 +15,8 @@ from eventstore.recorders.sqlite.tails import Tails
 __all__ = ["SQLiteTransaction"]
 
 _PLAIN = 0
+_INSERT = {True: SQL["insert_text_event"], False: SQL["insert_encoded_event"]}
+"""The statement for one event, by whether its body is stored as text."""
 _TOGETHER = 20
 _COLUMNS = len(Row._fields) + 2
 _INSERT_TOGETHER = SQL["insert_events"].format(rows=", ".join([f"({', '.join('?' * _COLUMNS)})"] * _TOGETHER))
@@ -141,7 +143,7 @@ class SQLiteTransaction(SQLiteReader):
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:
-            self._execute(SQL["insert_event"], (position, key, *rows[0]))
+            self._execute(_INSERT[rows[0].encoding == _PLAIN], (position, key, *rows[0]))
             return
         together = len(rows) - len(rows) % _TOGETHER
         for first in range(0, together, _TOGETHER):
@@ -149,7 +151,8 @@ class SQLiteTransaction(SQLiteReader):
             for place, row in enumerate(rows[first : first + _TOGETHER], start=position + first):
                 values += (place, key, *row)
             self._execute(_INSERT_TOGETHER, values)
-        self._executemany(SQL["insert_event"], ((position + n, key, *rows[n]) for n in range(together, len(rows))))
+        for place, row in enumerate(rows[together:], start=position + together):
+            self._execute(_INSERT[row.encoding == _PLAIN], (place, key, *row))
 
 
 def _staged_position(key: int, event_id: int) -> int:
