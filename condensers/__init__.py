@@ -38,11 +38,12 @@ if typing.TYPE_CHECKING:
         TokensUnknown,
     )
     from condensers.handler import CondenseHandler
+    from condensers.metadata import get_condensation_metadata
     from condensers.models.client import LLM
     from condensers.models.llm_config import LLMConfig
     from condensers.models.requests import condensation_request, is_context_window_error, request_condensation_tool
     from condensers.replays import Replay, replay
-    from condensers.reports import CONDENSER_METADATA_KEY, get_condensation_metadata
+    from condensers.reports import CONDENSER_METADATA_KEY
     from condensers.rolling import RollingCondenser
     from condensers.strategies.amortized import AmortizedForgettingCondenser
     from condensers.strategies.browser_output_masking import BrowserOutputCondenser
@@ -115,11 +116,12 @@ _HOMES = {
     "config.toml": ("load_condenser", "load_condenser_config"),
     "errors": ("CondenserError", "InvalidCondenser", "ModelCallFailed", "NoCondensationAvailable", "TokensUnknown"),
     "handler": ("CondenseHandler",),
+    "metadata": ("get_condensation_metadata",),
     "models.client": ("LLM",),
     "models.llm_config": ("LLMConfig",),
     "models.requests": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
     "replays": ("Replay", "replay"),
-    "reports": ("CONDENSER_METADATA_KEY", "get_condensation_metadata"),
+    "reports": ("CONDENSER_METADATA_KEY",),
     "rolling": ("RollingCondenser",),
     "strategies.amortized": ("AmortizedForgettingCondenser",),
     "strategies.browser_output_masking": ("BrowserOutputCondenser",),

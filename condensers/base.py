@@ -7,24 +7,24 @@ The models that condensers talk to are behind two small protocols, ``Summarizer`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from condensers.errors import NoCondensationAvailable
-from condensers.reports import Batch, History, annotation, open_batch, take_batch, with_batches
+from condensers.metadata import MetadataInterface
+from condensers.reports import Report, take_report, with_reports
 from eventstore.events import CondensationAction
 from projections import View
 
 __all__ = [
     "AgentModel",
-    "Batch",
     "Condensation",
     "Condenser",
     "Reason",
     "Reply",
+    "Report",
     "Requirement",
     "Step",
     "Summarizer",
@@ -58,11 +58,11 @@ class Condensation:
 class Step(NamedTuple):
     """A condenser's answer to one View, and what there is to report beside it.
 
-    ``batches`` holds only what is in no condensation's metadata: a mask, a failed model call, money spent.
+    ``reports`` holds only what is in no condensation's metadata: a mask, a failed model call, money spent.
     """
 
     result: View | Condensation
-    batches: tuple[Batch, ...] = ()
+    reports: tuple[Report, ...] = ()
 
 
 # --- the models behind condensers ---
@@ -154,7 +154,7 @@ class AgentModel(Protocol):
 # --- condensers ---
 
 
-class Condenser:
+class Condenser(MetadataInterface):
     """Reads a View and decides what the agent goes on with.
 
     A strategy defines ``condense``, or ``step`` where it has something to report; each is the other's default.
@@ -187,53 +187,21 @@ class Condenser:
         return self.step(view, agent_llm).result
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """``condense``, with what there is to report. Raises as it does; the error carries the batches."""
+        """``condense``, with what there is to report. Raises as it does; the error carries the reports."""
         return self.gather(lambda: Step(self.condense(view, agent_llm)))
 
-    # --- the reference's metadata interface; a history is whatever has a view, events and append ---
-
-    def add_metadata(self, key: str, value: Any) -> None:
-        """Sets ``key`` in this condenser's current batch. ``value`` is JSON."""
-        open_batch(self)[key] = value
-
-    def write_metadata(self, history: History) -> None:
-        """Appends the current batch to ``history``, if there is anything in it, and starts a new one."""
-        if batches := take_batch(self):
-            history.append(annotation(batches))
-
-    @contextmanager
-    def metadata_batch(self, history: History) -> Iterator[None]:
-        """Writes the batch when the block ends, by an error too."""
-        try:
-            yield
-        finally:
-            self.write_metadata(history)
-
-    def condensed_history(self, history: History, agent_llm: AgentModel | None = None) -> View | Condensation:
-        """``condense`` of the history's View. A report without a condensation is appended; a condensation is not."""
-        with self.metadata_batch(history):
-            try:
-                result, batches = self.step(history.view, agent_llm)
-            except NoCondensationAvailable as error:
-                if error.batches:
-                    history.append(annotation(error.batches))
-                raise
-            if batches:
-                history.append(annotation(batches))
-            return result
-
     def gather(self, act: Callable[[], Step]) -> Step:
-        """What ``act`` answers, or raises, with what it gathered by ``add_metadata``."""
+        """Return what ``act`` returns, or raise what it raises, with the report that ``add_metadata`` collected."""
         try:
-            result, batches = act()
+            result, reports = act()
         except NoCondensationAvailable as error:
-            error.batches += take_batch(self)
+            error.reports += take_report(self)
             raise
-        return reported(result, (*batches, *take_batch(self)))
+        return reported(result, (*reports, *take_report(self)))
 
 
-def reported(result: View | Condensation, batches: tuple[Batch, ...]) -> Step:
-    """A step that reports ``batches``: in the condensation's metadata if there is one, else beside the View."""
+def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:
+    """A step that reports ``reports``: in the condensation's metadata if there is one, else beside the View."""
     if isinstance(result, Condensation):
-        return Step(Condensation(with_batches(result.action, batches)))
-    return Step(result, batches)
+        return Step(Condensation(with_reports(result.action, reports)))
+    return Step(result, reports)

@@ -33,19 +33,19 @@ class InvalidCondenser(CondenserError, ValueError):
 class NoCondensationAvailable(CondenserError):
     """There is nothing that may be forgotten, or what would be forgotten could not be summarized.
 
-    The View is as it was. ``batches`` is what was done on the way, and paid for (see ``Step``).
+    The View is as it was. ``reports`` is what was done on the way, and paid for (see ``Step``).
     """
 
-    def __init__(self, message: str, batches: tuple[Mapping[str, Any], ...] = ()) -> None:
+    def __init__(self, message: str, reports: tuple[Mapping[str, Any], ...] = ()) -> None:
         super().__init__(message)
-        self.batches = batches
+        self.reports = reports
 
 
 class ModelCallFailed(CondenserError):
     """The model gave no usable answer, after every retry that its configuration allows. ``failure`` says which kind.
 
-    ``batch`` is what there is to report of it: model, attempts, latency, and usage and cost where a reply was paid for.
-    ``batches`` are those of the calls that led to it, and its own.
+    ``report`` has the model, attempts and latency, and usage and cost where a reply was paid for. ``reports`` has those
+    of earlier calls of the same step, and this one.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class ModelCallFailed(CondenserError):
         model: str,
         failure: Failure,
         problem: str,
-        batch: Mapping[str, Any] | None = None,
+        report: Mapping[str, Any] | None = None,
         before: tuple[Mapping[str, Any], ...] = (),
     ) -> None:
         super().__init__(f"model {model!r} gave no usable answer ({failure}): {problem}")
         self.model, self.failure, self.problem = model, failure, problem
-        self.batch: Mapping[str, Any] = batch or {}
-        self.batches = (*before, self.batch)
+        self.report: Mapping[str, Any] = report or {}
+        self.reports = (*before, self.report)
 
 
 class TokensUnknown(CondenserError):

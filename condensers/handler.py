@@ -15,16 +15,16 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Batch, Condensation, Condenser, Step
+from condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from condensers.errors import NoCondensationAvailable
 from condensers.plans import Outdated, Plan
 from condensers.reports import (
     CONDENSER_METADATA_KEY,
     annotation,
-    batches_of,
     is_standing,
+    reports_of,
     take_abandoned,
-    with_batches,
+    with_reports,
 )
 from eventstore import ANY_VERSION, CondensationAction, Recorded, Snapshot, Store, VersionConflict
 from eventstore.events import Event, is_structural
@@ -70,13 +70,13 @@ class CondenseHandler:
             remembered = self._memory_of(conversation)
             condenser = self._condenser if remembered.may_ask(view.version) else self._sparing
             try:
-                result, batches = self._step(conversation, view, condenser)
+                result, reports = self._step(conversation, view, condenser)
             except NoCondensationAvailable as error:
                 if self._declined(conversation, view, error):
                     raise
                 continue
             if isinstance(result, View):
-                return self._reported(conversation, result, batches, remembered)
+                return self._reported(conversation, result, reports, remembered)
             try:
                 action = self._append(conversation, view, result.action)
             except Outdated as error:
@@ -105,7 +105,7 @@ class CondenseHandler:
         if isinstance(step.result, Condensation) and not Plan(step.result.action, view).forgets_something():
             raise NoCondensationAvailable(
                 f"the condenser {self._condenser.type!r} would forget no event that the View of {len(view)} shows",
-                tuple(batches_of(step.result.action)),
+                tuple(reports_of(step.result.action)),
             )
         return step
 
@@ -131,9 +131,9 @@ class CondenseHandler:
         raise AssertionError("there is always a next time")
 
     def _drop(self, conversation: str, plan: CondensationAction, planned_at: int, problem: str) -> None:
-        batch = {**plan.metadata, "outcome": "dropped", "problem": problem, "planned_at": planned_at}
-        spent = [each for each in batch.pop(CONDENSER_METADATA_KEY, []) if not is_standing(each)]
-        self._store.append(conversation, annotation([*spent, batch]), expected_version=ANY_VERSION)
+        report = {**plan.metadata, "outcome": "dropped", "problem": problem, "planned_at": planned_at}
+        spent = [each for each in report.pop(CONDENSER_METADATA_KEY, []) if not is_standing(each)]
+        self._store.append(conversation, annotation([*spent, report]), expected_version=ANY_VERSION)
 
     def _declined(self, conversation: str, view: View, error: NoCondensationAvailable) -> bool:
         """Answers what could not be met. False where another condensation came first, and it may be met after all.
@@ -141,7 +141,7 @@ class CondenseHandler:
         What the newest event says already is not said again.
         """
         metadata = {"condenser": self._condenser.type, "outcome": "declined", "reason": str(error)}
-        declined = with_batches(CondensationAction(forgotten_event_ids=(), metadata=metadata), error.batches)
+        declined = with_reports(CondensationAction(forgotten_event_ids=(), metadata=metadata), error.reports)
         (newest,) = self._store.events(conversation, view.version - 1, view.version)
         if isinstance(newest, CondensationAction) and newest.metadata == declined.metadata:
             return True
@@ -151,12 +151,12 @@ class CondenseHandler:
             return False
         return True
 
-    def _reported(self, conversation: str, view: View, batches: tuple[Batch, ...], remembered: Remembered) -> View:
+    def _reported(self, conversation: str, view: View, reports: tuple[Report, ...], remembered: Remembered) -> View:
         """``view`` as it is with the report that belongs to it, and with what others said meanwhile."""
-        if not all(map(is_standing, batches)):
+        if not all(map(is_standing, reports)):
             remembered.failed(view.version)
         lately = max(0, view.version - _LOOKED_BACK)
-        news = remembered.news(batches, lambda: self._store.events(conversation, lately))
+        news = remembered.news(reports, lambda: self._store.events(conversation, lately))
         if not news:
             return view
         self._store.append(conversation, annotation(news), expected_version=ANY_VERSION)
@@ -215,22 +215,22 @@ class Remembered:
         """A condensation was made: the next failure is a first one."""
         self._wait, self._ask_again_at = _WAIT, 0
 
-    def news(self, batches: Iterable[Batch], recorded_lately: Callable[[], Iterable[Event]]) -> tuple[Batch, ...]:
-        """Those of ``batches`` that are to be recorded: all but the standing ones that are. What was recorded before
+    def news(self, reports: Iterable[Report], recorded_lately: Callable[[], Iterable[Event]]) -> tuple[Report, ...]:
+        """Those of ``reports`` that are to be recorded: all but the standing ones that are. What was recorded before
         this began is looked up in ``recorded_lately``, once, and where there is something standing.
         """
         news = []
-        for batch in batches:
-            if is_standing(batch):
+        for report in reports:
+            if is_standing(report):
                 if self._rules is None:
-                    self._rules = {_rule(old) for event in recorded_lately() for old in batches_of(event)}
-                rule = _rule(batch)
+                    self._rules = {_rule(old) for event in recorded_lately() for old in reports_of(event)}
+                rule = _rule(report)
                 if rule in self._rules:
                     continue
                 self._rules.add(rule)
-            news.append(batch)
+            news.append(report)
         return tuple(news)
 
 
-def _rule(batch: Batch) -> str:
-    return json.dumps([batch.get("condenser"), batch.get("rule")], sort_keys=True, default=str)
+def _rule(report: Report) -> str:
+    return json.dumps([report.get("condenser"), report.get("rule")], sort_keys=True, default=str)

@@ -13,10 +13,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Batch, Condensation, Condenser
+from condensers.base import AgentModel, Condensation, Condenser, Report
 from condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
 from condensers.models.budget import tokens_of, tokens_of_beginnings
-from condensers.reports import batches_of
+from condensers.reports import reports_of
 from eventstore.events import Action, CondensationAction, Event, Message, summary_id
 from projections import View
 
@@ -60,7 +60,7 @@ class Replay:
     ``final``       the View at the end
     ``summarized``  events for which a summary stands in that View
     ``lost``        events that are forgotten and in no summary
-    ``batches``     what the condenser reported, its model's usage and cost among it
+    ``reports``     what the condenser reported, its model's usage and cost among it
     """
 
     turns: tuple[Turn, ...]
@@ -69,7 +69,7 @@ class Replay:
     final: View
     summarized: tuple[int, ...]
     lost: tuple[int, ...]
-    batches: tuple[Batch, ...]
+    reports: tuple[Report, ...]
 
     @property
     def tokens_sent(self) -> int | None:
@@ -90,7 +90,7 @@ class Replay:
     @property
     def condenser_failures(self) -> int:
         """How often the condenser's own model gave a reply that could not be used."""
-        return sum("failure" in batch for batch in self.batches)
+        return sum("failure" in report for report in self.reports)
 
     @property
     def condenser_cost(self) -> float:
@@ -98,8 +98,8 @@ class Replay:
         return sum((metrics.get("cost") or 0.0 for metrics in self._metrics()), 0.0)
 
     def _metrics(self) -> Iterable[Mapping[str, Any]]:
-        """A batch says what was spent under ``metrics``, or, of a call that failed, by itself."""
-        return (batch.get("metrics", batch) for batch in self.batches)
+        """A report says what was spent under ``metrics``, or, of a call that failed, by itself."""
+        return (report.get("metrics", report) for report in self.reports)
 
 
 def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel | None = None) -> Replay:
@@ -148,7 +148,7 @@ class _Replaying:
         """Places of turns whose tokens nobody has counted yet."""
         self._made: list[Made] = []
         self._declined = 0
-        self._batches: list[Batch] = []
+        self._reports: list[Report] = []
 
     def append(self, event: Event) -> None:
         new_id = self._view.version
@@ -160,11 +160,11 @@ class _Replaying:
         """Condenses as often as is needed before the model is called that gave the event with this id."""
         for _ in range(_CONDENSATIONS_MAX_A_TURN):
             try:
-                result, batches = self._condenser.step(self._view, self._agent_llm)
+                result, reports = self._condenser.step(self._view, self._agent_llm)
             except NoCondensationAvailable as error:
                 self._decline(error)
-                result, batches = self._view, error.batches
-            self._report(batches)
+                result, reports = self._view, error.reports
+            self._report(reports)
             if isinstance(result, View):
                 self._turns.append(self._turn(event_id, result))
                 return
@@ -191,11 +191,11 @@ class _Replaying:
             self._turns[place] = dataclasses.replace(turn, tokens=tokens)
         self._uncounted.clear()
 
-    def _report(self, batches: Iterable[Batch]) -> None:
-        for batch in batches:
-            if batch.get("failure") in _OUT_OF_REACH:
-                raise ModelCallFailed(batch["model"], batch["failure"], batch["problem"], batch)
-            self._batches.append(batch)
+    def _report(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            if report.get("failure") in _OUT_OF_REACH:
+                raise ModelCallFailed(report["model"], report["failure"], report["problem"], report)
+            self._reports.append(report)
 
     def _decline(self, error: NoCondensationAvailable) -> None:
         self._declined += 1
@@ -217,7 +217,7 @@ class _Replaying:
             self._lost |= gone
         else:
             self._stood_for[summary_id(action.id)] = frozenset(gone)
-        self._report(batches_of(action))
+        self._report(reports_of(action))
         self._made.append(Made(event_id, len(before), len(self._view), action.summary is not None))
 
     def result(self) -> Replay:
@@ -230,5 +230,5 @@ class _Replaying:
             final=self._view,
             summarized=tuple(sorted(summarized)),
             lost=tuple(sorted(self._lost)),
-            batches=tuple(self._batches),
+            reports=tuple(self._reports),
         )

@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from condensers.base import AgentModel, Batch, Condensation, Condenser, Reason, Requirement, Step, reported
+from condensers.base import AgentModel, Condensation, Condenser, Reason, Report, Requirement, Step, reported
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.reports import with_batches
+from condensers.reports import with_reports
 from condensers.selection import forget
 from eventstore.events import Event
 from projections import View
@@ -62,16 +62,16 @@ class RollingCondenser(Condenser, ABC):
         return self.gather(lambda: self._roll(view, agent_llm))
 
     def without_summary(
-        self, view: View, forgotten: Sequence[Event], why_not: str, batches: tuple[Batch, ...] = ()
+        self, view: View, forgotten: Sequence[Event], why_not: str, reports: tuple[Report, ...] = ()
     ) -> Condensation:
-        """The condensation that forgets these events and puts nothing in their place. ``batches`` is what there is to
+        """The condensation that forgets these events and puts nothing in their place. ``reports`` is what there is to
         report of how it came about.
 
-        Raises ``NoCondensationAvailable``, with ``why_not`` and the batches, where there are no such events.
+        Raises ``NoCondensationAvailable``, with ``why_not`` and the reports, where there are no such events.
         """
         if not forgotten:
             raise NoCondensationAvailable(
-                f"nothing can be forgotten: {why_not}, or part of calls that stay whole with their answers", batches
+                f"nothing can be forgotten: {why_not}, or part of calls that stay whole with their answers", reports
             )
         metadata = {
             "condenser": self.type,
@@ -80,7 +80,7 @@ class RollingCondenser(Condenser, ABC):
             "events_before": len(view),
             "events_after": len(view) - len(forgotten),
         }
-        return Condensation(with_batches(forget(forgotten, metadata), batches))
+        return Condensation(with_reports(forget(forgotten, metadata), reports))
 
     def _roll(self, view: View, agent_llm: AgentModel | None) -> Step:
         requirement = self.condensation_requirement(view, agent_llm)
@@ -90,14 +90,14 @@ class RollingCondenser(Condenser, ABC):
             return Step(self.get_condensation(view, agent_llm))
         except NoCondensationAvailable as unavailable:
             if requirement is Requirement.SOFT:
-                return Step(view, unavailable.batches)
-            return reported(self._reset(view, agent_llm, unavailable), unavailable.batches)
+                return Step(view, unavailable.reports)
+            return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
 
     def _reset(self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable) -> Condensation:
         try:
             reset = self.hard_context_reset(view, agent_llm)
         except NoCondensationAvailable as error:
-            error.batches = (*unavailable.batches, *error.batches)
+            error.reports = (*unavailable.reports, *error.reports)
             raise error from unavailable
         if reset is None:
             raise unavailable

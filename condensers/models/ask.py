@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from condensers.base import Batch, Reply, Summarizer
+from condensers.base import Reply, Report, Summarizer
 from condensers.errors import Failure, ModelCallFailed
 from condensers.prompts import Prompt
 
-__all__ = ["ask", "made_by", "read_json", "report", "usable_text", "useless"]
+__all__ = ["ask", "made_by", "read_json", "report_on", "usable_text", "useless"]
 
 
 _LENGTH_MAX = 1_000_000
@@ -50,8 +50,8 @@ def read_json(reply: Reply, text: str, what: str) -> Any:
 
 def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> ModelCallFailed:
     """The error to raise for a reply that came, was paid for, and cannot be used."""
-    batch = {**report(reply), "failure": failure, "problem": problem}
-    return ModelCallFailed(reply.model, failure, problem, batch)
+    report = {**report_on(reply), "failure": failure, "problem": problem}
+    return ModelCallFailed(reply.model, failure, problem, report)
 
 
 def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
     }
 
 
-def report(reply: Reply) -> Batch:
+def report_on(reply: Reply) -> Report:
     """What there is to report of a reply, its text left out: of a good one that is the summary."""
     return {
         "response": {"id": reply.response_id, "model": reply.model, "finish_reason": reply.finish_reason},

@@ -105,8 +105,8 @@ class LLM:
         if reply is not None:
             return reply
         assert first is not None  # there is at least one model, and it gave neither reply
-        batch = {"model": self.model, "failure": first.failure, "problem": first.problem, **bill.batch()}
-        raise ModelCallFailed(self.model, first.failure, first.problem, batch) from first.__cause__
+        report = {"model": self.model, "failure": first.failure, "problem": first.problem, **bill.report()}
+        raise ModelCallFailed(self.model, first.failure, first.problem, report) from first.__cause__
 
     def _complete(self, request: Mapping[str, Any], bill: Bill) -> Reply:
         """This model's reply, after its retries; the last failure where none came."""

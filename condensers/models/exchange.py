@@ -34,7 +34,7 @@ class Bill:
         self.attempts += 1
         self.latency_s += latency_s
 
-    def batch(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         paid = {"usage": self.usage, "cost": self.cost} if self.usage else {}
         return {"attempts": self.attempts, "latency_s": self.latency_s, **paid}
 

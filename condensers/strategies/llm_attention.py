@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Batch, Condensation, Reason, Reply, Summarizer
+from condensers.base import AgentModel, Condensation, Reason, Reply, Report, Summarizer
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.models.ask import ask, made_by, read_json, report, usable_text, useless
+from condensers.models.ask import ask, made_by, read_json, report_on, usable_text, useless
 from condensers.prompts import Prompt, load_prompt
 from condensers.prompts.rendering import event_block
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
@@ -71,15 +71,15 @@ class LLMAttentionCondenser(RollingCondenser):
             chosen = _ids(reply)
         except ModelCallFailed as error:
             if error.failure != "bad_reply":
-                raise NoCondensationAvailable(f"the model chose nothing: {error.problem}", (error.batch,)) from error
-            return self._keeping(view, (), {}, error.batch)
-        return self._keeping(view, chosen, made_by(reply, prompt), {"metrics": report(reply)["metrics"]})
+                raise NoCondensationAvailable(f"the model chose nothing: {error.problem}", (error.report,)) from error
+            return self._keeping(view, (), {}, error.report)
+        return self._keeping(view, chosen, made_by(reply, prompt), {"metrics": report_on(reply)["metrics"]})
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
         """Keeps the newest events, as if the model had chosen none."""
         return self._keeping(view, (), {})
 
-    def _keeping(self, view: View, ids: Sequence[int], made: Mapping[str, Any], *batches: Batch) -> Condensation:
+    def _keeping(self, view: View, ids: Sequence[int], made: Mapping[str, Any], *reports: Report) -> Condensation:
         """Forgets what is neither head nor summary, nor among the first ``ids`` that are in the View, nor newest."""
         head, places = self._room(view)
         choosable = _choosable(view, head)
@@ -87,7 +87,7 @@ class LLMAttentionCondenser(RollingCondenser):
         taken = set(wanted)
         newest = [index for index in reversed(choosable.values()) if index not in taken]
         forgotten = unkept(view, _all_but(view, newest[places - len(wanted) :]))
-        action = self.without_summary(view, forgotten, f"all {len(view)} events of the View are kept", batches).action
+        action = self.without_summary(view, forgotten, f"all {len(view)} events of the View are kept", reports).action
         return Condensation(replace(action, metadata={**action.metadata, **made}))
 
     def _room(self, view: View) -> tuple[int, int]:

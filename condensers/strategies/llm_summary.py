@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from condensers.base import Summarizer
-from condensers.models.ask import ask, made_by, report, usable_text
+from condensers.models.ask import ask, made_by, report_on, usable_text
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
 from condensers.strategies.summarizing import SummarizingCondenser, Summary
@@ -33,4 +33,4 @@ class LLMSummarizingCondenser(SummarizingCondenser):
                 events=event_blocks(events, max_event_length),
             ),
         )
-        return Summary(usable_text(reply), made_by(reply, prompt), (report(reply),))
+        return Summary(usable_text(reply), made_by(reply, prompt), (report_on(reply),))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Batch, Condensation, Condenser, Step, reported
+from condensers.base import AgentModel, Condensation, Condenser, Report, Step, reported
 from condensers.errors import NoCondensationAvailable
 from projections import View
 
@@ -36,25 +36,25 @@ class CondenserPipeline(Condenser):
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         whole = view
-        batches: tuple[Batch, ...] = ()
+        reports: tuple[Report, ...] = ()
         unavailable: NoCondensationAvailable | None = None
         for condenser in self.condensers:
             try:
                 result, more = condenser.step(view, agent_llm)
             except NoCondensationAvailable as error:
                 unavailable = unavailable or error
-                if error.batches:
-                    batches += error.batches
+                if error.reports:
+                    reports += error.reports
                     break
                 continue
-            batches += more
+            reports += more
             if isinstance(result, Condensation):
-                return reported(_placed(result, seen=view, whole=whole), batches)
+                return reported(_placed(result, seen=view, whole=whole), reports)
             view = result
         if unavailable is not None:
-            unavailable.batches = batches
+            unavailable.reports = reports
             raise unavailable
-        return Step(view, batches)
+        return Step(view, reports)
 
 
 def _placed(condensation: Condensation, *, seen: View, whole: View) -> Condensation:

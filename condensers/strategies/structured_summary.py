@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from condensers.base import Reply, Summarizer
 from condensers.errors import InvalidCondenser
-from condensers.models.ask import ask, made_by, read_json, report, useless
+from condensers.models.ask import ask, made_by, read_json, report_on, useless
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
 from condensers.strategies.summarizing import SelectionRule, SummarizingCondenser, Summary
@@ -90,7 +90,7 @@ class StructuredSummaryCondenser(SummarizingCondenser):
         )
         reply = ask(self.llm, messages, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
         state = _state(reply)
-        return Summary(_rendered(state), made_by(reply, prompt), (report(reply),))
+        return Summary(_rendered(state), made_by(reply, prompt), (report_on(reply),))
 
 
 def state_summary_tool() -> dict[str, Any]:

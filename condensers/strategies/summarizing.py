@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from condensers.base import AgentModel, Batch, Condensation, Reason
+from condensers.base import AgentModel, Condensation, Reason, Report
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.models.budget import Overrun, overrun, tokens_of
 from condensers.models.tokens import TokenBudget
 from condensers.prompts.rendering import event_text, truncated
-from condensers.reports import with_batches
+from condensers.reports import with_reports
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from condensers.selection import Span, after_system_prompt, forget, middle, next_cut, real
 from eventstore.events import CondensationSummary, Event, summary_id
@@ -42,7 +42,7 @@ class Summary:
 
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    batches: tuple[Batch, ...] = ()
+    reports: tuple[Report, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,7 +108,7 @@ class SummarizingCondenser(RollingCondenser):
         try:
             summary = self._summary_of(forgotten, self.max_event_length)
         except ModelCallFailed as error:
-            raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.batches) from error
+            raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.reports) from error
         return self._condensation(view, span, summary, agent_llm, "condensed")
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
@@ -129,11 +129,11 @@ class SummarizingCondenser(RollingCondenser):
                 if error.failure == "rejected":
                     break
             else:
-                summary = replace(summary, batches=(*_batches(failures), *summary.batches))
+                summary = replace(summary, reports=(*_reports(failures), *summary.reports))
                 return self._condensation(view, span, summary, agent_llm, "reset")
         raise NoCondensationAvailable(
             f"the hard context reset was given up after {len(failures)} calls: {failures[-1].problem}",
-            _batches(failures),
+            _reports(failures),
         ) from failures[-1]
 
     def _summary_of(self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX) -> Summary:
@@ -147,17 +147,17 @@ class SummarizingCondenser(RollingCondenser):
         except ModelCallFailed as error:
             if error.failure != "context_window" or len(events) < 2 or pieces < 2:
                 raise
-            batches = error.batches
+            reports = error.reports
         half = len(events) // 2
         try:
             first = self._summary_of(events[:half], limit, pieces // 2)
-            batches += first.batches
+            reports += first.reports
             goes_before = CondensationSummary(content=first.text)
             second = self._summary_of((goes_before, *events[half:]), limit, pieces // 2)
         except ModelCallFailed as error:
-            before = (*batches, *error.batches[:-1])
-            raise ModelCallFailed(error.model, error.failure, error.problem, error.batch, before) from error
-        return replace(second, batches=(*batches, *second.batches))
+            before = (*reports, *error.reports[:-1])
+            raise ModelCallFailed(error.model, error.failure, error.problem, error.report, before) from error
+        return replace(second, reports=(*reports, *second.reports))
 
     def _overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         return overrun(view, agent_llm, TokenBudget(self.max_tokens, self.token_margin_ratio))
@@ -197,7 +197,7 @@ class SummarizingCondenser(RollingCondenser):
             raise NoCondensationAvailable(
                 f"a summary of {len(forgotten)} events would leave {tokens_after} tokens where there were "
                 f"{tokens_before}: it is larger than what it stands for",
-                summary.batches,
+                summary.reports,
             )
         metadata = {
             "condenser": self.type,
@@ -210,7 +210,7 @@ class SummarizingCondenser(RollingCondenser):
         if tokens_after is not None:
             metadata |= {"tokens_before": tokens_before, "tokens_after": tokens_after}
         action = forget(forgotten, metadata, summary=text, offset=span.start)
-        return Condensation(with_batches(action, summary.batches))
+        return Condensation(with_reports(action, summary.reports))
 
     def _with_room(
         self, view: View, span: Span, text: str, agent_llm: AgentModel | None, over: Overrun | None
@@ -230,8 +230,8 @@ class SummarizingCondenser(RollingCondenser):
             text = less
 
 
-def _batches(failures: Sequence[ModelCallFailed]) -> tuple[Batch, ...]:
-    return tuple(batch for failure in failures for batch in failure.batches)
+def _reports(failures: Sequence[ModelCallFailed]) -> tuple[Report, ...]:
+    return tuple(report for failure in failures for report in failure.reports)
 
 
 _ROOM = 3 / 4

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from condensers import AgentModel
-    from condensers.reports import Batch
+    from condensers.reports import Report
     from eventstore import Store
     from eventstore.events import CondensationAction, CondensationRequest, CondensationSummary
     from foldlog.histories import Histories
@@ -63,7 +63,7 @@ def run(
         try:
             result = histories[conversation].condense("foldlog condense")
         except NoCondensationAvailable as error:
-            return _declined(conversation, dry_run, str(error), error.batches, as_json)
+            return _declined(conversation, dry_run, str(error), error.reports, as_json)
         if not isinstance(result, Condensation):
             problem = f"the condenser {histories.condenser.type!r} left the request unanswered"
             return _declined(conversation, dry_run, problem, (), as_json)
@@ -85,9 +85,9 @@ def _copy(store: Store, conversation: str) -> Iterator[Store]:
         yield copy
 
 
-def _declined(conversation: str, dry_run: bool, problem: str, batches: Sequence[Batch], as_json: bool) -> int:
+def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool) -> int:
     if as_json:
-        outcome = {"outcome": "declined", "problem": problem, "model": _Spending.of(batches)._asdict()}
+        outcome = {"outcome": "declined", "problem": problem, "model": _Spending.of(reports)._asdict()}
         terminal.emit({"conversation": conversation, "dry_run": dry_run, **outcome})
     terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")
     return FINDINGS
@@ -104,14 +104,14 @@ class _Spending(NamedTuple):
     latency_s: float
 
     @classmethod
-    def of(cls, batches: Sequence[Batch]) -> _Spending:
-        asked = [batch for batch in batches if "metrics" in batch or "attempts" in batch]
-        metrics = [batch.get("metrics", batch) for batch in asked]
+    def of(cls, reports: Sequence[Report]) -> _Spending:
+        asked = [report for report in reports if "metrics" in report or "attempts" in report]
+        metrics = [report.get("metrics", report) for report in asked]
         costs = [one["cost"] for one in metrics if one.get("cost") is not None]
         return cls(
-            models=tuple(dict.fromkeys(batch.get("response", batch).get("model", "") for batch in asked)),
+            models=tuple(dict.fromkeys(report.get("response", report).get("model", "") for report in asked)),
             calls=sum(one.get("attempts", 1) for one in metrics),
-            failed=sum("failure" in batch for batch in asked),
+            failed=sum("failure" in report for report in asked),
             tokens=sum(one.get("usage", {}).get("total_tokens", 0) for one in metrics),
             cost=sum(costs) if costs or not asked else None,
             latency_s=sum(one.get("latency_s") or 0.0 for one in metrics),
@@ -143,7 +143,7 @@ class _Account(NamedTuple):
 
 def _account(histories: Histories, conversation: str, action: CondensationAction, model: AgentModel | None) -> _Account:
     from condensers.models.budget import tokens_of
-    from condensers.reports import batches_of
+    from condensers.reports import reports_of
 
     with histories.store.snapshot(conversation) as snapshot:
         requests = answered(snapshot.structural_events())[action.id]
@@ -156,7 +156,7 @@ def _account(histories: Histories, conversation: str, action: CondensationAction
         after,
         None if counts[0] is None or counts[1] is None else (counts[0], counts[1]),
         "" if model is None else model.model,
-        _Spending.of(batches_of(action)),
+        _Spending.of(reports_of(action)),
         requests,
     )
 

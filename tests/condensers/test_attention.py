@@ -75,9 +75,9 @@ def test_nobody_is_asked_where_nothing_can_go():
 
 
 def test_nobody_is_asked_where_the_head_takes_every_place():
-    batch = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [answer(call_id=f"c{n}") for n in range(3)]
+    parallel = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [answer(call_id=f"c{n}") for n in range(3)]
     condenser = attention([1], max_size=10, keep_first=1)
-    result = condenser.condense(viewed(batch, messages(6)))
+    result = condenser.condense(viewed(parallel, messages(6)))
     assert condenser.llm.calls == []
     assert len(plan(result).forgotten.intervals) == 1
 
@@ -118,11 +118,11 @@ def test_what_the_choice_cost_is_recorded():
 
 
 def test_a_choice_that_lets_nothing_go_was_paid_for_all_the_same():
-    batch = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [answer(call_id=f"c{n}") for n in range(3)]
-    view = viewed(message(), batch)
-    result, batches = attention([3], max_size=4).step(view)
+    parallel = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [answer(call_id=f"c{n}") for n in range(3)]
+    view = viewed(message(), parallel)
+    result, reports = attention([3], max_size=4).step(view)
     assert result is view
-    assert [batch["metrics"]["cost"] for batch in batches] == [0.01]
+    assert [report["metrics"]["cost"] for report in reports] == [0.01]
     with pytest.raises(NoCondensationAvailable) as caught:
-        attention([3], max_size=4).step(viewed(message(), batch, REQUEST))
-    assert len(caught.value.batches) == 1
+        attention([3], max_size=4).step(viewed(message(), parallel, REQUEST))
+    assert len(caught.value.reports) == 1

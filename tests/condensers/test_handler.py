@@ -11,7 +11,7 @@ import pytest
 from condensers.base import Condensation, Condenser, Step
 from condensers.errors import NoCondensationAvailable
 from condensers.handler import CondenseHandler
-from condensers.reports import CONDENSER_METADATA_KEY, batches_of
+from condensers.reports import CONDENSER_METADATA_KEY, reports_of
 from condensers.strategies.amortized import AmortizedForgettingCondenser
 from condensers.strategies.conversation_window import ConversationWindowCondenser
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
@@ -104,7 +104,7 @@ def test_a_failed_model_call_is_reported_and_costs_nothing_else(store, views):
     view = CondenseHandler(store, views, llm(failed())).handle("c1")
     assert len(view) == 11
     assert view.version == store.version("c1") == 12, "the View is of after the report"
-    assert [batches_of(note)[0]["failure"] for note in stored(store, Annotation)] == ["unavailable"]
+    assert [reports_of(note)[0]["failure"] for note in stored(store, Annotation)] == ["unavailable"]
 
 
 # --- what it does not do again at every step ---
@@ -201,8 +201,8 @@ def test_a_mask_is_recorded_once_and_not_at_every_step(store, views):
         assert view[1].content == "<MASKED>"
         assert view.version == store.version("c1")
         store.append("c1", pair(n), expected_version=ANY_VERSION)
-    (batch,) = batches_of(stored(store, Annotation)[0])
-    assert (batch["condenser"], batch["rule"]) == ("observation_masking", {"attention_window": 1})
+    (report,) = reports_of(stored(store, Annotation)[0])
+    assert (report["condenser"], report["rule"]) == ("observation_masking", {"attention_window": 1})
     assert len(stored(store, Annotation)) == 1
 
 
@@ -213,7 +213,7 @@ def test_a_rule_is_recorded_again_only_where_it_is_another_or_nobody_would_find_
     assert len(stored(store, Annotation)) == 1, "found among the last events"
     both = PipelineCondenser([ObservationMaskingCondenser(1), RecentEventsCondenser(max_events=2, keep_first=0)])
     CondenseHandler(store, views, both).handle("c1")
-    assert [[batch["condenser"] for batch in batches_of(note)] for note in stored(store, Annotation)] == [
+    assert [[report["condenser"] for report in reports_of(note)] for note in stored(store, Annotation)] == [
         ["observation_masking"],
         ["recent"],
     ]
@@ -257,9 +257,9 @@ def test_an_accident_in_a_condenser_is_an_error_and_what_it_spent_is_recorded_wh
     with pytest.raises(ZeroDivisionError):
         handler.handle("c1")
     handler.handle("c2")
-    assert [batches_of(note) for note in stored(store, Annotation)] == [[{"spent on 3": True}]]
+    assert [reports_of(note) for note in stored(store, Annotation)] == [[{"spent on 3": True}]]
     *_, of_the_other = store.events("c2")
-    assert batches_of(of_the_other) == [{"spent on 4": True}]
+    assert reports_of(of_the_other) == [{"spent on 4": True}]
 
 
 @pytest.mark.parametrize("useless", [condensed(summary="again", offset=0), condensed(2, summary="S", offset=0)])
@@ -348,7 +348,7 @@ def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported(store
     view = CondenseHandler(store, views, condenser).handle("c1")
     assert ids(view) == [0, *range(4, 11)]
     assert len(stored(store, CondensationAction)) == 1
-    call_paid, dropped = batches_of(stored(store, Annotation)[0])
+    call_paid, dropped = reports_of(stored(store, Annotation)[0])
     assert call_paid["metrics"]["cost"] == 0.01
     assert (dropped["outcome"], dropped["planned_at"]) == ("dropped", 11)
     assert dropped["problem"] == "condensation 11 came first"
@@ -358,9 +358,9 @@ def test_a_dropped_plan_reports_what_was_spent_and_not_once_more_what_is_masked(
     begin(store, pair(1), messages(10))
     condenser = PipelineCondenser([ObservationMaskingCondenser(1), llm(once=meanwhile(store, condensed(2, 3, 4)))])
     CondenseHandler(store, views, condenser).handle("c1")
-    dropped, masked = (batches_of(note) for note in stored(store, Annotation))
-    assert ["rule" in batch for batch in dropped] == [False, False]
-    assert ["rule" in batch for batch in masked] == [True]
+    dropped, masked = (reports_of(note) for note in stored(store, Annotation))
+    assert ["rule" in report for report in dropped] == [False, False]
+    assert ["rule" in report for report in masked] == [True]
 
 
 def test_a_declined_condensation_outdates_nothing(store, views):
@@ -375,7 +375,7 @@ def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew
     begin(store, message(), call(call_id="late"), messages(10))
     condenser = llm(once=meanwhile(store, answer("at last", "late")))
     assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
-    assert "part" in batches_of(stored(store, Annotation)[0])[-1]["problem"]
+    assert "part" in reports_of(stored(store, Annotation)[0])[-1]["problem"]
     assert len(condenser.llm.calls) == 2
     view = views.current("c1")
     assert not view.left_behind
@@ -398,7 +398,7 @@ def test_a_plan_is_outdated_also_where_the_others_are_always_quicker(store, view
     assert isinstance(
         CondenseHandler(busy, views, AmortizedForgettingCondenser(max_size=10)).handle("c1"), Condensation
     )
-    assert [batches_of(note)[-1]["problem"] for note in stored(store, Annotation)] == ["condensation 16 came first"]
+    assert [reports_of(note)[-1]["problem"] for note in stored(store, Annotation)] == ["condensation 16 came first"]
     assert not {1, 2, 3} & set(ids(views.current("c1")))
 
 
@@ -450,7 +450,7 @@ def test_two_handlers_at_once_never_condense_twice(store, views):
         thread.join()
     assert sorted(type(result).__name__ for result in results) == ["Condensation", "View"]
     assert len(stored(store, CondensationAction)) == 1
-    assert [batches_of(note)[-1]["outcome"] for note in stored(store, Annotation)] == ["dropped"]
+    assert [reports_of(note)[-1]["outcome"] for note in stored(store, Annotation)] == ["dropped"]
 
 
 # --- nobody waits ---

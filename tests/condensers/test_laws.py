@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from condensers.base import Condensation, Condenser
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.reports import batches_of
+from condensers.reports import reports_of
 from condensers.rolling import RollingCondenser
 from condensers.strategies.amortized import AmortizedForgettingCondenser
 from condensers.strategies.browser_output_masking import BrowserOutputCondenser
@@ -296,10 +296,10 @@ def test_every_reply_is_reported_whatever_came_of_it(
 ) -> None:
     condenser = parts[0] if len(parts) == 1 else CondenserPipeline(parts)
     try:
-        result, batches = condenser.step(viewed(events, requested), agent)
+        result, reports = condenser.step(viewed(events, requested), agent)
     except NoCondensationAvailable as error:
-        batches = error.batches
+        reports = error.reports
     else:
         if isinstance(result, Condensation):
-            batches = tuple(batches_of(result.action))
-    assert len(batches) == sum(len(part.llm.calls) for part in parts)
+            reports = tuple(reports_of(result.action))
+    assert len(reports) == sum(len(part.llm.calls) for part in parts)

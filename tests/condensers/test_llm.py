@@ -143,7 +143,7 @@ def test_every_failure_has_one_of_a_few_names(server, answer, failure):
     server.script(answer)
     error = failure_of(model_at(server, retries=0))
     assert (error.failure, error.model) == (failure, "openai/gpt-4o-mini")
-    assert error.batch["attempts"] == 1
+    assert error.report["attempts"] == 1
     assert len(server.requests) == 1
 
 
@@ -197,7 +197,7 @@ def test_a_prompt_that_is_known_not_to_fit_is_not_sent(server):
     narrow = model_at(server, max_input_tokens=500)
     with pytest.raises(ModelCallFailed, match=r"has 6\d\d tokens, and the model takes 500") as caught:
         narrow.complete(long)
-    assert (caught.value.failure, caught.value.batch["attempts"]) == ("context_window", 0)
+    assert (caught.value.failure, caught.value.report["attempts"]) == ("context_window", 0)
     assert server.requests == []
     assert narrow.complete(QUESTION).text == "ok"
     wider = model_at(
@@ -282,7 +282,7 @@ def test_when_all_fail_the_first_models_failure_is_reported_with_all_attempts(se
     server.script(server_says.Failure(503), server_says.Failure(503), server_says.Failure(401))
     fallback = {"model": "openai/gpt-4.1-mini", "base_url": server.url, "api_key": "another"}
     error = failure_of(model_at(server, retries=1, fallbacks=[fallback]))
-    assert (error.failure, error.model, error.batch["attempts"]) == ("unavailable", "openai/gpt-4o-mini", 3)
+    assert (error.failure, error.model, error.report["attempts"]) == ("unavailable", "openai/gpt-4o-mini", 3)
 
 
 def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
@@ -290,7 +290,7 @@ def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
     server.script(server_says.Failure(401, f"Incorrect API key provided: {KEY}"))
     llm = model_at(server)
     error = failure_of(llm)
-    seen = [repr(llm), repr(llm.config), str(llm.config), str(error), repr(error.batch), llm.config.model_dump_json()]
+    seen = [repr(llm), repr(llm.config), str(llm.config), str(error), repr(error.report), llm.config.model_dump_json()]
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("condensers")]
     assert not [text for text in (*seen, *ours, *capfd.readouterr()) if KEY in text]
 
@@ -310,7 +310,7 @@ def test_a_server_that_repeats_a_secret_does_not_get_it_into_an_error_or_a_trace
     error = failure_of(model_at(server, **how))
     assert secret in str(server.requests[0])
     assert "***" in error.problem
-    assert secret not in "".join(traceback.format_exception(error)) + str(error.batch)
+    assert secret not in "".join(traceback.format_exception(error)) + str(error.report)
 
 
 def test_a_reply_that_repeats_a_key_does_not_get_it_into_a_summary(server, monkeypatch):

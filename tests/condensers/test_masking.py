@@ -73,10 +73,10 @@ def test_the_address_is_the_outputs_own_or_its_calls_or_else_the_tool_is_named()
 
 def test_what_is_masked_is_reported_and_nothing_is_where_nothing_is():
     view = viewed(pair(1), pair(2))
-    _, batches = ObservationMaskingCondenser(1).step(view)
+    _, reports = ObservationMaskingCondenser(1).step(view)
     rule = {"attention_window": 1}
-    assert batches == ({"condenser": "observation_masking", "rule": rule, "masked": 1, "newest_masked": 1},)
-    assert ObservationMaskingCondenser(9).step(view).batches == ()
+    assert reports == ({"condenser": "observation_masking", "rule": rule, "masked": 1, "newest_masked": 1},)
+    assert ObservationMaskingCondenser(9).step(view).reports == ()
 
 
 @pytest.mark.parametrize("condenser", [ObservationMaskingCondenser, BrowserOutputCondenser])

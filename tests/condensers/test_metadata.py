@@ -8,7 +8,8 @@ import pytest
 
 from condensers.base import Condensation, Condenser
 from condensers.errors import NoCondensationAvailable
-from condensers.reports import CONDENSER_METADATA_KEY, get_condensation_metadata
+from condensers.metadata import get_condensation_metadata
+from condensers.reports import CONDENSER_METADATA_KEY
 from condensers.rolling import RollingCondenser
 from condensers.selection import forget
 from condensers.strategies.conversation_window import ConversationWindowCondenser
@@ -91,13 +92,13 @@ def test_the_report_is_kept_also_where_condensing_fails():
 def test_an_error_carries_what_was_gathered_before_it():
     with pytest.raises(NoCondensationAvailable) as caught:
         Talkative(NoCondensationAvailable("nothing")).step(viewed(messages(2)))
-    assert caught.value.batches == ({"seen": 2},)
+    assert caught.value.reports == ({"seen": 2},)
 
 
 def test_the_calls_of_a_failed_condensation_are_kept():
     history = Kept(messages(11))
     LLMSummarizingCondenser(Scripted(failed()), max_size=10).condensed_history(history)
-    assert [batch["failure"] for batch in get_condensation_metadata(history)] == ["unavailable"]
+    assert [report["failure"] for report in get_condensation_metadata(history)] == ["unavailable"]
     history.append(REQUEST)
     with pytest.raises(NoCondensationAvailable):
         LLMSummarizingCondenser(Scripted(failed()), max_size=10).condensed_history(history)
@@ -112,7 +113,7 @@ def test_an_error_without_anything_to_report_leaves_nothing_in_the_history():
     assert [type(event) for event in history.appended] == [type(REQUEST)]
 
 
-def test_an_empty_batch_is_not_written_and_a_written_one_is_started_anew():
+def test_an_empty_report_is_not_written_and_a_written_one_is_followed_by_a_new_one():
     history, condenser = Kept(), Talkative()
     condenser.write_metadata(history)
     assert history.appended == []
@@ -123,14 +124,14 @@ def test_an_empty_batch_is_not_written_and_a_written_one_is_started_anew():
     assert get_condensation_metadata(history) == [{"a": 1, "b": 2}]
 
 
-def test_a_batch_is_written_when_its_block_ends_even_by_an_error():
+def test_a_report_is_written_when_its_block_ends_even_by_an_error():
     history, condenser = Kept(), Talkative(RuntimeError("boom"))
     with pytest.raises(RuntimeError), condenser.metadata_batch(history):
         condenser.condense(viewed())
     assert get_condensation_metadata(history) == [{"seen": 0}]
 
 
-def test_batches_of_two_condensers_and_of_two_threads_do_not_mix():
+def test_reports_of_two_condensers_and_of_two_threads_do_not_mix():
     one, two, seen = Talkative(), Talkative(), []
     one.add_metadata("a", 1)
     two.add_metadata("b", 2)
@@ -149,7 +150,7 @@ def test_batches_of_two_condensers_and_of_two_threads_do_not_mix():
     assert (seen, get_condensation_metadata(history)) == ([{"c": 3}], [{"a": 1}])
 
 
-def test_other_annotations_and_metadata_of_another_shape_are_no_batches():
+def test_other_annotations_and_metadata_of_another_shape_are_no_reports():
     history = Kept()
     history.append(Annotation(name="state", data=[{"a": 1}]))
     history.append(Annotation(name=CONDENSER_METADATA_KEY, data="text"))

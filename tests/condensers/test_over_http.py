@@ -11,7 +11,7 @@ import condensers
 from condensers.config.parameters import condenser_from_config
 from condensers.errors import NoCondensationAvailable
 from condensers.handler import CondenseHandler
-from condensers.reports import batches_of
+from condensers.reports import reports_of
 from eventstore import (
     ANY_VERSION,
     Action,
@@ -96,8 +96,8 @@ def test_a_condensation_records_the_model_its_usage_cost_latency_and_the_prompts
     made = handler(store, server, type).handle("c1").action
     text = (Path(condensers.__file__).parent / "prompts" / f"{PROMPTS[type]}.txt").read_bytes()
     assert hashlib.sha256(text).hexdigest() in str(made.metadata)
-    (batch,) = batches_of(made)
-    metrics = batch["metrics"]
+    (report,) = reports_of(made)
+    metrics = report["metrics"]
     assert metrics["usage"]["prompt_tokens"] == server.requests[0].tokens
     assert metrics["cost"] > 0
     assert metrics["latency_s"] > 0
@@ -128,9 +128,9 @@ def test_a_bad_reply_leaves_the_view_as_it_was_and_is_reported(store, server, ty
     assert isinstance(view, View)
     assert view.events == before.events
     *_, report = store.events("c1")
-    batches = batches_of(report)
-    assert all(batch["failure"] for batch in batches)
-    assert len(batches) == len(server.requests) <= (4 if bad == "too long" else 1)
+    reports = reports_of(report)
+    assert all(report["failure"] for report in reports)
+    assert len(reports) == len(server.requests) <= (4 if bad == "too long" else 1)
     assert not [event for event in store.events("c1") if isinstance(event, CondensationAction)]
 
 
@@ -140,9 +140,9 @@ def test_a_malformed_state_destroys_nothing(store, server, type, bad):
     before = View.from_events(store.events("c1"))
     view = handler(store, server, type, retries=0).handle("c1")
     assert view.events == before.events
-    (batch,) = batches_of([*store.events("c1")][-1])
-    assert batch["failure"] == "bad_reply"
-    assert batch["metrics"]["usage"]["total_tokens"] > 0, "it was paid for"
+    (report,) = reports_of([*store.events("c1")][-1])
+    assert report["failure"] == "bad_reply"
+    assert report["metrics"]["usage"]["total_tokens"] > 0, "it was paid for"
 
 
 @pytest.mark.parametrize("bad", ["busy", "no choices", "not JSON", "empty"])
@@ -150,7 +150,7 @@ def test_what_passes_is_retried_and_then_recorded_with_its_attempts(store, serve
     server.script(BAD[bad], GOOD["llm"])
     made = handler(store, server, "llm").handle("c1").action
     assert made.summary == "what happened, in short"
-    assert batches_of(made)[0]["metrics"]["attempts"] == 2
+    assert reports_of(made)[0]["metrics"]["attempts"] == 2
 
 
 def test_a_request_that_no_reply_can_meet_ends_in_a_clear_error_and_is_not_asked_for_ever(store, server):

@@ -97,19 +97,19 @@ def test_a_part_whose_model_failed_ends_the_step():
     with pytest.raises(NoCondensationAvailable) as caught:
         PipelineCondenser([llm(failed(), max_size=10), second]).condense(viewed(messages(11), REQUEST))
     assert second.llm.calls == []
-    assert len(caught.value.batches) == 6
+    assert len(caught.value.reports) == 6
 
 
 def test_every_report_is_kept_however_deep():
     inner = PipelineCondenser([ObservationMaskingCondenser(3), llm("NEW", max_size=10)])
     result = PipelineCondenser([BrowserOutputCondenser(), inner]).condense(viewed(pair(1), messages(9)))
-    batches = plan(result).metadata[CONDENSER_METADATA_KEY]  # P2
-    assert [sorted(batch) for batch in batches] == [
+    reports = plan(result).metadata[CONDENSER_METADATA_KEY]  # P2
+    assert [sorted(report) for report in reports] == [
         ["condenser", "masked", "newest_masked", "rule"],
         ["metrics", "response"],
     ]
     _, reported = PipelineCondenser([inner]).step(viewed(pair(1), messages(5)))
-    assert [batch["masked"] for batch in reported] == [1]
+    assert [report["masked"] for report in reported] == [1]
 
 
 def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
@@ -119,9 +119,9 @@ def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
 
     condenser = Own([ObservationMaskingCondenser(1), PipelineCondenser([llm("NEW", max_size=10)])])
     view = viewed(pair(1), pair(2), messages(9))
-    result, batches = condenser.sparing().step(view)
+    result, reports = condenser.sparing().step(view)
     assert [is_masked(event) for event in result[:4]] == [False, True, False, True]
-    assert batches == ({"own": True},)
+    assert reports == ({"own": True},)
     assert isinstance(condenser.step(view).result, Condensation), "the pipeline itself spares nothing"
 
 

@@ -104,9 +104,9 @@ USELESS = {
 def test_a_malformed_state_never_replaces_what_was_known(name):
     """T1: V0 puts an empty summary in the place of the old one."""
     view = viewed(messages(4), condensed(1, 2, summary="OLD", offset=1), messages(10))
-    result, batches = structured(USELESS[name]).step(view)
+    result, reports = structured(USELESS[name]).step(view)
     assert result is view
-    assert len(batches) == 1
+    assert len(reports) == 1
 
 
 def test_what_was_wrong_is_told():

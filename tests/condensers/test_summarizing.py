@@ -144,8 +144,8 @@ def test_a_call_that_waits_hinders_nothing_and_stays():
 
 
 def test_a_batch_that_waits_and_is_longer_than_the_tail_stays_whole():
-    batch = [call(call_id=f"p{n}", response_id="r") for n in range(4)]
-    view = viewed(messages(12), batch, answer(call_id="p0"))
+    parallel = [call(call_id=f"p{n}", response_id="r") for n in range(4)]
+    view = viewed(messages(12), parallel, answer(call_id="p0"))
     assert ids(after(view, llm("NEW", max_size=10, keep_first=2).condense(view))) == [0, 1, -19, *range(12, 17)]
 
 
@@ -223,15 +223,15 @@ def test_a_summary_that_is_larger_than_what_it_stands_for_is_not_made():
     condenser = llm("x" * 5000, max_size=1000, keep_first=1, max_tokens=100)
     with pytest.raises(NoCondensationAvailable, match="larger than what it stands for") as caught:  # K2
         condenser.condense(viewed(messages(20)), agent)
-    assert len(caught.value.batches) == 2, "both calls were paid for, and are reported"
+    assert len(caught.value.reports) == 2, "both calls were paid for, and are reported"
 
 
 @pytest.mark.parametrize("agent", [Characters(), Characters(10_000)])
 def test_a_summary_that_saves_no_tokens_is_not_made_whatever_the_reason(agent):
     view = viewed(messages(11))
-    result, batches = llm("x" * 500, max_size=10).step(view, agent)
+    result, reports = llm("x" * 500, max_size=10).step(view, agent)
     assert result is view
-    assert len(batches) == 1, "it was paid for"
+    assert len(reports) == 1, "it was paid for"
 
 
 def test_what_a_system_prompt_takes_is_not_left_to_the_tail():
@@ -312,7 +312,7 @@ def test_what_is_too_long_for_the_summarizer_is_summarized_in_pieces_each_going_
     result = condenser.condense(view)
     assert plan(result).summary == "of " + " ".join(f"w{n}" for n in range(12))
     assert len(condenser.llm.calls) == 3, "one that was refused, and two halves"
-    assert [batch.get("failure") for batch in plan(result).metadata[CONDENSER_METADATA_KEY]] == [
+    assert [report.get("failure") for report in plan(result).metadata[CONDENSER_METADATA_KEY]] == [
         "context_window",
         None,
         None,
@@ -322,9 +322,9 @@ def test_what_is_too_long_for_the_summarizer_is_summarized_in_pieces_each_going_
 def test_an_event_that_is_too_long_by_itself_is_tried_in_pieces_and_then_given_up():
     view = viewed(message(), message("w1 " + "x" * 9_000), messages(19))
     condenser = LLMSummarizingCondenser(Narrow(2_000), max_size=20)
-    result, batches = condenser.step(view)
+    result, reports = condenser.step(view)
     assert result is view
-    assert len(condenser.llm.calls) == len(batches) < 15
+    assert len(condenser.llm.calls) == len(reports) < 15
 
 
 def test_a_reset_shows_less_of_each_event_to_a_model_that_takes_little():
@@ -352,10 +352,10 @@ FAILURES = {
 def test_a_useless_reply_costs_no_memory_where_condensing_can_wait(name):
     view = viewed(messages(11))
     condenser = llm(FAILURES[name], max_size=10)
-    result, batches = condenser.step(view)
+    result, reports = condenser.step(view)
     assert result is view  # L3, L4, L5, S1
-    assert len(batches) == len(condenser.llm.calls) == 1
-    assert batches[0]["failure"] in ("bad_reply", "refused", "timeout")
+    assert len(reports) == len(condenser.llm.calls) == 1
+    assert reports[0]["failure"] in ("bad_reply", "refused", "timeout")
 
 
 @pytest.mark.parametrize("name", FAILURES)
@@ -363,7 +363,7 @@ def test_a_useless_reply_costs_no_memory_where_condensing_cannot_wait(name):
     condenser = llm(FAILURES[name], max_size=10)
     with pytest.raises(NoCondensationAvailable) as caught:
         condenser.condense(viewed(messages(11), REQUEST))
-    assert len(caught.value.batches) == len(condenser.llm.calls) == 6, "one call, then five resets"
+    assert len(caught.value.reports) == len(condenser.llm.calls) == 6, "one call, then five resets"
 
 
 def test_a_failed_call_is_followed_by_a_hard_reset_that_summarizes_everything():
@@ -372,8 +372,8 @@ def test_a_failed_call_is_followed_by_a_hard_reset_that_summarizes_everything():
     assert ids(after(view, result)) == [0, -15]
     assert plan(result).summary_offset == 1
     assert plan(result).metadata["outcome"] == "reset"
-    batches = plan(result).metadata[CONDENSER_METADATA_KEY]
-    assert [batch.get("failure") for batch in batches] == ["unavailable", "unavailable", None]
+    reports = plan(result).metadata[CONDENSER_METADATA_KEY]
+    assert [report.get("failure") for report in reports] == ["unavailable", "unavailable", None]
 
 
 def test_the_reason_of_a_failed_call_is_told():
@@ -394,7 +394,7 @@ def test_resets_that_failed_are_told_of_where_the_last_ones_summary_is_too_large
     view = viewed(SYSTEM, message("x"), REQUEST)
     with pytest.raises(NoCondensationAvailable, match="larger than what it stands for") as caught:
         llm(failed(), "a long text " * 9, max_size=100).condense(view, Characters())
-    assert [batch.get("failure") for batch in caught.value.batches] == ["unavailable", None]
+    assert [report.get("failure") for report in caught.value.reports] == ["unavailable", None]
 
 
 def test_a_text_is_never_shown_in_full_because_its_limit_came_down_to_nothing():

@@ -144,7 +144,7 @@ def test_the_window_does_not_begin_with_answers_to_what_is_outside():
 
 
 def test_parallel_calls_are_kept_or_forgotten_together():
-    """W1: V0 keeps the first output of this batch without its call."""
+    """W1: V0 keeps the first output of these parallel calls without its call."""
     calls = [call(call_id=f"p{n}", response_id="r") for n in range(3)]
     answers = [answer(call_id=f"p{n}") for n in range(3)]
     view, result = window(SYSTEM, message(), pair(1), calls, answers, messages(2))
@@ -239,14 +239,14 @@ def test_the_event_that_ends_a_loop_stays_where_the_loop_would_take_along_what_i
 
 def test_what_recent_events_hide_is_reported():
     view = viewed(messages(5))
-    (batch,) = RecentEventsCondenser(max_events=3, keep_first=1).step(view).batches
-    assert batch == {"condenser": "recent", "rule": {"keep_first": 1, "max_events": 3}, "hidden": 2}
-    assert RecentEventsCondenser(max_events=5).step(view).batches == ()
+    (report,) = RecentEventsCondenser(max_events=3, keep_first=1).step(view).reports
+    assert report == {"condenser": "recent", "rule": {"keep_first": 1, "max_events": 3}, "hidden": 2}
+    assert RecentEventsCondenser(max_events=5).step(view).reports == ()
 
 
 def test_where_a_call_that_waits_reaches_into_the_head_nothing_is_forgotten():
-    batch = [call(call_id=f"c{n}", response_id="r") for n in range(8)]
-    view = viewed(message(), batch, [answer(call_id=f"c{n}") for n in range(7)])
+    parallel = [call(call_id=f"c{n}", response_id="r") for n in range(8)]
+    view = viewed(message(), parallel, [answer(call_id=f"c{n}") for n in range(7)])
     for condenser in (AmortizedForgettingCondenser(max_size=10, keep_first=2), RecentEventsCondenser(10, keep_first=2)):
         assert condenser.step(view) == (view, ())
 

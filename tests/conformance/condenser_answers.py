@@ -12,7 +12,7 @@ from condensers.base import Condenser, Reply, Step, ToolCall
 from condensers.config.parameters import condenser_from_config
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.prompts.rendering import plain_text
-from condensers.reports import batches_of, is_standing
+from condensers.reports import is_standing, reports_of
 from condensers.rolling import RollingCondenser
 from condensers.strategies.amortized import AmortizedForgettingCondenser
 from condensers.strategies.browser_output_masking import BrowserOutputCondenser
@@ -157,24 +157,24 @@ def answered(
     """``describe`` puts a View into the reference's words. ``force`` asks for a condensation, due or not."""
     try:
         if force and isinstance(condenser, RollingCondenser):
-            result, batches = Step(condenser.get_condensation(view, agent))
+            result, reports = Step(condenser.get_condensation(view, agent))
         else:
-            result, batches = condenser.step(view, agent)
+            result, reports = condenser.step(view, agent)
     except NoCondensationAvailable as error:
-        return Answer({"result": "error", "message": str(error)}, metadata_keys=_keys(error.batches))
+        return Answer({"result": "error", "message": str(error)}, metadata_keys=_keys(error.reports))
     if isinstance(result, View):
-        return Answer({"result": "view", **describe(result)}, shown=result, metadata_keys=_keys(batches))
+        return Answer({"result": "view", **describe(result)}, shown=result, metadata_keys=_keys(reports))
     plan = result.action
     intervals, summaries = plan.forgotten
     named = frozenset({*summaries, *(i for first, last in intervals for i in range(first, last + 1))})
     forgotten = [naming(event) for event in view if event.id in named]
     fields = {"forgotten": forgotten, "summary": plan.summary, "summary_offset": plan.summary_offset}
     after = describe(view.then([plan]))
-    return Answer({"result": "condensation", **fields}, after, named, plan, metadata_keys=_keys(batches_of(plan)))
+    return Answer({"result": "condensation", **fields}, after, named, plan, metadata_keys=_keys(reports_of(plan)))
 
 
-def _keys(batches: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    return [sorted(batch) for batch in batches if not is_standing(batch)]
+def _keys(reports: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+    return [sorted(batch) for batch in reports if not is_standing(batch)]
 
 
 # --- V0 ---
