@@ -6,14 +6,23 @@
     for source in open_sources(["runs/"]):              # every history in files and folders
         store.ingest(source.name, source.events())      # source.findings: what could not be read, and where
 
+    registry.py    which formats there are; each is a file or a folder beside it, with one ``Format`` object
+    format.py      what such an object says
+    conversion.py  records to events and back; record.py delta.py calls.py recent.py are what the formats share
+    files/         paths to records; sources.py and source.py join the two
+    detection.py   the format of a record
+
 A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of two). Every format is
 lossless: an export gives the records back as they were, parsed.
 """
 
 from __future__ import annotations
 
-from foldlog.formats.containers import NotAHistory
-from foldlog.formats.registry import FORMATS, Finding, UnknownFormat, decode, encode
+from foldlog.formats import registry
+from foldlog.formats.conversion import decode, encode
+from foldlog.formats.files.found import NotAHistory
+from foldlog.formats.record import Finding
+from foldlog.formats.registry import UnknownFormat
 from foldlog.formats.source import Source
 from foldlog.formats.sources import Sources, detect, open_sources
 
@@ -29,3 +38,6 @@ __all__ = [
     "encode",
     "open_sources",
 ]
+
+FORMATS = tuple(registry.FORMATS)
+"""The names of the formats that can be imported and exported."""

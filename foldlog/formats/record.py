@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore.events import Event, Origin
 
-__all__ = ["NotAnEvent", "described", "read_time", "rest_of", "time_text"]
+__all__ = ["Finding", "NotAnEvent", "described", "read_time", "rest_of", "time_text"]
 
 
 class NotAnEvent(ValueError):
     """This record is no event of the format: a finding where it stands. The rest is imported."""
+
+
+class Finding(NamedTuple):
+    """Something in a source that could not be imported: where it is, and what is wrong with it."""
+
+    place: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
 
 
 _JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "number", float: "number"}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from eventstore.events import Event
-from foldlog.formats.readers import Located, Reader
-from foldlog.formats.record import NotAnEvent
-from foldlog.formats.registry import Finding, decoder_for
+from foldlog.formats.files import found
+from foldlog.formats.files.found import Found
+from foldlog.formats.files.readers import Located, Reader
+from foldlog.formats.format import Options
+from foldlog.formats.record import Finding, NotAnEvent
 
-__all__ = ["HELD_BYTES_MAX", "Source"]
-
-HELD_BYTES_MAX = 4 * 2**20
-"""A history up to this size is parsed once and held; a longer one is read anew for each pass over it."""
+__all__ = ["Source"]
 
 _FINDINGS_MAX = 1_000
 
@@ -29,22 +27,14 @@ class Source:
     ``findings_count``  how many there were
     """
 
-    def __init__(
-        self,
-        name: str,
-        format: str,
-        path: Path,
-        reader: Reader,
-        *,
-        held: list[Located] | None = None,
-        leaf: str | None = None,
-    ) -> None:
-        self.name, self.format, self.path = name, format, path
+    def __init__(self, history: Found) -> None:
+        self.name, self.format, self.path = history.name, history.format.name, history.path
         self.findings: list[Finding] = []
         self.findings_count = 0
-        self._reader = reader
-        self._held = held
-        self._leaf = leaf
+        self._format = history.format
+        self._reader = history.reader
+        self._held = history.held
+        self._leaf = history.leaf
 
     @property
     def size_bytes(self) -> int:
@@ -64,10 +54,10 @@ class Source:
             self._find(str(self.path), f"cannot be read any further: {error.strerror}")
 
     def _events(self, as_history: bool) -> Iterator[Event]:
-        if self._held is None and self._reader.size_bytes <= HELD_BYTES_MAX:
+        if self._held is None and self._reader.size_bytes <= found.HELD_BYTES_MAX:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
-        decoder = decoder_for(self.format, _Values(records), as_history=as_history, leaf=self._leaf)
+        decoder = self._format.decoder(_Values(records), Options(as_history=as_history, leaf=self._leaf))
         for located in records:
             if located.problem is not None:
                 self._find(self._reader.place(located), located.problem)

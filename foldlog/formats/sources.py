@@ -7,9 +7,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from foldlog.formats.containers import NotAHistory, histories
-from foldlog.formats.registry import Finding, check_format
-from foldlog.formats.shapes import Looks, format_of_all, looks
+from foldlog.formats.detection import format_of, recognize
+from foldlog.formats.files.found import Found, NotAHistory
+from foldlog.formats.files.histories import histories
+from foldlog.formats.format import Recognize, first_format
+from foldlog.formats.record import Finding
 from foldlog.formats.source import Source
 
 __all__ = ["Sources", "detect", "open_sources"]
@@ -21,10 +23,10 @@ class Sources:
     ``findings`` is what could not be read and belongs to no history, as of the last iteration.
     """
 
-    def __init__(self, paths: Iterable[Path], looks: Looks) -> None:
+    def __init__(self, paths: Iterable[Path], recognize: Recognize) -> None:
         self.findings: list[Finding] = []
         self._paths = tuple(paths)
-        self._looks = looks
+        self._recognize = recognize
         for path in self._paths:
             self._check(path)
 
@@ -32,8 +34,8 @@ class Sources:
         """Raises ``NotAHistory`` where there is none."""
         problems = []
         try:
-            for found in histories(path, self._looks):
-                if isinstance(found, Source):
+            for found in histories(path, self._recognize):
+                if isinstance(found, Found):
                     return
                 problems.append(found)
         except OSError as error:
@@ -47,10 +49,9 @@ class Sources:
         taken: set[str] = set()
         for path in self._paths:
             try:
-                for found in histories(path, self._looks):
-                    if isinstance(found, Source):
-                        found.name = _unique(found.name, taken)
-                        yield found
+                for found in histories(path, self._recognize):
+                    if isinstance(found, Found):
+                        yield Source(found._replace(name=_unique(found.name, taken)))
                     else:
                         self.findings.append(found)
             except NotAHistory as error:  # it was one when it was looked at
@@ -65,9 +66,7 @@ def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto") -> 
     Raises ``NotAHistory`` where one of the paths holds none (nothing was read of the others then that matters), and
     ``UnknownFormat``. Cost: a look at the beginning of each path.
     """
-    if format != "auto":
-        check_format(format)
-    return Sources((Path(fspath(path)) for path in paths), looks(format))
+    return Sources((Path(fspath(path)) for path in paths), recognize(format))
 
 
 def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
@@ -77,10 +76,10 @@ def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
     """
     if isinstance(source, str | PathLike):
         return next(iter(open_sources([source]))).format
-    format = format_of_all(source)
+    format = first_format(source, format_of)
     if format is None:
         raise ValueError("these records are of no format that is known here")
-    return format
+    return format.name
 
 
 def _unique(name: str, taken: set[str]) -> str:

@@ -13,15 +13,19 @@ What a message says goes where ``openai_chat`` puts it, and beside it:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from eventstore.events import Event, Observation, Source
-from foldlog.formats import openai_chat
-from foldlog.formats.openai_chat import SPEAKERS, Marks
+from foldlog.formats.format import Format, Options
+from foldlog.formats.openai_chat.dialect import SPEAKERS, Marks
+from foldlog.formats.openai_chat.reading import Decoder
+from foldlog.formats.openai_chat.recognition import accepts
+from foldlog.formats.openai_chat.writing import Encoder
 
-__all__ = ["FORMAT", "decoder", "encoder"]
+__all__ = ["FORMAT"]
 
-FORMAT = "swe-agent"
+NAME = "swe-agent"
 
 _PARTS = ("thought", "action")
 _CARRIED = ("agent", "is_demo")
@@ -35,7 +39,7 @@ class _Dialect:
     Without one an assistant's thought is all that it says.
     """
 
-    format = FORMAT
+    format = NAME
     marks = _PARTS
 
     def __init__(self) -> None:
@@ -92,11 +96,16 @@ def _said(message: dict[str, Any]) -> str:
     return content if type(content) is str else ""
 
 
-def decoder() -> openai_chat.Decoder:
-    """What turns the messages of one history into events."""
-    return openai_chat.Decoder(_Dialect())
+def _matches(record: Any) -> bool:
+    return accepts(record) and type(record.get("agent")) is str
 
 
-def encoder() -> openai_chat.Encoder:
-    """What turns the events of one history back into messages."""
-    return openai_chat.Encoder(_Dialect())
+def _decoder(records: Iterable[Any], options: Options) -> Decoder:
+    return Decoder(_Dialect())
+
+
+def _encoder() -> Encoder:
+    return Encoder(_Dialect())
+
+
+FORMAT = Format(name=NAME, matches=_matches, accepts=accepts, decoder=_decoder, encoder=_encoder)

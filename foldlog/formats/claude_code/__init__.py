@@ -18,8 +18,28 @@ side chains of sub-agents, unless the log has nothing else.
 
 from __future__ import annotations
 
-from foldlog.formats.claude_code.branches import Branch, active_branch
-from foldlog.formats.claude_code.reading import Decoder
-from foldlog.formats.claude_code.writing import FORMAT, Encoder
+from collections.abc import Iterable
+from typing import Any
 
-__all__ = ["FORMAT", "Branch", "Decoder", "Encoder", "active_branch"]
+from foldlog.formats.claude_code.branches import active_branch
+from foldlog.formats.claude_code.reading import Decoder
+from foldlog.formats.claude_code.recognition import accepts, conversation, matches
+from foldlog.formats.claude_code.writing import NAME, Encoder
+from foldlog.formats.format import Format, Options
+
+__all__ = ["FORMAT"]
+
+
+def _decoder(records: Iterable[Any], options: Options) -> Decoder:
+    return Decoder(active_branch(records))
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=matches,
+    accepts=accepts,
+    decoder=_decoder,
+    encoder=Encoder,
+    conversation=conversation,
+    looks_ahead=True,
+)

@@ -11,7 +11,7 @@ from foldlog.formats.claude_code.blocks import THINKING, content_of, is_blank, k
 from foldlog.formats.claude_code.branches import Branch
 from foldlog.formats.claude_code.compaction import Kept, Standing, is_boundary, is_summary, metadata_of
 from foldlog.formats.claude_code.context import ENVELOPE, Before
-from foldlog.formats.claude_code.writing import FORMAT, SPEAKERS, Marks, predicted
+from foldlog.formats.claude_code.writing import NAME, SPEAKERS, Marks, predicted
 from foldlog.formats.delta import object_delta
 from foldlog.formats.record import NotAnEvent, described, read_time
 
@@ -92,7 +92,7 @@ class _Line:
 
     def __init__(self, kind: str, record: dict[str, Any], shown: bool, before: Before, marks: Marks) -> None:
         timestamp, time = read_time(record.get("timestamp"))
-        self.origin = Origin(format=FORMAT, id=record.get("uuid"), time=time)
+        self.origin = Origin(format=NAME, id=record.get("uuid"), time=time)
         self.fields: dict[str, Any] = {
             "id": before.next_id,
             "timestamp": timestamp,
@@ -131,7 +131,7 @@ class _Line:
         if not self._events:
             return self.fields
         place = len(self._events)
-        return {**self.fields, "id": self._before.next_id + place, "origin": Origin(format=FORMAT)}
+        return {**self.fields, "id": self._before.next_id + place, "origin": Origin(format=NAME)}
 
     def _add_message(self, content: Any, *, agent: bool = False) -> None:
         fields = self._next()

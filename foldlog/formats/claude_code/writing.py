@@ -26,9 +26,9 @@ from foldlog.formats.claude_code.results import structured
 from foldlog.formats.delta import apply
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["FORMAT", "SPEAKERS", "Encoder", "Marks", "predicted"]
+__all__ = ["NAME", "SPEAKERS", "Encoder", "Marks", "predicted"]
 
-FORMAT = "claude-code"
+NAME = "claude-code"
 
 SPEAKERS = ("user", "assistant")
 
@@ -52,7 +52,7 @@ class Encoder:
     def records(self, event: Event) -> list[Any]:
         """The lines that are complete with ``event``."""
         self._group.append(event)
-        rest = rest_of(self._group[0], FORMAT)
+        rest = rest_of(self._group[0], NAME)
         if len(self._group) < rest.get("events", 1):
             return []
         events, self._group = self._group, []

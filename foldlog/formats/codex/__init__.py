@@ -19,7 +19,21 @@ Which calls are of one response is not said: each stands alone. The nth answer w
 
 from __future__ import annotations
 
-from foldlog.formats.codex.reading import Decoder
-from foldlog.formats.codex.writing import FORMAT, Encoder
+from collections.abc import Iterable
+from typing import Any
 
-__all__ = ["FORMAT", "Decoder", "Encoder"]
+from foldlog.formats.codex.reading import Decoder
+from foldlog.formats.codex.recognition import accepts, conversation, matches
+from foldlog.formats.codex.writing import NAME, Encoder
+from foldlog.formats.format import Format, Options
+
+__all__ = ["FORMAT"]
+
+
+def _decoder(records: Iterable[Any], options: Options) -> Decoder:
+    return Decoder()
+
+
+FORMAT = Format(
+    name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder, conversation=conversation
+)

@@ -25,7 +25,7 @@ from foldlog.formats.codex.outcome import has_failed
 from foldlog.formats.codex.parts import content_of, text_of, texts_in
 from foldlog.formats.codex.repeats import INSTRUCTIONS, ITEMS, Repeats
 from foldlog.formats.codex.shown import Shown
-from foldlog.formats.codex.writing import FORMAT, ROLLED_BACK, Marks, predicted, predicted_payload, usual_line
+from foldlog.formats.codex.writing import NAME, ROLLED_BACK, Marks, predicted, predicted_payload, usual_line
 from foldlog.formats.delta import delta, object_delta
 from foldlog.formats.record import NotAnEvent, described, read_time
 
@@ -81,11 +81,11 @@ class Decoder:
 
     def _event(self, line: str, payload: Any, repeats: Repeats, marks: Marks, place: int = 0) -> Event:
         """The event of a payload, which is the one at ``place`` of its record."""
-        fields: dict[str, Any] = {"id": self._next_id + place, "origin": Origin(format=FORMAT)}
+        fields: dict[str, Any] = {"id": self._next_id + place, "origin": Origin(format=NAME)}
         if type(payload) is not dict:
             return Annotation(name=line, data=payload, **fields)
         if payload.get("id") is not None:
-            fields["origin"] = Origin(format=FORMAT, id=payload["id"])
+            fields["origin"] = Origin(format=NAME, id=payload["id"])
         name = payload.get("type") if line in ITEMS else line
         match line, name:
             case "response_item", "message":
@@ -189,7 +189,7 @@ class Decoder:
             summary = self._replace(history, message, events, items, marks)
             offset += sum(event.shown for event in events[: marks.get("summary", 0)])
         condensation_id = self._next_id + len(events)
-        origin = Origin(format=FORMAT, id=payload.get("id"))
+        origin = Origin(format=NAME, id=payload.get("id"))
         fields: dict[str, Any] = {"id": condensation_id, "origin": origin, "forgotten_event_ids": forgotten}
         if summary:
             self._shown.summarize(condensation_id, offset)

@@ -24,9 +24,9 @@ from foldlog.formats.codex.repeats import ITEMS, Repeats
 from foldlog.formats.delta import apply
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["FORMAT", "ROLLED_BACK", "Encoder", "Marks", "predicted", "predicted_payload", "usual_line"]
+__all__ = ["NAME", "ROLLED_BACK", "Encoder", "Marks", "predicted", "predicted_payload", "usual_line"]
 
-FORMAT = "codex"
+NAME = "codex"
 
 ROLLED_BACK = "thread_rolled_back"
 
@@ -68,7 +68,7 @@ class Encoder:
         """The record of ``event``, unless it is an item of one to come."""
         if event.origin is None:
             return _added(event)
-        rest = rest_of(event, FORMAT)
+        rest = rest_of(event, NAME)
         marks = {mark: rest[mark] for mark in MARKS if mark in rest}
         if "item" in marks:
             item = predicted_payload(event, marks, Repeats())

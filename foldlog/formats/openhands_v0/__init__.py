@@ -20,8 +20,21 @@ observation answers the action just before it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+from foldlog.formats.format import Format, Options
 from foldlog.formats.openhands_v0.delegates import outside_history
 from foldlog.formats.openhands_v0.reading import Decoder
-from foldlog.formats.openhands_v0.writing import FORMAT, Encoder
+from foldlog.formats.openhands_v0.recognition import accepts, matches
+from foldlog.formats.openhands_v0.writing import NAME, Encoder
 
-__all__ = ["FORMAT", "Decoder", "Encoder", "outside_history"]
+__all__ = ["FORMAT"]
+
+
+def _decoder(records: Iterable[Any], options: Options) -> Decoder:
+    outside = () if options.as_history else outside_history(records)
+    return Decoder(as_history=options.as_history, outside=outside)
+
+
+FORMAT = Format(name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder, looks_ahead=True)

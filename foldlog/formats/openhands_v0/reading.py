@@ -22,7 +22,7 @@ from eventstore.events import (
     SystemMessage,
 )
 from foldlog.formats.delta import object_delta
-from foldlog.formats.openhands_v0.writing import FORMAT, OBSERVED_BOOKKEEPING, Before, Marks, predicted, usual_naming
+from foldlog.formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING, Before, Marks, predicted, usual_naming
 from foldlog.formats.record import NotAnEvent, described, read_time
 
 __all__ = ["Decoder"]
@@ -74,7 +74,7 @@ class Decoder:
     def _event(self, record: dict[str, Any], is_action: bool, outside: bool, marks: Marks) -> Event:
         before = self._before
         timestamp, time = read_time(record.get("timestamp"))
-        origin = Origin(format=FORMAT, id=record.get("id"), time=time)
+        origin = Origin(format=NAME, id=record.get("id"), time=time)
         cause = self._cause(record, is_action)
         fields: dict[str, Any] = {"id": before.next_id, "timestamp": timestamp, "origin": origin, "cause": cause}
         source = record.get("source")

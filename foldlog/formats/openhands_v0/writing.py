@@ -20,9 +20,9 @@ from foldlog.formats.delta import apply
 from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["FORMAT", "OBSERVED_BOOKKEEPING", "Before", "Encoder", "Marks", "predicted", "usual_naming"]
+__all__ = ["NAME", "OBSERVED_BOOKKEEPING", "Before", "Encoder", "Marks", "predicted", "usual_naming"]
 
-FORMAT = "openhands-v0"
+NAME = "openhands-v0"
 
 OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})
 """Observations that are bookkeeping in a stream."""
@@ -97,7 +97,7 @@ class Encoder:
 
     def records(self, event: Event) -> list[Any]:
         """The records that are complete with ``event``: one, or none while an array is not."""
-        rest = rest_of(event, FORMAT)
+        rest = rest_of(event, NAME)
         marks = {mark: rest[mark] for mark in MARKS if mark in rest}
         record = predicted(event, marks, self._before)
         if type(event) is CondensationAction and event.origin is None:

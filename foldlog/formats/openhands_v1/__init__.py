@@ -17,8 +17,20 @@ kept, not shown, and a condensation on one of them is an Annotation, since it ch
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+from foldlog.formats.format import Format, Options
 from foldlog.formats.openhands_v1.branches import outside_branch
 from foldlog.formats.openhands_v1.reading import Decoder
-from foldlog.formats.openhands_v1.writing import FORMAT, Encoder
+from foldlog.formats.openhands_v1.recognition import accepts, matches
+from foldlog.formats.openhands_v1.writing import NAME, Encoder
 
-__all__ = ["FORMAT", "Decoder", "Encoder", "outside_branch"]
+__all__ = ["FORMAT"]
+
+
+def _decoder(records: Iterable[Any], options: Options) -> Decoder:
+    return Decoder(outside=outside_branch(records, options.leaf))
+
+
+FORMAT = Format(name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder, looks_ahead=True)

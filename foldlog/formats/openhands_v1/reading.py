@@ -25,7 +25,7 @@ from eventstore.events import (
 )
 from foldlog.formats.delta import object_delta
 from foldlog.formats.openhands_v1.blocks import content_of, parts_of
-from foldlog.formats.openhands_v1.writing import ANSWERS, FORMAT, SUMMARY, Before, Marks, predicted
+from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, SUMMARY, Before, Marks, predicted
 from foldlog.formats.record import NotAnEvent, described, read_time
 
 __all__ = ["Decoder"]
@@ -65,7 +65,7 @@ class Decoder:
             raise NotAnEvent("an event has a text under 'kind', this object has none")
         before = self._before
         timestamp, time = read_time(record.get("timestamp"))
-        origin = Origin(format=FORMAT, id=record.get("id"), time=time)
+        origin = Origin(format=NAME, id=record.get("id"), time=time)
         source = record.get("source")
         fields: dict[str, Any] = {
             "id": before.next_id,

@@ -24,9 +24,9 @@ from foldlog.formats.openhands_v1.blocks import blocks_of, split
 from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["ANSWERS", "FORMAT", "SUMMARY", "Before", "Encoder", "Marks", "predicted"]
+__all__ = ["ANSWERS", "NAME", "SUMMARY", "Before", "Encoder", "Marks", "predicted"]
 
-FORMAT = "openhands-v1"
+NAME = "openhands-v1"
 
 ANSWERS = {
     "ObservationEvent": "observation",
@@ -92,7 +92,7 @@ class Encoder:
 
     def records(self, event: Event) -> list[Any]:
         """The record of ``event``."""
-        rest = rest_of(event, FORMAT)
+        rest = rest_of(event, NAME)
         marks = {mark: rest[mark] for mark in MARKS if mark in rest}
         record = predicted(event, marks, self._before)
         if type(event) is CondensationAction and event.origin is None:

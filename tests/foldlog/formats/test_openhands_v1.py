@@ -17,7 +17,7 @@ from eventstore import (
     summary_id,
 )
 from foldlog.formats import decode, encode
-from foldlog.formats.openhands_v1 import outside_branch
+from foldlog.formats.openhands_v1.branches import outside_branch
 
 V1 = "openhands-v1"
 

@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from foldlog.formats import FORMATS, NotAHistory, detect, encode, open_sources
-from foldlog.formats.jsontext import RECORD_SIZE_MAX
+from foldlog.formats.files.json_text import RECORD_SIZE_MAX
 
 
 def chat(text="hi", role="user"):
@@ -43,8 +43,7 @@ def write(tmp_path):
 def _held_or_streamed(request, monkeypatch):
     """Everything is true of small sources, which are held, and of large ones, which are read as often as needed."""
     if request.param == "streamed":
-        monkeypatch.setattr("foldlog.formats.source.HELD_BYTES_MAX", -1)
-        monkeypatch.setattr("foldlog.formats.containers.HELD_BYTES_MAX", -1)
+        monkeypatch.setattr("foldlog.formats.files.found.HELD_BYTES_MAX", -1)
 
 
 def read(*paths, **how):

@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from foldlog.formats.jsontext import RECORD_SIZE_MAX, TOO_LONG, Unreadable, parse
-from foldlog.formats.scanner import CUT, Broken, Scanner
+from foldlog.formats.files.json_text import RECORD_SIZE_MAX, TOO_LONG, Unreadable, parse
+from foldlog.formats.files.scanner import CUT, Broken, Scanner
 
 __all__ = ["Array", "Files", "Held", "Lines", "Located", "Reader", "elements"]
 

@@ -11,7 +11,15 @@ import json
 import re
 from typing import Any, BinaryIO
 
-from foldlog.formats.jsontext import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_LONG, Unreadable, check_depth, fault
+from foldlog.formats.files.json_text import (
+    DEPTH_MAX,
+    RECORD_SIZE_MAX,
+    TOO_DEEP,
+    TOO_LONG,
+    Unreadable,
+    check_depth,
+    fault,
+)
 
 __all__ = ["CUT", "Broken", "Scanner"]
 

@@ -1,0 +1,33 @@
+"""Which JSON values are lines of Claude Code, and which session they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from foldlog.formats.format import LOOK_AT
+
+__all__ = ["accepts", "conversation", "matches"]
+
+_TYPES = frozenset(("user", "assistant", "system", "progress", "summary", "file-history-snapshot", "queue-operation"))
+_KEYS = ("sessionId", "uuid", "leafUuid", "messageId")
+
+
+def matches(record: Any) -> bool:
+    """Return whether ``record`` has a type and a field that only Claude Code's lines have."""
+    return accepts(record) and record["type"] in _TYPES and any(key in record for key in _KEYS)
+
+
+def accepts(record: Any) -> bool:
+    """Return whether ``record`` has a type."""
+    return type(record) is dict and type(record.get("type")) is str
+
+
+def conversation(records: Iterable[Any]) -> str | None:
+    """Return the session that the first line names. A side chain names the session that it is a part of: None."""
+    for record in islice(records, LOOK_AT):
+        session = record.get("sessionId") if type(record) is dict else None
+        if type(session) is str and session:
+            return None if record.get("isSidechain") is True else session
+    return None

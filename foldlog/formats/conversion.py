@@ -1,0 +1,94 @@
+"""Records to events and back, in the format that the caller names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+from eventstore.errors import InvalidEvent
+from eventstore.events import Event
+from foldlog.formats.format import Decoder, Encoder, Options
+from foldlog.formats.record import Finding, NotAnEvent
+from foldlog.formats.registry import UnknownFormat, format_named
+
+__all__ = ["ANY_HISTORY", "OtherFormat", "decode", "encode"]
+
+ANY_HISTORY = "openai-chat"
+"""The format that can write any history, wherever it comes from."""
+
+
+class OtherFormat(UnknownFormat):
+    """The history was imported from another format. Export it in that one, or as ``openai-chat``."""
+
+    def __init__(self, format: str, origin: str) -> None:
+        known = " or ".join(dict.fromkeys((repr(origin), repr(ANY_HISTORY))))
+        ValueError.__init__(self, f"this history was imported from {origin!r}; export it as {known}")
+        self.format = format
+
+
+def decode(
+    records: Iterable[Any],
+    format: str,
+    *,
+    as_history: bool = False,
+    findings: Callable[[Finding], None] | None = None,
+) -> Iterator[Event]:
+    """Return the events of one history, in order, with ids 0, 1, 2, …
+
+    ``as_history`` takes OpenHands V0 records as the agent's history: all of them are shown but condensations and
+    requests. Otherwise they are a stream, and what the agent's history leaves out is kept and not shown. Of a log of V1
+    or Claude Code that branches the active branch is shown.
+
+    A record that is not an event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
+    Raises ``UnknownFormat``. Cost: one pass over the records, after a look through them for branches and delegates; a
+    one-shot iterator is read into memory for that.
+    """
+    chosen = format_named(format)
+    if chosen.looks_ahead and iter(records) is records:
+        records = list(records)
+    return _decoded(records, chosen.decoder(records, Options(as_history=as_history)), findings)
+
+
+def _decoded(records: Iterable[Any], decoder: Decoder, findings: Callable[[Finding], None] | None) -> Iterator[Event]:
+    for number, record in enumerate(records):
+        try:
+            events = decoder.events(record)
+        except NotAnEvent as error:
+            finding = Finding(f"record {number}", str(error))
+            if findings is None:
+                raise InvalidEvent(f"{finding}; correct the record, or collect findings with findings=") from error
+            findings(finding)
+        else:
+            yield from events
+
+
+def encode(events: Iterable[Event], format: str) -> Iterator[Any]:
+    """Return the records of a whole history, from its event 0 on, as the source wrote them.
+
+    Events that were not imported are written as the format would have them. As ``openai-chat`` any history can be
+    written: what was said and done in it, without its bookkeeping.
+
+    Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
+    do not begin at 0 or leave one out, since a record may refer to what an earlier one says.
+    """
+    chosen = format_named(format)
+    ahead = iter(events)
+    first = list(islice(ahead, 1))
+    for event in first:
+        _check_origin(event, format)
+    return _encoded(chain(first, ahead), format, chosen.encoder())
+
+
+def _encoded(events: Iterable[Event], format: str, encoder: Encoder) -> Iterator[Any]:
+    for expected, event in enumerate(events):
+        if event.id != expected:
+            raise ValueError(f"expected event {expected}, found event {event.id}; an export needs the whole history")
+        _check_origin(event, format)
+        yield from encoder.records(event)
+    yield from encoder.end()
+
+
+def _check_origin(event: Event, format: str) -> None:
+    if event.origin is not None and event.origin.format != format and format != ANY_HISTORY:
+        raise OtherFormat(format, event.origin.format)

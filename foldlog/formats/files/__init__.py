@@ -1,0 +1,11 @@
+"""From paths to records: which files hold a history, where in them it stands, and its records as JSON values.
+
+    histories.py   the histories in a file, and in a folder and the folders below it
+    containers.py  objects that hold a history beside other things
+    naming.py      what a history is called
+    readers.py     the records of one history: lines, an array, a folder with a record a file
+    scanner.py     a JSON document of any length, value by value
+    json_text.py   JSON text to values
+
+Nothing here knows a format: ``Recognize`` says of which format a value is a record, if of any.
+"""

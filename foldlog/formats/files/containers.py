@@ -1,0 +1,127 @@
+"""Objects that hold a history beside other things: metrics, a task, a patch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foldlog.formats.files.found import Found
+from foldlog.formats.files.json_text import TOO_LONG, Unreadable
+from foldlog.formats.files.naming import name_of
+from foldlog.formats.files.readers import Array, Held, Located, elements
+from foldlog.formats.files.scanner import Broken, Scanner
+from foldlog.formats.format import LOOK_AT, Format, Recognize, first_format
+from foldlog.formats.record import Finding, described
+
+__all__ = ["Container", "container_at", "history_in", "history_of"]
+
+CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
+"""Under these an object may hold a history's records."""
+
+_NAME_MAX = 1_000
+
+
+class Container(NamedTuple):
+    """An object: its short fields, the arrays that may be a history, and where it breaks off."""
+
+    fields: dict[str, Any]
+    arrays: dict[str, list[Located]]
+    problem: Located | None
+
+
+def history_in(path: Path, located: Located, number: str, recognize: Recognize) -> Found | Finding:
+    """Return the history in one line of a file, or in one element of an array."""
+    value, place = located.value, f"{path}:{located.line}"
+    if located.problem == TOO_LONG:  # for a record, not for a history
+        container = container_at(path, located.offset, located.line, hold=False)
+        found = history_of(path, container, located.offset, located.line, number, recognize, held=False)
+        return Finding(place, TOO_LONG) if found is None else found
+    if located.problem is not None:
+        return Finding(place, located.problem)
+    if type(value) is list:
+        value = {"messages": value}
+    if type(value) is not dict:
+        return Finding(place, f"expected an object that holds a history, found {described(value)}")
+    arrays = {key: value[key] for key in CONTAINER_KEYS if type(value.get(key)) is list}
+    found_at = _recognized(arrays, recognize)
+    if found_at is None:
+        return Finding(place, "no history in it")
+    key, format = found_at
+    name = name_of(value, path.stem) or f"{path.stem}:{number}"
+    return Found(name, format, path, Held(path, located.line, arrays[key]))
+
+
+def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container:
+    """Return the object that begins at ``offset``: of its arrays all elements if ``hold``, else the first few."""
+    fields: dict[str, Any] = {}
+    arrays: dict[str, list[Located]] = {}
+    with path.open("rb") as file:
+        scanner = Scanner(file, offset=offset, line=line)
+        try:
+            scanner.take("{")
+            while scanner.peek() != "}":
+                key = str(scanner.value())
+                scanner.take(":")
+                if key in CONTAINER_KEYS and scanner.peek() == "[":
+                    if not _array(scanner, arrays.setdefault(key, []), hold=hold):
+                        return Container(fields, arrays, None)  # its last element says why
+                else:
+                    _field(scanner, key, fields)
+                if scanner.peek() != "}":
+                    scanner.take(",")
+            scanner.take("}")
+            if offset == 0 and scanner.peek():
+                raise Broken("not JSON: more text after the end of the object")
+        except Unreadable as error:
+            return Container(fields, arrays, Located(scanner.line, 0, None, str(error)))
+    return Container(fields, arrays, None)
+
+
+def _array(scanner: Scanner, into: list[Located], *, hold: bool) -> bool:
+    """Go over an array, keeping its elements, or the first few. False where it breaks off."""
+    array = elements(scanner)
+    while True:
+        try:
+            element = next(array)
+        except StopIteration as end:
+            return bool(end.value)
+        if hold or len(into) < LOOK_AT:
+            into.append(element)
+
+
+def _field(scanner: Scanner, key: str, fields: dict[str, Any]) -> None:
+    try:
+        value = scanner.value()
+    except Broken:
+        raise
+    except Unreadable:
+        return  # too long to be a name
+    if type(value) is int or (type(value) is str and len(value) <= _NAME_MAX) or key == "conversation":
+        fields[key] = value
+
+
+def history_of(
+    path: Path, container: Container, offset: int, line: int, number: str, recognize: Recognize, *, held: bool
+) -> Found | None:
+    arrays = {key: [located.value for located in array] for key, array in container.arrays.items()}
+    found = _recognized(arrays, recognize)
+    if found is None:
+        return None
+    key, format = found
+    after = () if container.problem is None else (container.problem,)
+    return Found(
+        name_of(container.fields, path.stem) or (f"{path.stem}:{number}" if number else path.stem),
+        format,
+        path,
+        Array(path, offset=offset, line=line, key=key, after=after),
+        held=[*container.arrays[key], *after] if held else None,
+    )
+
+
+def _recognized(lists: Mapping[str, Iterable[Any]], recognize: Recognize) -> tuple[str, Format] | None:
+    """Return the key of the array that holds the history's records, and their format."""
+    for key in CONTAINER_KEYS:
+        if key in lists and (format := first_format(lists[key], recognize)) is not None:
+            return key, format
+    return None

@@ -1,0 +1,41 @@
+"""One history that was found at a path, or why there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from foldlog.formats.files.readers import Located, Reader
+from foldlog.formats.format import Format
+
+__all__ = ["HELD_BYTES_MAX", "Found", "NotAHistory"]
+
+HELD_BYTES_MAX = 4 * 2**20
+"""A history up to this size is parsed once and held; a longer one is read again for each pass over it."""
+
+
+class Found(NamedTuple):
+    """One history at a path: its name, its format, and where its records stand.
+
+    ``held`` are the records where they were read already. ``leaf`` is the id of the record in which the active branch
+    ends, where the container says so.
+    """
+
+    name: str
+    format: Format
+    path: Path
+    reader: Reader
+    held: list[Located] | None = None
+    leaf: str | None = None
+
+
+class NotAHistory(ValueError):
+    """This path holds no history, and nothing of it is imported.
+
+    ``why`` says what it is instead. ``foreign`` is true where it is sound JSON of something else, which is no cause for
+    concern among other files.
+    """
+
+    def __init__(self, path: Path, why: str, *, foreign: bool = False) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path, self.why, self.foreign = path, why, foreign

@@ -1,0 +1,83 @@
+"""What a format is: how to recognize its records, how to read them, how to write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+from eventstore.events import Event
+
+__all__ = ["LOOK_AT", "Decoder", "Encoder", "Format", "Options", "Recognize", "first_format", "unnamed"]
+
+LOOK_AT = 50
+"""The format and the name of a history show in its first records, or they do not."""
+
+
+class Decoder(Protocol):
+    """Turns the records of one history into events, one record after the other."""
+
+    def events(self, record: Any) -> list[Event]:
+        """Return the events of the next record. Raises ``NotAnEvent``, having taken nothing."""
+
+
+class Encoder(Protocol):
+    """Turns the events of one history back into records, one event after the other."""
+
+    def records(self, event: Event) -> list[Any]:
+        """Return the records that are complete with ``event``."""
+
+    def end(self) -> list[Any]:
+        """Return the record that only the end completes, if there is one.
+
+        Raises ``ValueError`` where a part of a record is missing.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the caller knows about the records of one history. A format ignores the options that it has no use for.
+
+    ``as_history``  the records are the agent's history, not a stream that holds more (OpenHands V0)
+    ``leaf``        the id of the record in which the active branch ends (OpenHands V1)
+    """
+
+    as_history: bool = False
+    leaf: str | None = None
+
+
+def unnamed(records: Iterable[Any]) -> str | None:
+    """Return None: records of this format do not name their conversation."""
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One format of histories. Everything that the rest of the code knows about a format is in this object.
+
+    ``name``          the name in ``--format`` and in ``origin.format``; it never changes, since it is stored
+    ``matches``       whether a JSON value is most likely a record of this format
+    ``accepts``       whether a JSON value can pass for a record where the user names this format
+    ``decoder``       the decoder of a history; it may look through the records first, any number of times
+    ``encoder``       the encoder of a history
+    ``conversation``  the name that the first records give their conversation, or None
+    ``looks_ahead``   whether ``decoder`` reads the records
+    """
+
+    name: str
+    matches: Callable[[Any], bool]
+    accepts: Callable[[Any], bool]
+    decoder: Callable[[Iterable[Any], Options], Decoder]
+    encoder: Callable[[], Encoder]
+    conversation: Callable[[Iterable[Any]], str | None] = unnamed
+    looks_ahead: bool = False
+
+
+Recognize = Callable[[Any], Format | None]
+"""Tells the format that a JSON value is a record of, or None."""
+
+
+def first_format(records: Iterable[Any], recognize: Recognize) -> Format | None:
+    """Return the format of the first of ``records`` that has one, looking at the first few."""
+    return next((format for record in islice(records, LOOK_AT) if (format := recognize(record)) is not None), None)

@@ -1,0 +1,34 @@
+"""OpenAI chat messages: ``{"role", "content", "tool_calls", …}``, in the order of the list.
+
+What a message says, and where it goes:
+
+    system, developer               SystemMessage
+    assistant with tool calls       one Action a call; what it says is the first one's thought
+    tool, function                  Observation of the call that it answers
+    user, assistant, any other      Message, from the user, the agent or the environment
+
+Call ids may be used again within a history: the nth answer with an id belongs to the nth call with it. Messages have no
+ids of their own, so an event's ``origin.id`` is None.
+
+Other agents keep such messages too, with more in them: a ``Dialect`` says what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from foldlog.formats.format import Format, Options
+from foldlog.formats.openai_chat.dialect import NAME
+from foldlog.formats.openai_chat.reading import Decoder
+from foldlog.formats.openai_chat.recognition import accepts, matches
+from foldlog.formats.openai_chat.writing import Encoder
+
+__all__ = ["FORMAT"]
+
+
+def _decoder(records: Iterable[Any], options: Options) -> Decoder:
+    return Decoder()
+
+
+FORMAT = Format(name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder)

@@ -1,0 +1,71 @@
+"""What the messages of an agent say beyond OpenAI's."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from eventstore.events import Event, Source
+
+__all__ = ["MARKS", "NAME", "SPEAKERS", "Dialect", "Marks", "OpenAI"]
+
+NAME = "openai-chat"
+
+SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
+
+Marks = dict[str, Any]
+MARKS = ("calls", "answers", "function")
+"""What of ``origin.rest`` is no difference but says how to predict the message, on the first event made of it:
+
+    calls     how many calls it makes, where it is not one
+    answers   how many calls it answers, where it is not one
+    function  its call stands in ``function_call``, as before there were tools
+"""
+
+
+class Dialect(Protocol):
+    """What the messages of an agent say beyond OpenAI's. It may remember what the messages before said."""
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Keys of ``origin.rest`` that this dialect keeps its own marks under."""
+
+    def speaker(self, message: dict[str, Any]) -> Source:
+        """Who says a message that is no call and no answer."""
+
+    def answers(self, message: dict[str, Any]) -> list[str]:
+        """The ids of the calls that a tool's message answers."""
+
+    def mark(self, message: dict[str, Any], marks: Marks) -> None:
+        """Add what is needed to predict the message."""
+
+    def predicted(self, message: dict[str, Any], events: list[Event], marks: Marks) -> dict[str, Any]:
+        """The message, from what would be OpenAI's."""
+
+    def remember(self, message: dict[str, Any]) -> None:
+        """What the messages after this one are predicted from."""
+
+
+class OpenAI:
+    """Messages as OpenAI defines them."""
+
+    format = NAME
+    marks = ()
+
+    def speaker(self, message: dict[str, Any]) -> Source:
+        return SPEAKERS.get(message["role"], "environment")
+
+    def answers(self, message: dict[str, Any]) -> list[str]:
+        call_id = message.get("tool_call_id")
+        return [call_id] if type(call_id) is str else []
+
+    def mark(self, message: dict[str, Any], marks: Marks) -> None:
+        pass
+
+    def predicted(self, message: dict[str, Any], events: list[Event], marks: Marks) -> dict[str, Any]:
+        return message
+
+    def remember(self, message: dict[str, Any]) -> None:
+        pass

@@ -1,0 +1,149 @@
+"""Chat messages to events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import force_setattr
+
+from eventstore.events import Action, Content, Event, Message, Observation, Origin, SystemMessage
+from foldlog.formats.calls import OpenCalls
+from foldlog.formats.delta import object_delta
+from foldlog.formats.openai_chat.dialect import Dialect, Marks, OpenAI
+from foldlog.formats.openai_chat.writing import predicted
+from foldlog.formats.record import NotAnEvent, described, read_time
+
+__all__ = ["Decoder"]
+
+
+class Decoder:
+    """Messages of one history to events, one message after the other."""
+
+    def __init__(self, dialect: Dialect | None = None) -> None:
+        self._dialect: Dialect = dialect or OpenAI()
+        self._next_id = 0
+        self._open_calls = OpenCalls()
+        self._open_functions = OpenCalls()
+
+    def events(self, record: Any) -> list[Event]:
+        """The events of the next message: one, or one for each call that it makes or answers.
+
+        Raises ``NotAnEvent`` where it is no message.
+        """
+        if type(record) is not dict:
+            raise NotAnEvent(f"expected a message object, found {described(record)}")
+        role = record.get("role")
+        if type(role) is not str:
+            raise NotAnEvent("a message has a text under 'role', this object has none")
+        marks: Marks = {}
+        self._dialect.mark(record, marks)
+        events = self._built(role, record, marks)
+        difference = object_delta(self._dialect.predicted(predicted(events, marks) or {}, events, marks), record)
+        origin = events[0].origin
+        if origin is not None and (marks or difference):
+            force_setattr(origin, "rest", {**marks, **(difference or {})})  # it is ours alone until it is returned
+        self._next_id += len(events)
+        self._dialect.remember(record)
+        return events
+
+    def _built(self, role: str, record: dict[str, Any], marks: Marks) -> list[Event]:
+        timestamp, time = read_time(record.get("timestamp"))
+        fields: dict[str, Any] = {
+            "id": self._next_id,
+            "timestamp": timestamp,
+            "origin": Origin(format=self._dialect.format, id=record.get("id"), time=time),
+        }
+        content = _content(record.get("content"))
+        match role:
+            case "system" | "developer":
+                return [SystemMessage(content=content, **fields)]
+            case "tool" | "function":
+                return self._observations(role, record, content, fields, marks)
+            case "assistant":
+                calls = _calls(record, marks)
+                if calls:
+                    return self._actions(calls, record, content, fields, marks)
+        return [Message(content=content, source=self._dialect.speaker(record), **fields)]
+
+    def _actions(
+        self, calls: list[Any], record: dict[str, Any], thought: Content, fields: dict[str, Any], marks: Marks
+    ) -> list[Event]:
+        if len(calls) > 1:
+            marks["calls"] = len(calls)
+        actions: list[Event] = []
+        for place, call in enumerate(calls):
+            function = call if "function" in marks else call.get("function")
+            function = function if type(function) is dict else {}
+            arguments, call_id = function.get("arguments"), call.get("id")
+            action = Action(
+                **{
+                    **fields,
+                    "id": self._next_id + place,
+                    "origin": Origin(format=self._dialect.format) if place else fields["origin"],
+                },
+                tool=_text(function.get("name")),
+                arguments=arguments if type(arguments) is str or type(arguments) is dict else None,
+                call_id=call_id if type(call_id) is str and "function" not in marks else None,
+                response_id=f"message-{self._next_id}",
+                thought="" if place else thought,
+                thinking=() if place else _thinking(record.get("thinking_blocks")),
+            )
+            if "function" in marks:
+                self._open_functions.open(action.tool, action)
+            elif action.call_id is not None:
+                self._open_calls.open(action.call_id, action)
+            actions.append(action)
+        return actions
+
+    def _observations(
+        self, role: str, record: dict[str, Any], content: Content, fields: dict[str, Any], marks: Marks
+    ) -> list[Event]:
+        call_ids, tool = self._dialect.answers(record), _text(record.get("name"))
+        if not call_ids:
+            cause, called = (self._open_functions.close(tool) if role == "function" else None) or (None, "")
+            return [Observation(content=content, tool=tool or called, cause=cause, **fields)]
+        if len(call_ids) > 1:
+            marks["answers"] = len(call_ids)
+        observations: list[Event] = []
+        for place, call_id in enumerate(call_ids):
+            cause, called = self._open_calls.close(call_id) or (None, "")
+            observation = Observation(
+                **{
+                    **fields,
+                    "id": self._next_id + place,
+                    "origin": Origin(format=self._dialect.format) if place else fields["origin"],
+                },
+                content="" if place else content,
+                tool=tool or called,
+                call_id=call_id,
+                cause=cause,
+            )
+            observations.append(observation)
+        return observations
+
+
+def _calls(message: dict[str, Any], marks: Marks) -> list[dict[str, Any]]:
+    """The calls of an assistant's message, or none where it has none that can be read."""
+    calls = message.get("tool_calls")
+    if type(calls) is list and calls and all(type(call) is dict for call in calls):
+        return calls
+    function = message.get("function_call")
+    if type(function) is dict and not calls:
+        marks["function"] = True
+        return [function]
+    return []
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def _content(value: Any) -> Content:
+    """Text or parts as they are; anything else is no content."""
+    if type(value) is list and all(type(part) is dict for part in value):
+        return tuple(value)
+    return _text(value)
+
+
+def _thinking(blocks: Any) -> tuple[dict[str, Any], ...]:
+    return tuple(blocks) if type(blocks) is list and all(type(block) is dict for block in blocks) else ()

@@ -1,0 +1,17 @@
+"""Which JSON values are chat messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["accepts", "matches"]
+
+
+def matches(record: Any) -> bool:
+    """Return whether ``record`` has a role and says or calls something. A message of SWE-agent names its agent too."""
+    return accepts(record) and ("content" in record or "tool_calls" in record) and type(record.get("agent")) is not str
+
+
+def accepts(record: Any) -> bool:
+    """Return whether ``record`` has a role."""
+    return type(record) is dict and type(record.get("role")) is str

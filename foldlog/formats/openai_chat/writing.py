@@ -1,0 +1,114 @@
+"""Events to chat messages: what an event says of the message that it comes from, and the message itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+    UnknownEvent,
+)
+from foldlog.formats.delta import apply
+from foldlog.formats.openai_chat.dialect import MARKS, NAME, Dialect, Marks, OpenAI
+from foldlog.formats.record import rest_of, time_text
+
+__all__ = ["Encoder", "predicted"]
+
+_ROLES: dict[str, str] = {"user": "user", "agent": "assistant", "environment": "user"}
+
+
+class Encoder:
+    """Events of one history to messages, as ``Decoder`` read them."""
+
+    def __init__(self, dialect: Dialect | None = None) -> None:
+        self._dialect: Dialect = dialect or OpenAI()
+        self._group: list[Event] = []
+        self._rest: dict[str, Any] = {}
+
+    def records(self, event: Event) -> list[Any]:
+        """The messages that are complete with ``event``."""
+        complete = []
+        if self._group and not self._continues(event):
+            complete = self.end()
+        if not self._group:
+            self._rest = rest_of(event, self._dialect.format)
+        self._group.append(event)
+        awaited = self._rest.get("calls") if type(event) is Action else self._rest.get("answers", 1)
+        if len(self._group) == awaited:
+            complete += self.end()
+        return complete
+
+    def _continues(self, event: Event) -> bool:
+        first = self._group[0]
+        if type(event) is Observation:
+            return type(first) is Observation
+        return type(event) is Action and type(first) is Action and event.response_id == first.response_id is not None
+
+    def end(self) -> list[Any]:
+        """What is left when there are no more events: calls of one response may be still to come until then."""
+        group, self._group = self._group, []
+        if not group:
+            return []
+        marks = {mark: self._rest[mark] for mark in (*MARKS, *self._dialect.marks) if mark in self._rest}
+        predicted_message = predicted(group, marks)
+        if predicted_message is None:
+            return []
+        message = apply(self._dialect.predicted(predicted_message, group, marks), self._rest)
+        self._dialect.remember(message)
+        return [message]
+
+
+def _given(content: Content) -> str | list[dict[str, Any]]:
+    return content if isinstance(content, str) else list(content)
+
+
+def predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
+    """The message that ``events`` seem to come from, as far as their fields tell; None where no message says this."""
+    event = events[0]
+    message: dict[str, Any] = {}
+    match event:
+        case Action():
+            message["role"], message["content"] = "assistant", _given(event.thought) or None
+            if event.thinking:
+                message["thinking_blocks"] = list(event.thinking)
+            calls = [_predicted_call(call) for call in events if isinstance(call, Action)]
+            if "function" in marks:
+                message["function_call"] = calls[0]["function"]
+            else:
+                message["tool_calls"] = calls
+        case Observation():
+            message["role"], message["content"] = "tool", _given(event.content)
+            if event.tool:
+                message["name"] = event.tool
+            if event.call_id is not None:
+                message["tool_call_id"] = event.call_id
+        case SystemMessage():
+            message["role"], message["content"] = "system", _given(event.content)
+        case Message():
+            message["role"], message["content"] = _ROLES[event.source], _given(event.content)
+        case CondensationSummary():
+            message["role"], message["content"] = "user", event.content
+        case Annotation() | CondensationAction() | CondensationRequest() | UnknownEvent():
+            return None
+    if event.origin is not None and event.origin.format == NAME and event.origin.id is not None:
+        message["id"] = event.origin.id
+    time = time_text(event.timestamp, event.origin)
+    if time is not None and event.origin is not None and event.origin.format == NAME:
+        message["timestamp"] = time
+    return message
+
+
+def _predicted_call(action: Action) -> dict[str, Any]:
+    call: dict[str, Any] = {"type": "function", "function": {"name": action.tool, "arguments": action.arguments}}
+    if action.call_id is not None:
+        call["id"] = action.call_id
+    return call

@@ -1,0 +1,78 @@
+"""A format is one object: whatever reads or writes histories knows no more about it than that object says."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+import foldlog.formats
+from eventstore.events import Message, Origin
+from foldlog.formats import decode, detect, encode, open_sources, registry
+from foldlog.formats.format import Format
+
+PLACE = Path(foldlog.formats.__file__).parent
+
+
+class Decoder:
+    def __init__(self):
+        self.next_id = -1
+
+    def events(self, record):
+        self.next_id += 1
+        return [Message(id=self.next_id, source="user", content=record["says"], origin=Origin(format="parrot"))]
+
+
+class Encoder:
+    def records(self, event):
+        return [{"says": event.content}]
+
+    def end(self):
+        return []
+
+
+PARROT = Format(
+    name="parrot",
+    matches=lambda record: type(record) is dict and "says" in record,
+    accepts=lambda record: type(record) is dict,
+    decoder=lambda records, options: Decoder(),
+    encoder=Encoder,
+    conversation=lambda records: f"parrot-{sum(1 for _ in records)}",
+)
+
+
+def test_one_object_makes_a_format_that_is_recognized_read_and_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(registry.FORMATS, "parrot", PARROT)
+    records = [{"says": "a"}, {"says": "b"}]
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    (source,) = open_sources([path])
+    assert (source.name, source.format, detect(path), detect(records)) == ("parrot-2", "parrot", "parrot", "parrot")
+    assert list(source.events()) == list(decode(records, "parrot"))
+    assert list(encode(source.events(), "parrot")) == records
+
+
+def test_each_format_has_a_name_of_its_own_and_its_module_holds_it():
+    assert len(registry.FORMATS) == len(registry._MODULES)
+    assert [name.replace("-", "_") for name in registry.FORMATS] == list(registry._MODULES)
+
+
+def test_what_all_formats_share_names_none_of_them():
+    shared = [*PLACE.glob("*.py"), *(PLACE / "files").glob("*.py")]
+    shared = [path for path in shared if path.stem not in (*registry._MODULES, "registry")]
+    assert len(shared) >= 15
+    named = {
+        (path.name, node.value)
+        for path in shared
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in tuple(registry.FORMATS)
+    }
+    assert named == {("conversion.py", "openai-chat")}  # which can write every history
+
+
+def test_a_module_without_a_format_object_is_refused(monkeypatch):
+    monkeypatch.setattr(registry, "import_module", lambda name: type("module", (), {"FORMAT": "x"}))
+    with pytest.raises(TypeError, match=r"foldlog\.formats\.x\.FORMAT is a str; make it a Format"):
+        registry._load("x")
