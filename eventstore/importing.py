@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
-from eventsourcing.persistence import PersistenceError
 from msgspec.structs import force_setattr
 
 from eventstore.codec import Encoded
 from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
+from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.rows import beginning_with_an_event, chained, event_of, not_erased
 
@@ -120,7 +120,7 @@ class Ingestion:
         except BaseException:
             # Also on Ctrl-C: half an import is of no use to anybody. What cannot be cleared away now is seen by nobody
             # either, and the next import or 'foldlog vacuum' does it.
-            with contextlib.suppress(PersistenceError):
+            with contextlib.suppress(RecorderError):
                 self._discard(staged.key)
             raise
         return staged.version, staged.version

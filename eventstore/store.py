@@ -11,8 +11,6 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import Literal, TypeVar
 
-from eventsourcing.persistence import PersistenceError
-
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, decide, summaries_named
 from eventstore.errors import (
@@ -30,6 +28,7 @@ from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import Resealed, reseal
 from eventstore.maintenance.verify import Published, Verdict, verify
 from eventstore.recorders.base import Conversation, Place, Reader, Recorder, Row, Transaction
+from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored import hash_chain
@@ -368,7 +367,7 @@ class Store:
     def _transact(self, work: Callable[[Transaction], T]) -> T:
         try:
             return self._recorder.transact(work)
-        except PersistenceError as error:  # as ``translated``, without the cost of a context in every append
+        except RecorderError as error:  # as ``translated``, without the cost of a context in every append
             raise StoreUnavailable(str(error)) from error
 
     @contextlib.contextmanager

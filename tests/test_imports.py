@@ -60,3 +60,13 @@ def test_help_takes_little_cpu(arguments):
     foldlog = os.path.join(sysconfig.get_path("scripts"), "foldlog")
     runs = [_cpu_s(foldlog, *arguments) for _ in range(5)]
     assert statistics.median(runs) < HELP_CPU_MAX_S, runs
+
+
+def test_opening_a_store_needs_no_event_sourcing_library(tmp_path):
+    code = f"""
+import foldlog
+with foldlog.open("sqlite:///{tmp_path}/a.db") as histories:
+    histories["c1"].append(foldlog.Message(source="user", content="hi"))
+    histories["c1"].step()
+"""
+    assert _modules_after(code) & {"eventsourcing", "sqlite_utils", "litellm", "psycopg"} == set()

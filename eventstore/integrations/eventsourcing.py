@@ -1,4 +1,6 @@
-"""The eventsourcing library on our recorders: ``PERSISTENCE_MODULE=eventstore.integrations.eventsourcing``, ``FOLDLOG_URL=sqlite:///…``.
+"""The eventsourcing library on our recorders.
+
+Set ``PERSISTENCE_MODULE=eventstore.integrations.eventsourcing`` and ``FOLDLOG_URL=sqlite:///…``.
 
 An ``Application`` reads and writes the conversations of a store, and a ``ProjectionRunner`` follows them, exactly once:
 a projection's view subclasses ``TrackingView`` and writes what it keeps and how far it has come in one transaction.
@@ -10,18 +12,19 @@ Events are ``ConversationEvent``s: one of our registered kinds with its conversa
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
+from eventsourcing import persistence
 from eventsourcing.domain import DomainEventProtocol
 from eventsourcing.persistence import (
     AggregateRecorder,
     ApplicationRecorder,
     InfrastructureFactory,
     InfrastructureFactoryError,
-    IntegrityError,
     Mapper,
     MapperDeserialisationError,
     Notification,
@@ -36,13 +39,16 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 from eventstore import codec
 from eventstore.events import Event
 from eventstore.opening import open_recorder
-from eventstore.recorders.base import Conversation, Place, PlacedRow, Record, Recorder, Row, Transaction
+from eventstore.recorders.base import Conversation, Place, PlacedRow, Reader, Record, Recorder, Row, Transaction
+from eventstore.recorders.errors import IntegrityError, RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.guard import Guard
 from eventstore.stored.row_codec import Sealing
 from eventstore.stored.rows import chained
 
-__all__ = ["ConversationEvent", "ConversationMapper", "Factory", "TrackingView"]
+__all__ = ["ConversationEvent", "ConversationMapper", "Factory", "StoreRecorder", "TrackingView"]
+
+T = TypeVar("T")
 
 _SNAPSHOTS = "snapshots of the eventsourcing library"
 _PAGE = 500
@@ -87,10 +93,50 @@ class ConversationMapper(Mapper[str]):
         return ConversationEvent(str(stored_event.originator_id), stored_event.originator_version, event)
 
 
+class StoreRecorder:
+    """One of our recorders, whose errors are those of the library."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` in a write transaction and return its result once that is durable.
+
+        Raises the library's ``IntegrityError`` where a version or a tracking position is taken.
+        """
+        with _errors_of_the_library():
+            return self._recorder.transact(work)
+
+    @contextmanager
+    def read(self) -> Iterator[Reader]:
+        """Open a read transaction."""
+        with _errors_of_the_library(), self._recorder.read() as reader:
+            yield reader
+
+    def data_version(self) -> int:
+        """Return a number that changes when another connection has committed."""
+        with _errors_of_the_library():
+            return self._recorder.data_version()
+
+    def close(self) -> None:
+        """Close the database."""
+        with _errors_of_the_library():
+            self._recorder.close()
+
+
+@contextmanager
+def _errors_of_the_library() -> Iterator[None]:
+    try:
+        yield
+    except RecorderError as error:
+        kind = getattr(persistence, type(error).__name__, persistence.OperationalError)
+        raise kind(str(error)) from error
+
+
 class _Recorder(ProcessRecorder):
     """The library's recorder interfaces on one of our recorders."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: StoreRecorder) -> None:
         self.recorder = recorder
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -185,7 +231,7 @@ class TrackingView(TrackingRecorder):
             self.recorder.transact(work)
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: StoreRecorder) -> None:
         self.recorder = recorder
 
     def track(self, transaction: Transaction, tracking: Tracking) -> None:
@@ -205,7 +251,7 @@ class TrackingView(TrackingRecorder):
 class _SnapshotRecorder(AggregateRecorder):
     """Snapshots of the library's aggregates, as records: they have the versions of events, and are none."""
 
-    def __init__(self, recorder: Recorder, purpose: str) -> None:
+    def __init__(self, recorder: StoreRecorder, purpose: str) -> None:
         self.recorder = recorder
         self._projection = f"{_SNAPSHOTS}: {purpose}"
 
@@ -287,7 +333,7 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
                 "leave CIPHER_TOPIC, CIPHER_KEY and COMPRESSOR_TOPIC unset"
             )
         recorder = open_recorder(self.env.get("FOLDLOG_URL", "memory:") or "memory:")
-        self._recorder = Guard(recorder, Sealing.chosen(None, None))
+        self._recorder = StoreRecorder(Guard(recorder, Sealing.chosen(None, None)))
 
     def mapper(self, transcoder: Any = None, mapper_class: Any = None) -> Any:
         return super().mapper(transcoder, mapper_class or ConversationMapper)

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from eventsourcing.persistence import PersistenceError
-
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.damage import is_damage
 from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
+from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.guard import Guard
 from eventstore.stored.row_codec import PLAIN
@@ -98,7 +97,7 @@ def _rows(source: Guard, found: Conversation) -> Iterator[Row]:
             with source.read() as reader:
                 not_erased(reader.conversation(found.id))
                 page = reader.rows(found.key, start, stop, CHUNK)
-        except PersistenceError as error:
+        except RecorderError as error:
             if not is_damage(error):
                 raise
             raise CorruptEvent(found.id, start, f"it, or one of those up to {stop - 1}, cannot be read") from error

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from eventsourcing.persistence import DatabaseError, DataError, InternalError, PersistenceError
-
 from eventstore.errors import StoreUnavailable
 from eventstore.recorders.base import Conversation, Recorder, Row
+from eventstore.recorders.errors import DatabaseError, DataError, InternalError, RecorderError
 
 __all__ = ["Unreadable", "is_damage", "readable_conversations", "readable_rows", "translated"]
 
@@ -39,7 +38,7 @@ def translated() -> Iterator[None]:
     """The recorders' taxonomy as ours: for a caller of the store, all of it means that the database does not answer."""
     try:
         yield
-    except PersistenceError as error:
+    except RecorderError as error:
         raise StoreUnavailable(str(error)) from error
 
 
@@ -59,7 +58,7 @@ def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Seque
     try:
         with recorder.read() as reader:
             rows = reader.rows(key, start, stop, 2 * (stop - start))  # some may be there twice
-    except PersistenceError as error:
+    except RecorderError as error:
         if not is_damage(error):
             raise
         if stop - start == 1:
@@ -80,7 +79,7 @@ def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
         try:
             with recorder.read() as reader:
                 page = reader.conversations(after, limit)
-        except PersistenceError as error:
+        except RecorderError as error:
             if not is_damage(error):
                 raise
             if limit == 1:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from eventsourcing.persistence import OperationalError
-
 from eventstore.errors import ConversationNotFound, StoreUnavailable
 from eventstore.recorders.base import Conversation, Erasure, Recorder, Transaction
+from eventstore.recorders.errors import OperationalError
 from eventstore.stored.guard import Guard
 
 __all__ = ["erase", "purge"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eventsourcing.persistence import PersistenceError
-
 from eventstore.maintenance.damage import Unreadable, is_damage, readable_rows
 from eventstore.maintenance.diagnosis import Suspects
 from eventstore.recorders.base import Recorder, Row
+from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import DAMAGED, PLAIN
 from eventstore.stored.vault import Known, Vault
@@ -69,7 +68,7 @@ class Pass:
         try:
             with recorder.read() as reader:
                 rows = reader.bare_rows(key, self._next, stop, 2 * (stop - self._next))  # some may be there twice
-        except PersistenceError as error:
+        except RecorderError as error:
             if not is_damage(error):
                 raise
             return False

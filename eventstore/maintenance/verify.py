@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from eventsourcing.persistence import PersistenceError
-
 from eventstore.errors import ConversationNotFound, KeyUnavailable
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.row_checks import Finding, Pass
 from eventstore.recorders.base import Conversation, Erasure
+from eventstore.recorders.errors import RecorderError
 from eventstore.stored.guard import Guard, columns_are_sound
 from eventstore.stored.vault import Known
 
@@ -76,7 +75,7 @@ def verify(
 def _of_the_database(guard: Guard) -> list[Finding]:
     try:
         return [Finding(None, None, problem) for problem in guard.unguarded.check()]
-    except PersistenceError as error:
+    except RecorderError as error:
         if not is_damage(error):
             raise
         return [Finding(None, None, str(error))]
@@ -94,7 +93,7 @@ def _verdict(guard: Guard, found: Conversation, heads: Mapping[str, Sequence[Pub
         findings = list(_of_an_erased(guard, found, kept) if found.erasure else _findings(guard, found, kept))
     except KeyUnavailable as error:
         findings = [Finding(None, None, f"it could not be checked: {error}")]
-    except PersistenceError as error:
+    except RecorderError as error:
         if not is_damage(error):
             raise
         findings = [Finding(None, None, str(error))]

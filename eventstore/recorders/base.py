@@ -3,8 +3,7 @@
 The store, above it, gives density, expected versions, rules, the hash chain and the registry. A recorder knows rows and
 transactions, and nothing of events. Every recorder passes the one suite in ``tests/conformance/test_recorders.py``.
 
-Faults come as the error taxonomy of ``eventsourcing.persistence`` (``IntegrityError``, ``OperationalError``, …), with
-the driver's error as cause.
+Errors are those of ``eventstore.recorders.errors``, with the driver's error as cause.
 """
 
 from __future__ import annotations

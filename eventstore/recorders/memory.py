@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from eventsourcing.persistence import IntegrityError, InterfaceError
-
 from eventstore.recorders.base import BareRow, Conversation, Erasure, Place, PlacedRow, Record, Row, Transaction
+from eventstore.recorders.errors import IntegrityError, InterfaceError
 from eventstore.recorders.identity import new_store_uuid
 
 __all__ = ["MemoryRecorder"]

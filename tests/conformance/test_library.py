@@ -242,5 +242,5 @@ def test_a_stored_topic_is_a_registered_name_and_nothing_is_imported_for_it():
 
 
 def test_the_librarys_own_ciphers_are_refused():
-    with pytest.raises(InfrastructureFactoryError, match="seals events itself"):
+    with pytest.raises(InfrastructureFactoryError, match="compresses events itself"):
         Factory({"CIPHER_KEY": "secret"})

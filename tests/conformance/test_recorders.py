@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Sequence
 
 import pytest
-from eventsourcing.persistence import IntegrityError, InterfaceError
 
 from eventstore.recorders.base import Erasure, PlacedRow, Record, Recorder, Row, Transaction
+from eventstore.recorders.errors import IntegrityError, InterfaceError
 from tests.conformance.conftest import OpenRecorder
 
 SALT = bytes(16)

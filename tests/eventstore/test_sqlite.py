@@ -14,11 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from eventsourcing.persistence import DatabaseError, IntegrityError, InterfaceError, OperationalError
 
 from eventstore import Message, StoreUnavailable, open_store
 from eventstore.recorders.base import Row, Transaction
 from eventstore.recorders.commit_queue import Job
+from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder, connections, log_space, schema
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.statements import migrations

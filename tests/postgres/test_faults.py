@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from eventsourcing.persistence import OperationalError
 
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, VersionConflict, open_store
 from eventstore.recorders.base import Erasure, Transaction
+from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import PostgresRecorder
 
 from .cutting import Cut, CuttingProxy

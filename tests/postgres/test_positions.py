@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from eventsourcing.persistence import DataError
 
 from eventstore import (
     ANY_VERSION,
@@ -26,6 +25,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.recorders.base import Recorder, Row, Transaction
+from eventstore.recorders.errors import DataError
 from eventstore.recorders.postgres import PostgresRecorder, positions
 from eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from eventsourcing.persistence import OperationalError
 from typer.testing import CliRunner
 
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from eventstore.recorders.errors import OperationalError
 from foldlog.cli.application import build
 
 from .servers import Server

@@ -8,8 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from eventsourcing.persistence import InterfaceError, OperationalError
-
+from eventstore.recorders.errors import InterfaceError, OperationalError
 from eventstore.recorders.postgres.wire import Wire
 
 __all__ = ["Pool"]

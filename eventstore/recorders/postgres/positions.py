@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from eventsourcing.persistence import DataError
+from eventstore.recorders.errors import DataError
 
 __all__ = ["POSITIONS_MAX", "Positions", "first_of"]
 

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import psycopg
-from eventsourcing.persistence import IntegrityError, InterfaceError, OperationalError, PersistenceError
 from psycopg import conninfo, sql
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.base import Transaction
+from eventstore.recorders.errors import IntegrityError, InterfaceError, OperationalError, RecorderError
 from eventstore.recorders.postgres import setup, status
 from eventstore.recorders.postgres.binary import text_bytes
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
@@ -244,7 +244,7 @@ class PostgresRecorder:
             except (ConnectionLost, TryAgain) as error:
                 self._recover(error, patience, "nothing was read")
 
-    def _recover(self, error: PersistenceError, patience: _Patience, outcome: str) -> None:
+    def _recover(self, error: RecorderError, patience: _Patience, outcome: str) -> None:
         """Wait before the next attempt. Raises ``OperationalError`` when there has been waiting enough."""
         if isinstance(error, ConnectionLost):
             self._pool.forget_idle()

@@ -6,9 +6,9 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import psycopg
-from eventsourcing.persistence import DatabaseError, OperationalError
 from psycopg import sql
 
+from eventstore.recorders.errors import DatabaseError, OperationalError
 from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.statements import migrations
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import psycopg
-from eventsourcing.persistence import ProgrammingError
 from psycopg import sql
 
+from eventstore.recorders.errors import ProgrammingError
 from eventstore.recorders.server import Holder, Lag, Status
 from eventstore.recorders.statements import statements
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Final
 
-from eventsourcing.persistence import IntegrityError, InternalError
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.base import Conversation, Erasure, Place, Record, Row
+from eventstore.recorders.errors import IntegrityError, InternalError
 from eventstore.recorders.postgres.binary import (
     BIGINT,
     BOOLEAN,

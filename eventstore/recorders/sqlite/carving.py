@@ -44,7 +44,7 @@ class Carved(NamedTuple):
 def carve(path: str, into: str) -> Carved:
     """Bring every row of the SQLite file at ``path``, and of its log, into a new store at ``into``.
 
-    Raises ``OSError``, and ``PersistenceError`` where the new file cannot be written. Cost: three readings of the file,
+    Raises ``OSError``, and ``RecorderError`` where the new file cannot be written. Cost: three readings of the file,
     and two more where rows are damaged; memory for the conversations.
     """
     SQLiteRecorder(into).close()

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from eventsourcing.persistence import OperationalError
-
+from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite import forks
 
 __all__ = ["ReaderPool", "create_private", "has_wal", "is_empty", "open_reader", "open_writer"]

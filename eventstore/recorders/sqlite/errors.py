@@ -1,4 +1,4 @@
-"""SQLite's errors in the taxonomy of ``eventsourcing.persistence``, with what was being done and what helps."""
+"""SQLite's errors as recorder errors that say what failed and what helps."""
 
 from __future__ import annotations
 
@@ -8,31 +8,9 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eventsourcing.persistence import (
-    DatabaseError,
-    DataError,
-    IntegrityError,
-    InterfaceError,
-    InternalError,
-    NotSupportedError,
-    OperationalError,
-    PersistenceError,
-    ProgrammingError,
-)
+from eventstore.recorders.errors import DatabaseError, OperationalError, error_class
 
 __all__ = ["leaves_doubt", "translate", "translated"]
-
-_TAXONOMY: Final[tuple[tuple[type[Exception], type[PersistenceError]], ...]] = (
-    (sqlite3.IntegrityError, IntegrityError),
-    (sqlite3.InternalError, InternalError),
-    (sqlite3.NotSupportedError, NotSupportedError),
-    (sqlite3.ProgrammingError, ProgrammingError),
-    (sqlite3.OperationalError, OperationalError),
-    (sqlite3.DataError, DataError),
-    (sqlite3.DatabaseError, DatabaseError),
-    (sqlite3.InterfaceError, InterfaceError),
-    (OSError, OperationalError),
-)
 
 _GIVE_RIGHTS: Final = "give this user the right to write the file and its folder"
 _FOLDER_TOO: Final = f"{_GIVE_RIGHTS}: SQLite makes files beside it, also for those who only read"
@@ -60,13 +38,13 @@ _ADVICE_OF_THE_SYSTEM: Final = {
 
 
 def translate(error: Exception, doing: str) -> Exception:
-    """A driver's error as the library's, with the driver's as cause; any other error as it is."""
-    for driver_error, library_error in _TAXONOMY:
-        if isinstance(error, driver_error):
-            translated = library_error(f"cannot {doing}: {_said(error)}")
-            translated.__cause__ = error
-            return translated
-    return error
+    """Return the recorder error for an error of SQLite or the system, which is its cause; return any other as it is."""
+    kind = OperationalError if isinstance(error, OSError) else error_class(error)
+    if kind is None:
+        return error
+    translated = kind(f"cannot {doing}: {_said(error)}")
+    translated.__cause__ = error
+    return translated
 
 
 @contextlib.contextmanager

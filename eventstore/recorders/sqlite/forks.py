@@ -11,7 +11,7 @@ import os
 import weakref
 from typing import Final, Protocol
 
-from eventsourcing.persistence import OperationalError
+from eventstore.recorders.errors import OperationalError
 
 __all__ = ["Forkable", "check_not_inherited", "watch"]
 

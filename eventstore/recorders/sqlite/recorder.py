@@ -10,10 +10,9 @@ from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
-from eventsourcing.persistence import DatabaseError, InterfaceError, OperationalError, PersistenceError
-
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.commit_queue import CommitQueue, Job
+from eventstore.recorders.errors import DatabaseError, InterfaceError, OperationalError, RecorderError
 from eventstore.recorders.sqlite import forks, schema, upkeep
 from eventstore.recorders.sqlite.connections import (
     ReaderPool,
@@ -199,7 +198,7 @@ class SQLiteRecorder:
             committing = True
             connection.execute("COMMIT")
             _succeed(done)
-        except (sqlite3.Error, OSError, PersistenceError) as error:
+        except (sqlite3.Error, OSError, RecorderError) as error:
             self._fail(jobs, error, committing)
         except BaseException:  # Ctrl-C
             if connection is not None and connection.in_transaction:

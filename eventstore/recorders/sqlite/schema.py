@@ -6,8 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eventsourcing.persistence import DatabaseError
-
+from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.statements import migrations
 

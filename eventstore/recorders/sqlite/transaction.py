@@ -6,9 +6,8 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eventsourcing.persistence import IntegrityError
-
 from eventstore.recorders.base import Conversation, Erasure, Place, Record, Row
+from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
 from eventstore.recorders.sqlite.tails import Tails
 

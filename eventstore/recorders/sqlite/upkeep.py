@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Final
 
-from eventsourcing.persistence import OperationalError
-
+from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite.reader import SQL
 
 __all__ = ["compact", "copy", "empty_wal", "findings", "left_in_staging"]

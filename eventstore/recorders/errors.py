@@ -1,0 +1,93 @@
+"""The errors of recorders, named as PEP 249 names those of a database:
+
+    RecorderError
+    ├── InterfaceError          the recorder cannot be used: it is closed
+    └── DatabaseError           the file is damaged, or is no store
+        ├── DataError           a stored value is not of its type
+        ├── IntegrityError      a key is taken
+        ├── InternalError       the database found its own pages damaged
+        ├── NotSupportedError
+        ├── OperationalError    the disk, the server or a lock refuses: waiting or the administrator helps
+        └── ProgrammingError
+
+A recorder raises them with the driver's error as cause. The store turns them into ``StoreUnavailable``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "DataError",
+    "DatabaseError",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "RecorderError",
+    "error_class",
+]
+
+
+class RecorderError(Exception):
+    """The database did not do what it was asked."""
+
+
+class InterfaceError(RecorderError):
+    """The recorder cannot be used any more: it is closed."""
+
+
+class DatabaseError(RecorderError):
+    """The database is damaged, or is no store."""
+
+
+class DataError(DatabaseError):
+    """A stored value is not of its type."""
+
+
+class IntegrityError(DatabaseError):
+    """A key is taken, so nothing was written. Read again, then decide again."""
+
+
+class InternalError(DatabaseError):
+    """The database found its own structures damaged."""
+
+
+class NotSupportedError(DatabaseError):
+    """This database cannot do what it was asked."""
+
+
+class OperationalError(DatabaseError):
+    """The disk, the server or a lock refuses. The message says what helps."""
+
+
+class ProgrammingError(DatabaseError):
+    """A statement does not fit the database."""
+
+
+_BY_NAME: Final[dict[str, type[RecorderError]]] = {
+    kind.__name__: kind
+    for kind in (
+        DataError,
+        DatabaseError,
+        IntegrityError,
+        InterfaceError,
+        InternalError,
+        NotSupportedError,
+        OperationalError,
+        ProgrammingError,
+    )
+}
+
+
+def error_class(error: Exception) -> type[RecorderError] | None:
+    """Return our class for an error of a PEP 249 driver, or None for any other error.
+
+    Drivers derive their own classes from those that PEP 249 names, so the nearest of these names decides.
+    """
+    if not any(kind.__name__ == "Error" for kind in type(error).__mro__):
+        return None
+    named = (_BY_NAME.get(kind.__name__) for kind in type(error).__mro__)
+    return next((kind for kind in named if kind is not None), RecorderError)
