@@ -3,6 +3,8 @@
 Every page that looks like a leaf of a table, or like any page of an index, is read for itself; what leads to it does
 not matter. So a page can only lose its own rows. The newest state is what counts: pages come from the write-ahead log
 as far as that is whole, else from the file. Format: https://www.sqlite.org/fileformat2.html.
+
+Why SQLite's own recovery does not do: ``docs/decisions/0063-our-own-reader-of-damaged-pages.md``.
 """
 
 from __future__ import annotations
