@@ -208,6 +208,7 @@ def growing(scale: Scale, folder: Path) -> Iterator[Round]:
     short, long = scale.events[0], scale.usual
     with servers(standby=False) as primary, open_store(primary.url(schema="ours")) as store:
         views = Views(store)
+        store.register(views)
         for length in (short, long):
             store.ingest(f"of {length}", history(length))
         primary.sql("VACUUM ANALYZE")

@@ -36,6 +36,7 @@ def prepared(
         source = events or (lambda: history(length))
         with open_store(f"sqlite:///{made.ours}", durability="relaxed") as store:
             views = Views(store)
+            store.register(views)
             store.ingest("c1", source())
             view = views.current("c1")
         _checkpoint(made.ours)

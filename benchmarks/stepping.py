@@ -40,6 +40,7 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
         total = litellm.token_counter(model=MODEL, messages=View.from_events(before).to_messages())
         with open_store(f"sqlite:///{folder}/ours-{seed}.db") as store:
             views, llm = Views(store), LLM(LLMConfig(model=MODEL))
+            store.register(views)
             store.ingest("c1", before)
             llm.token_sums(views.current("c1"))
             our_seconds = raw_seconds = 0.0

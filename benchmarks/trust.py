@@ -140,7 +140,7 @@ def size_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
     stores = prepared(folder.parent, scale.usual)
     path = folder / "small.db"
     with open_store(f"sqlite:///{path}", keys=_keys(), compression="zstd") as store:
-        Views(store)
+        store.register(Views(store))
         store.ingest("c1", (_without_id(event) for event in history(stores.length)))
         store.guard.purge()
     yield Round(path.stat().st_size / stores.length, stores.raw.stat().st_size / stores.length)

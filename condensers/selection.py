@@ -143,7 +143,7 @@ def real(events: Iterable[Event]) -> int:
 def forget(
     events: Sequence[Event], metadata: Mapping[str, Any], *, summary: str | None = None, offset: int | None = None
 ) -> CondensationAction:
-    """The condensation that forgets ``events``, in the ``ordered`` dialect: our own ids, summaries by theirs.
+    """The condensation that forgets ``events``, by our own ids, summaries by theirs.
 
     A range stands for events whose ids follow one another, a list for all else: a range names nothing that stays.
     """

@@ -72,6 +72,7 @@ class Histories:
     ) -> None:
         self.store = store
         self.views = Views(store)
+        store.register(self.views)  # revisions are stored in the transaction of their events
         self.agent_llm = agent_llm
         if condenser is not None:
             self.condenser = _made(condenser)

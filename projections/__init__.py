@@ -1,16 +1,19 @@
-"""What a conversation looks like now, or looked like then: the View, a fold of the log.
+"""The read side: the View of a conversation, now or at an earlier version, as a fold of its log.
 
-Everything here can be thrown away and made again from the log.
+``fold.py`` is the fold, with ``units.py`` (what belongs together), ``left_behind.py`` and ``v0_dialect.py``.
+``view.py`` is its result; ``well_formed.py`` and ``messages.py`` make it fit for a model.
+``revision.py``, ``revision_codec.py`` and ``loading.py`` store the structure of a View and load it again.
+``views.py`` serves stored conversations; ``explain.py`` says why an event is shown or not, and what changed;
+``audit.py`` compares stored revisions with the log. Everything here can be deleted and rebuilt from the log.
 """
 
 from projections.audit import Audit, Finding, Forgetting, audit
-from projections.difference import Difference, Summarized
 from projections.errors import NoSuchEvent, NoSuchVersion
+from projections.explain import Difference, Summarized, Why
 from projections.messages import Rendered
 from projections.view import View
 from projections.views import Views
 from projections.well_formed import cut_points, well_formed
-from projections.why import Why
 
 __all__ = [
     "Audit",

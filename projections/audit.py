@@ -1,4 +1,4 @@
-"""Is what is stored of a View what the log says? Fold again from zero, and compare every revision, byte for byte."""
+"""Fold a conversation from its first event, and compare every stored revision with the result, byte for byte."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from eventstore import Store
 from eventstore.events import CondensationAction, Event, is_structural
 from eventstore.transaction import Record, Snapshot
-from projections.reading import CHUNK, Progress, changes
-from projections.revising import NOTHING, Revised, revise
-from projections.revisions import CODE, PROJECTION
+from projections.loading import CHUNK, Progress, read_changes
+from projections.revision import EMPTY_FOLD, ViewFold, fold_on
+from projections.revision_codec import CODE, PROJECTION
 
 __all__ = ["Audit", "Finding", "Forgetting", "audit"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with the revision of one version. ``Views.rebuild`` mends it."""
+    """What is wrong with the revision of one version. ``Views.rebuild`` replaces it."""
 
     version: int
     problem: str
@@ -26,9 +26,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """One condensation, and how many events of the log left the View with it. ``version`` is the one that it brought.
+    """One condensation, and the number of events of the log that left the View with it. It brought ``version``.
 
-    What it says of itself (``reason``, ``outcome``, ``tokens_before``, ``tokens_after``, …) is in its ``metadata``.
+    Its ``metadata`` holds what its condenser reported: ``reason``, ``outcome``, ``tokens_before``, ``tokens_after``, …
     """
 
     condensation: CondensationAction
@@ -39,14 +39,14 @@ class Forgetting:
         return self.condensation.id + 1
 
     def said(self, key: str) -> Any:
-        """A value of the metadata, None where the condenser did not say."""
+        """Return a value of the metadata, None where the condenser did not report it."""
         return self.condensation.metadata.get(key)
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit of one conversation found. ``missing`` revisions are no finding: nobody asked for a View since a
-    writer without the projection appended, and the next reader makes them.
+    """What an audit of one conversation found. ``missing`` counts revisions that are not stored yet: a writer without
+    the projection appended their events. They are not a finding, since the next reader stores them.
     """
 
     conversation: str
@@ -58,7 +58,7 @@ class Audit:
 
 
 def audit(store: Store, conversation: str, progress: Progress | None = None) -> Audit:
-    """Fold a conversation again from its first event, and compare with every stored revision.
+    """Fold a conversation from its first event, and compare with every stored revision.
 
     Raises what ``Views.current`` raises. Cost: the log; memory grows with the number of condensations alone.
     """
@@ -75,14 +75,14 @@ def audit(store: Store, conversation: str, progress: Progress | None = None) -> 
                 findings.append(Finding(step.record.version, problem))
             if isinstance(step.event, CondensationAction):
                 forgettings.append(Forgetting(step.event, step.forgotten))
-        findings += [Finding(version, "its bytes were changed since it was stored") for version in damaged]
+        findings += [Finding(version, "its bytes were changed after it was stored") for version in damaged]
         findings += [
-            Finding(version, "there is no condensation or request that brought this version")
+            Finding(version, "the log has no condensation or request that brought this version")
             for version in stored.keys() - set(made)
         ]
         last_stored = max(stored, default=0)
         holes = [version for version in made if version < last_stored and version not in stored.keys() | damaged]
-        findings += [Finding(version, "it is missing, and later ones are there") for version in holes]
+        findings += [Finding(version, "it is missing, and later ones are stored") for version in holes]
         missing = sum(version not in stored.keys() | damaged for version in made)
         return Audit(
             conversation,
@@ -104,32 +104,32 @@ class _Step:
 
 
 def _steps(snapshot: Snapshot, progress: Progress | None) -> Iterator[_Step]:
-    revised = NOTHING
-    while revised.version < snapshot.version:
-        stop = min(snapshot.version, revised.version + CHUNK)
-        events = changes(snapshot, revised.version, stop)
+    folded = EMPTY_FOLD
+    while folded.version < snapshot.version:
+        stop = min(snapshot.version, folded.version + CHUNK)
+        events = read_changes(snapshot, folded.version, stop)
         done = 0
         for place, event in enumerate(events):
             if is_structural(event):
-                before, _ = revise(revised, events[done:place], event.id)
-                revised, (record,) = revise(before, [event], event.id + 1)
-                yield _Step(event, record, _shown(before) - _shown(revised))
+                before, _ = fold_on(folded, events[done:place], event.id)
+                folded, (record,) = fold_on(before, [event], event.id + 1)
+                yield _Step(event, record, _count_shown(before) - _count_shown(folded))
                 done = place + 1
-        revised, _ = revise(revised, events[done:], stop)
+        folded, _ = fold_on(folded, events[done:], stop)
         if progress is not None:
             progress(stop, snapshot.version)
 
 
-def _shown(revised: Revised) -> int:
-    """How many events of the log are shown."""
-    return sum(event.id >= 0 for event in revised.state.items)
+def _count_shown(folded: ViewFold) -> int:
+    """Return how many events of the log are shown."""
+    return sum(event.id >= 0 for event in folded.state.items)
 
 
 def _problem(stored: Record | None, made: Record) -> str | None:
     if stored is None:
         return None
     if stored.code != CODE:
-        return f"it was made by version {stored.code} of the fold, this is {CODE}"
+        return f"it was made by version {stored.code} of the fold; this is version {CODE}"
     if (stored.base, stored.body) != (made.base, made.body):
-        return "it is not what the log says"
+        return "it differs from the fold of the log"
     return None

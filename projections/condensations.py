@@ -1,4 +1,4 @@
-"""The condensations that made a View, where they are too many to hold."""
+"""The condensations that made a View, read when they are needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAGE = 200
 
 
 class _Condensations(Sequence[CondensationAction]):
-    """A sequence of known length whose members are got by iterating. Indexing reads up to the index."""
+    """A sequence of known length whose members are read by iterating. Indexing reads up to the index."""
 
     @overload
     def __getitem__(self, index: int) -> CondensationAction: ...
@@ -36,7 +36,7 @@ class _Condensations(Sequence[CondensationAction]):
 
 
 class StoredCondensations(_Condensations):
-    """Of a conversation up to a version, oldest first: read a page at a time whenever they are iterated over.
+    """The condensations of a conversation up to a version, oldest first. Each iteration reads them page by page.
 
     Reading raises what ``eventstore.Store.events`` raises.
     """
@@ -62,7 +62,7 @@ class StoredCondensations(_Condensations):
 
 
 class JoinedCondensations(_Condensations):
-    """Older ones and some that came since."""
+    """Older condensations, and newer ones after them."""
 
     def __init__(self, older: Sequence[CondensationAction], newer: Sequence[CondensationAction]) -> None:
         self._older = older

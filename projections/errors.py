@@ -1,4 +1,4 @@
-"""What can go wrong when a View of another moment is asked for. The rest are the errors of ``eventstore``."""
+"""The errors of Views beside those of ``eventstore``: a version or an event that the conversation does not have."""
 
 from __future__ import annotations
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-__all__ = ["Intervals", "contains", "normalized"]
+__all__ = ["Intervals", "contains", "normalize"]
 
 Intervals = tuple[tuple[int, int], ...]
 
 
-def normalized(pairs: Iterable[tuple[int, int]]) -> Intervals:
-    """The union of inclusive pairs in any order, overlapping or not. A pair that runs backwards is empty.
+def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
+    """Return the union of inclusive pairs in any order, overlapping or not. A pair that runs backwards is empty.
 
     Cost: sorting the pairs; their width does not matter.
     """
@@ -28,7 +28,7 @@ def normalized(pairs: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def contains(intervals: Intervals, value: int) -> bool:
-    """Whether ``value`` is in the set. Cost: the logarithm of the number of intervals."""
+    """Return whether ``value`` is in the set. Cost: the logarithm of the number of intervals."""
     place = bisect_right(intervals, value, key=_first) - 1
     return place >= 0 and value <= intervals[place][1]
 

@@ -4,9 +4,9 @@
     Message                user or assistant, after its source; the environment speaks as user, since many models take
                            a system message only at the beginning
     Action                 assistant with tool_calls; adjacent actions of one response are one message
-    Observation            tool, right behind the message that made the call, where servers insist on it
+    Observation            tool, right after the message that made the call, where servers insist on it
     CondensationSummary    user
-    Annotation, unknown    none: no model sees them
+    Annotation, unknown    not sent to a model
 
 Neighbouring user messages become one, with a part for each.
 """
@@ -34,10 +34,10 @@ class Rendered(NamedTuple):
 
 
 def rendered(events: Sequence[Event], positions: Sequence[int]) -> list[Rendered]:
-    """The messages of those of ``events`` at the ascending ``positions``, which must be fit for a model.
+    """Return the messages of the ``events`` at the ascending ``positions``, which must be fit for a model.
 
-    Every tool call has one later answer, also where an id is used twice: the later call then gets an id of its own.
-    A message is equal to one made before as long as the events that it is made of are. Cost: the positions.
+    Every tool call has one later tool message, also where an id is used twice: the later call then gets an id of its
+    own. Equal events give equal messages. Cost: the positions.
     """
     shown = [events[position] for position in positions]
     answer_of = units(shown).answers

@@ -1,15 +1,18 @@
-"""What belongs together in a View: calls with their answers, the calls of one response, the steps of a tool loop.
+"""What belongs together in a View: actions with their observations, parallel calls, the steps of a tool loop.
 
-A model refuses a conversation in which a call has no answer, an answer has no call, half of a parallel batch is
-missing, or a loop has lost the thinking that it began with. Everything that forgets must therefore know these units.
+A model refuses a conversation in which an action has no observation, an observation has no action, one of several
+parallel calls is missing, or a loop has lost the thinking that it began with. So everything that forgets must know
+these units.
 
-    answer   the nth action with a call id is answered by the nth observation with it that follows; an observation
-             without a call id answers the action that is its ``cause``. One that answers nothing is an orphan.
-    batch    the actions of one model response, with their answers. An action without a response id is alone.
-    loop     starts at an action with thinking, runs through actions and answers, ends at any other event, or at the
-             next action with thinking. Orphans, and events that no model sees, neither belong to it nor end it.
+    observation      the nth action with a call id is answered by the nth later observation with it; an observation
+                     without a call id answers the action that is its ``cause``. One that answers nothing is an orphan.
+    parallel calls   the actions of one model response, with their observations. An action without a response id is
+                     alone.
+    loop             starts at an action with thinking, runs through actions and observations, ends at any other event,
+                     or at the next action with thinking. Orphans, and events that no model sees, neither belong to it
+                     nor end it.
 
-Events that were *left behind*, when a condensation forgot another part of their unit, belong to no unit any more.
+Events that were *left behind*, when a condensation forgot another part of their unit, do not belong to a unit any more.
 
 Units are of a View's events in order and the ids of those left behind; positions are indices into these events.
 Cost: the events given, once, whatever the length of the history.
@@ -22,14 +25,14 @@ from typing import NamedTuple
 
 from eventstore.events import Action, Annotation, Event, Observation, UnknownEvent
 
-__all__ = ["Batch", "Units", "cut_positions", "fit_positions", "units"]
+__all__ = ["ParallelCalls", "Units", "cut_positions", "fit_positions", "units"]
 
 UNSEEN = frozenset({Annotation, UnknownEvent})
 """Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""
 
 
-class Batch:
-    """The calls of one response and their answers: ``members`` are positions, ascending; the first is a call."""
+class ParallelCalls:
+    """The actions of one response and their observations: ``members`` are positions, ascending, an action first."""
 
     __slots__ = ("members", "unanswered")
 
@@ -39,12 +42,11 @@ class Batch:
 
 
 class Units(NamedTuple):
-    """Batches in the order of their first calls; ``answers`` by their calls; loops and orphans, ascending.
-
-    ``seen`` are the positions of what a model may see and what is not left behind.
+    """Parallel calls in the order of their first actions; ``answers`` are the observations by their actions; loops and
+    orphans are ascending. ``seen`` are the positions that a model may see and that are not left behind.
     """
 
-    batches: list[Batch]
+    parallel_calls: list[ParallelCalls]
     answers: dict[int, int]
     loops: list[list[int]]
     orphans: list[int]
@@ -52,11 +54,11 @@ class Units(NamedTuple):
 
 
 def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units:
-    """The units of a View."""
-    batches, answers, loops, orphans, seen = found = Units([], {}, [], [], [])
-    calls = _Calls()
-    of_response: dict[str, Batch] = {}
-    of_call: dict[int, Batch] = {}
+    """Return the units of a View."""
+    parallel_calls, answers, loops, orphans, seen = found = Units([], {}, [], [], [])
+    waiting = _WaitingCalls()
+    of_response: dict[str, ParallelCalls] = {}
+    of_call: dict[int, ParallelCalls] = {}
     loop: list[int] | None = None
     for position, event in enumerate(events):
         if type(event) in UNSEEN or event.id in left_behind:
@@ -64,28 +66,28 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
         seen.append(position)
         if type(event) is Action:
             response_id = event.response_id
-            batch = None if response_id is None else of_response.get(response_id)
-            if batch is None:
-                batch = Batch()
-                batches.append(batch)
+            calls = None if response_id is None else of_response.get(response_id)
+            if calls is None:
+                calls = ParallelCalls()
+                parallel_calls.append(calls)
                 if response_id is not None:
-                    of_response[response_id] = batch
-            batch.members.append(position)
-            batch.unanswered += 1
-            of_call[position] = batch
-            calls.add(event, position)
+                    of_response[response_id] = calls
+            calls.members.append(position)
+            calls.unanswered += 1
+            of_call[position] = calls
+            waiting.add(event, position)
             if event.thinking:
                 loop = []
                 loops.append(loop)
         elif type(event) is Observation:
-            call = calls.take(event)
+            call = waiting.take(event)
             if call is None:
                 orphans.append(position)
                 continue
             answers[call] = position
-            batch = of_call[call]
-            batch.members.append(position)
-            batch.unanswered -= 1
+            calls = of_call[call]
+            calls.members.append(position)
+            calls.unanswered -= 1
         else:
             loop = None
         if loop is not None:
@@ -93,8 +95,8 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
     return found
 
 
-class _Calls:
-    """Positions of calls that wait for an answer, found by call id, the oldest first, or by the action's id."""
+class _WaitingCalls:
+    """Positions of actions without an observation yet, found by call id, the oldest first, or by the action's id."""
 
     def __init__(self) -> None:
         self._by_call_id: dict[str, list[int]] = {}
@@ -111,7 +113,7 @@ class _Calls:
             self._by_call_id[call_id] = [event_id]
 
     def take(self, observation: Observation) -> int | None:
-        """The call that ``observation`` answers, which waits no longer."""
+        """Return the position of the action that ``observation`` answers. That action waits no longer."""
         if observation.call_id is None:
             return None if observation.cause is None else self._by_event_id.pop(observation.cause, None)
         queue = self._by_call_id.get(observation.call_id)
@@ -122,16 +124,15 @@ class _Calls:
 
 
 def fit_positions(events: Sequence[Event], found: Units) -> list[int]:
-    """Positions of what can be sent to a model, of events and the units found in them, ascending: whole, answered
-    batches and whole loops.
+    """Return the positions that can be sent to a model, ascending: whole, answered parallel calls and whole loops.
 
-    Dropped are what was left behind, orphans, every batch with an unanswered call, and then, until nothing changes,
-    each batch that lost a member, and each loop that lost something before its last surviving member. A call that waits
-    at the end of a loop costs the loop nothing.
+    Dropped are events left behind, orphans, all parallel calls of which one is unanswered, and then, until nothing
+    changes, parallel calls that lost a member, and each loop that lost an event before its last surviving member. A
+    call that waits at the end of a loop costs the loop nothing.
     """
     kept = set(found.seen).difference(found.orphans)
-    kept.difference_update(*(batch.members for batch in found.batches if batch.unanswered))
-    answered = [batch.members for batch in found.batches if not batch.unanswered]
+    kept.difference_update(*(calls.members for calls in found.parallel_calls if calls.unanswered))
+    answered = [calls.members for calls in found.parallel_calls if not calls.unanswered]
     shrinking = True
     while shrinking:
         before = len(kept)
@@ -143,26 +144,27 @@ def fit_positions(events: Sequence[Event], found: Units) -> list[int]:
 
 
 def _is_broken(loop: list[int], kept: set[int]) -> bool:
-    """Whether something is gone before the last member that is kept."""
+    """Return whether a member is gone before the last member that is kept."""
     surviving = [place for place, position in enumerate(loop) if position in kept]
     return bool(surviving) and surviving[-1] >= len(surviving)
 
 
 def cut_positions(count: int, found: Units) -> tuple[int, ...]:
-    """Every index, of 0 to ``count``, at which so many events may be cut, of the units found in them: forgetting what
-    lies between two such indices takes nothing away from what stays (but for one case:
+    """Return every index, of 0 to ``count``, at which ``count`` events may be cut, given the units found in them.
+    Forgetting the events between two such indices takes nothing away from those that stay (but for one case:
     ``docs/decisions/0031-joined-loops.md``).
 
-    Not inside a batch, from its first action to its last answer, nor inside a loop; and not behind the start of a
-    *pending* batch, one that has an unanswered call and is followed by nothing but its own members, so that no call is
-    forgotten before its answer comes. Unanswered calls that others follow are abandoned: they hinder nothing.
+    Such an index is not inside parallel calls, from their first action to their last observation, nor inside a loop.
+    It is not after the start of *pending* parallel calls either: those with an unanswered call and with only their own
+    members after it, so that an action is never forgotten before its observation comes. Unanswered calls that other
+    events follow are abandoned and forbid no index.
     """
     spans = [(loop[0], loop[-1]) for loop in found.loops]
-    for batch in found.batches:
-        if not batch.unanswered:
-            spans.append((batch.members[0], batch.members[-1]))
-        elif found.seen[-len(batch.members) :] == batch.members:
-            spans.append((batch.members[0], count))
+    for calls in found.parallel_calls:
+        if not calls.unanswered:
+            spans.append((calls.members[0], calls.members[-1]))
+        elif found.seen[-len(calls.members) :] == calls.members:
+            spans.append((calls.members[0], count))
     free = [True] * (count + 1)
     for first, last in spans:
         free[first + 1 : last + 1] = [False] * (last - first)

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from eventstore.events import CondensationAction, Event
 from projections.condensations import JoinedCondensations
-from projections.fold import State, fold
+from projections.fold import ViewState, fold
 from projections.messages import Rendered, rendered
 from projections.units import Units, cut_positions, fit_positions, units
 
@@ -18,35 +18,38 @@ __all__ = ["View"]
 
 @dataclass(frozen=True)
 class View:
-    """The ordered events that a model is shown, with the request flag and the condensations that made it. Immutable,
-    but for what Python cannot freeze: the maps inside its events are plain ones, shared with other Views, to be read.
+    """The ordered events that a model is shown, with the request flag and the condensations that made it.
+
+    Immutable, except for the maps inside its events, which Python cannot freeze and which other Views share: do not
+    change them.
 
     A sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), iteration. Summaries are
-    ``CondensationSummary`` events with ids below -1. Views are equal that show the same and fold on in the same way.
+    ``CondensationSummary`` events with ids below -1. Two Views are equal if they show the same and fold on in the same
+    way.
     """
 
-    state: State
+    state: ViewState
     condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
-    """All of them, oldest first. Where the View comes from a store they are read when they are asked for."""
+    """All condensations, oldest first. For a View from a store they are read when this is iterated over."""
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
-        """The View of a conversation: the fold of all its events, from the first on. Nothing is enforced.
+        """Return the View of a conversation: the fold of all its events, from the first on. Nothing is enforced.
 
         Raises what ``projections.fold`` raises.
         """
         return cls(*fold(events))
 
     def then(self, events: Iterable[Event]) -> View:
-        """The View after further events, the next of its conversation. Cost: those, and once the items of this View."""
+        """Return the View after the next events of the conversation. Cost: those, and the items of this View once."""
         state, condensations = fold(events, self.state)
         return View(state, _joined(self.condensations, condensations))
 
     def with_events(self, events: Iterable[Event]) -> View:
-        """The same View, showing these events instead, for example with some of them masked or left out."""
+        """Return the same View with these events instead, for example with some of them masked or left out."""
         items = tuple(events)
         left_behind = self.left_behind.intersection(event.id for event in items)
-        state = State(self.version, items, self.unhandled_condensation_request, left_behind)
+        state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)
         return View(state, self.condensations)
 
     @cached_property
@@ -55,22 +58,22 @@ class View:
 
     @property
     def version(self) -> int:
-        """How many events of the conversation were folded."""
+        """The number of events of the conversation that were folded."""
         return self.state.version
 
     @property
     def unhandled_condensation_request(self) -> bool:
-        """Whether a condensation was asked for and none came since."""
+        """Whether a condensation was requested and none came since."""
         return self.state.unhandled_condensation_request
 
     @property
     def left_behind(self) -> frozenset[int]:
-        """Ids of events that stay though a condensation forgot another part of their unit: shown to no model."""
+        """Ids of events that stay though a condensation forgot another part of their unit. A model is not sent them."""
         return self.state.left_behind
 
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
-        """The indices at which the View may be cut without splitting a call from its answer, a batch or a tool loop."""
+        """The indices at which the View may be cut without splitting parallel calls or a tool loop."""
         return cut_positions(len(self.events), self._units)
 
     @cached_property
@@ -83,13 +86,13 @@ class View:
         return units(self.events, self.left_behind)
 
     def rendered(self) -> list[Rendered]:
-        """The messages of ``to_messages``, each with the indices of the events that it was made of."""
+        """Return the messages of ``to_messages``, each with the indices of the events that it was made of."""
         return rendered(self.events, self.fit_positions)
 
     def to_messages(self) -> list[dict[str, Any]]:
-        """What is sent to a model, in OpenAI's chat format, of the events that are fit for it.
+        """Return the messages to send to a model, in OpenAI's chat format, made of the events that are fit for it.
 
-        Every tool call is answered by one tool message, right behind the message that makes it. The messages are the
+        Every tool call is answered by one tool message, right after the message that makes it. The messages are the
         caller's own. Cost: the events of the View.
         """
         return [message for message, _ in self.rendered()]

@@ -1,8 +1,9 @@
-"""Views of stored conversations, at any moment, for the price of what they show.
+"""Views of stored conversations at any version. A View costs as much as the events that it shows.
 
-``Views(store)`` keeps a revision of the View with each structural event, in the transaction that appends it. To open a
-View is to read the last revision and then, in one ranged read, the events that it keeps and those behind it. Where a
-writer appended without this projection, the next reader folds on from the last revision and stores what was missing.
+A View is loaded from the last revision: one read of the revision, and one ranged read of the events that it keeps and
+those since. ``store.register(views)`` has the store call ``Views.project`` in every transaction that appends structural
+events, so that each revision is stored with its event. Where a writer appended without that, the next reader folds on
+from the last revision and stores the missing ones.
 """
 
 from __future__ import annotations
@@ -16,38 +17,39 @@ from eventstore.errors import UnknownEventType
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, summary_of
 from eventstore.transaction import Record, Snapshot, WritableSnapshot
 from projections.condensations import StoredCondensations
-from projections.difference import Difference, difference
 from projections.errors import NoSuchEvent, NoSuchVersion
+from projections.explain import Difference, Why, explain_difference, explain_event
 from projections.fold import summary_event
-from projections.reading import CHUNK, Progress, folded, gone_on, is_stored, opened
-from projections.revising import NOTHING, Revised, revise
-from projections.revisions import PROJECTION
+from projections.loading import CHUNK, Progress, fold_events, fold_log, is_stored, load_revision
+from projections.revision import EMPTY_FOLD, ViewFold, fold_on
+from projections.revision_codec import PROJECTION
 from projections.view import View
-from projections.why import Why, why
 
 __all__ = ["Views"]
 
 _REMEMBERED = 64
-"""Conversations whose last View is kept in memory, to go on from."""
+"""Number of conversations whose last View stays in memory, to fold on from."""
 
 _FEW = 64
-"""Events that are read whole, whether shown or not, since it takes one question and not three."""
+"""Up to this many new events are read whole, shown or not: that takes one query instead of three."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Latest:
-    """The last View that was made of a conversation, and the head of the events that it was made of: what is made in a
-    transaction may be rolled back, and other events may get the same ids.
+    """The last View of a conversation, and the head of its events: a View made in a transaction that was rolled back
+    must not be used when other events get the same ids.
     """
 
-    revised: Revised
+    folded: ViewFold
     head: bytes | None
     view: View
 
 
 class Views:
-    """The Views of a store's conversations. It registers with the store, which holds on to it, to keep its revisions;
-    of several, the last one keeps them, and all are right. Thread-safe.
+    """The Views of a store's conversations. Thread-safe.
+
+    Also an inline projection: after ``store.register(views)`` the store keeps each revision in the transaction of its
+    event. Without that, Views are right all the same, and whoever reads one stores the revisions that are missing.
     """
 
     name = PROJECTION
@@ -56,73 +58,73 @@ class Views:
         self._store = store
         self._lock = threading.Lock()
         self._latest: dict[str, _Latest] = {}
-        store.register(self)
 
     def current(self, conversation: str) -> View:
-        """The View now: the very same object as long as nothing is appended.
+        """Return the View now: the very same object until an event is appended.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``StoreUnavailable``, and
-        ``UnknownEventType`` where a newer version of foldlog wrote something that changes the View. Cost: what was
-        appended since it was last asked for, or else the events of the View.
+        ``UnknownEventType`` where a newer version of foldlog wrote an event that changes the View. Cost: the events
+        appended since the last call, or else the events of the View.
         """
         return self._view(conversation, None)
 
     def at(self, conversation: str, version: int) -> View:
-        """The View when the conversation had ``version`` events. Raises ``NoSuchVersion``, and what ``current`` raises.
+        """Return the View when the conversation had ``version`` events. Raises ``NoSuchVersion``, and what ``current``
+        raises.
 
         Cost: the events of that View.
         """
         return self._view(conversation, version)
 
     def why(self, conversation: str, event_id: int) -> Why:
-        """Why an event, or the summary with a synthetic id, is in the View now, or is not. Raises ``NoSuchEvent``, and
-        what ``current`` raises. Cost: a few Views.
+        """Say why an event, or the summary with a synthetic id, is in the View now, or is not. Raises ``NoSuchEvent``,
+        and what ``current`` raises. Cost: a few Views.
         """
         view = self.current(conversation)
         with self._store.snapshot(conversation) as snapshot:
-            event = _event(snapshot, event_id, view.version)
-            return why(event, view, lambda start: snapshot.structural_events(start, view.version))
+            event = _read_event(snapshot, event_id, view.version)
+            return explain_event(event, view, lambda start: snapshot.structural_events(start, view.version))
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
-        """What entered the View and what left it between two versions. Raises ``NoSuchVersion``, and what ``current``
-        raises. Cost: two Views, and the condensations in between.
+        """Say what entered the View and what left it between two versions. Raises ``NoSuchVersion``, and what
+        ``current`` raises. Cost: two Views, and the condensations in between.
         """
         views = self.at(conversation, before), self.at(conversation, after)
         with self._store.snapshot(conversation) as snapshot:
-            return difference(*views, snapshot.structural_events(before, after))
+            return explain_difference(*views, snapshot.structural_events(before, after))
 
     def rebuild(self, conversation: str, progress: Progress | None = None) -> int:
-        """Make all revisions again from the log, and swap them at once; returns how many there are.
+        """Rebuild all revisions from the log and replace the stored ones in one transaction; return their number.
 
-        Others read and write meanwhile. Raises what ``current`` raises, and ``StoreUnavailable`` where the store is
-        open for reading only. Cost: the log.
+        The store stays usable during the rebuild. Raises what ``current`` raises, and ``StoreUnavailable`` where the
+        store is open for reading only. Cost: the log.
         """
-        revised, records = NOTHING, list[Record]()
+        folded, records = EMPTY_FOLD, list[Record]()
         with self._store.snapshot(conversation) as snapshot:
-            for revised, some in folded(snapshot, NOTHING, snapshot.version):
+            for folded, some in fold_log(snapshot, EMPTY_FOLD, snapshot.version):
                 records += some
                 if progress is not None:
-                    progress(revised.version, snapshot.version)
+                    progress(folded.version, snapshot.version)
 
-        def swap(snapshot: WritableSnapshot) -> int:
+        def replace(snapshot: WritableSnapshot) -> int:
             made = list(records)
-            for _, some in folded(snapshot, revised, snapshot.version):  # what came meanwhile
+            for _, some in fold_log(snapshot, folded, snapshot.version):  # events appended since
                 made += some
             snapshot.delete_records(PROJECTION)
             snapshot.put_records(PROJECTION, made)
             return len(made)
 
-        return self._store.project(conversation, swap)
+        return self._store.project(conversation, replace)
 
     def project(self, snapshot: WritableSnapshot, events: Sequence[Event]) -> None:
-        """The seam of the store: keep the revisions of a batch in the transaction that appends it."""
+        """Store the revisions of appended events in their transaction. A store calls this after ``register``."""
         try:
-            revised, missing = self._opened(snapshot, events[0].id)
-            revised, records = revise(revised, events, snapshot.version)
+            folded, missing = self._load(snapshot, events[0].id)
+            folded, records = fold_on(folded, events, snapshot.version)
         except UnknownEventType:
-            return  # the log is right without its revisions, and who asks for the View is told
+            return  # the log is right without its revisions, and ``current`` raises this error
         snapshot.put_records(PROJECTION, [*missing, *records])
-        self._remember(snapshot, revised)
+        self._remember(snapshot, folded)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -134,54 +136,54 @@ class Views:
             elif not 0 <= version <= present:
                 raise NoSuchVersion(conversation, version, present)
             latest = self._latest.get(conversation)
-            if latest and latest.revised.version == version and latest.head == snapshot.head_at(version):
+            if latest and latest.folded.version == version and latest.head == snapshot.head_at(version):
                 return latest.view
-            revised, missing = self._opened(snapshot, version)
-            view = self._remember(snapshot, revised) if version == present else self._made(conversation, revised)
+            folded, missing = self._load(snapshot, version)
+            view = self._remember(snapshot, folded) if version == present else self._view_of(conversation, folded)
         if missing and self._store.writable:
             self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 
-    def _opened(self, snapshot: Snapshot, version: int) -> tuple[Revised, list[Record]]:
-        """The fold at a version, and the records that were missing."""
-        revised, records = NOTHING, list[Record]()
+    def _load(self, snapshot: Snapshot, version: int) -> tuple[ViewFold, list[Record]]:
+        """Return the fold at a version, and the revisions that are not stored yet."""
+        folded, records = EMPTY_FOLD, list[Record]()
         latest = self._latest.get(snapshot.conversation)
         since = None
-        if latest and 0 < version - latest.revised.version <= _FEW:
-            since = snapshot.events_behind(latest.head, latest.revised.version, version)
+        if latest and 0 < version - latest.folded.version <= _FEW:
+            since = snapshot.events_behind(latest.head, latest.folded.version, version)
         if latest and since is not None:
-            revised, records = gone_on(latest.revised, since)
-        elif latest and _is_near(latest, version) and latest.head == snapshot.head_at(latest.revised.version):
-            revised = latest.revised
+            folded, records = fold_events(latest.folded, since)
+        elif latest and _is_near(latest, version) and latest.head == snapshot.head_at(latest.folded.version):
+            folded = latest.folded
         else:
-            revised, records = opened(snapshot, version) or (revised, records)
-        for further, some in folded(snapshot, revised, version):
-            revised = further
+            folded, records = load_revision(snapshot, version) or (folded, records)
+        for further, some in fold_log(snapshot, folded, version):
+            folded = further
             records += some
         if records and is_stored(snapshot, records[-1]):
             records = []
-        return revised, records
+        return folded, records
 
-    def _remember(self, snapshot: Snapshot, revised: Revised) -> View:
-        view = self._made(snapshot.conversation, revised)
+    def _remember(self, snapshot: Snapshot, folded: ViewFold) -> View:
+        view = self._view_of(snapshot.conversation, folded)
         with self._lock:
             self._latest.pop(snapshot.conversation, None)
             while len(self._latest) >= _REMEMBERED:
                 del self._latest[next(iter(self._latest))]
-            self._latest[snapshot.conversation] = _Latest(revised, snapshot.head, view)
+            self._latest[snapshot.conversation] = _Latest(folded, snapshot.head, view)
         return view
 
-    def _made(self, conversation: str, revised: Revised) -> View:
-        condensations = StoredCondensations(self._store, conversation, revised.version, revised.condensations)
-        return View(revised.state, condensations)
+    def _view_of(self, conversation: str, folded: ViewFold) -> View:
+        condensations = StoredCondensations(self._store, conversation, folded.version, folded.condensations)
+        return View(folded.state, condensations)
 
 
 def _is_near(latest: _Latest, version: int) -> bool:
-    return 0 <= version - latest.revised.version <= CHUNK
+    return 0 <= version - latest.folded.version <= CHUNK
 
 
-def _event(snapshot: Snapshot, event_id: int, version: int) -> Event:
-    """The event with this id, or the summary with this synthetic one. Raises ``NoSuchEvent``."""
+def _read_event(snapshot: Snapshot, event_id: int, version: int) -> Event:
+    """Return the event with this id, or the summary with this synthetic one. Raises ``NoSuchEvent``."""
     wanted = event_id if event_id >= NOT_RECORDED else summary_of(event_id)
     if 0 <= wanted < version:
         (event,) = snapshot.events(wanted, wanted + 1)

@@ -188,6 +188,6 @@ def _show(
 
 def _ids(ids: list[int]) -> str:
     from foldlog.cli.gist import interval_words
-    from projections.intervals import normalized
+    from projections.intervals import normalize
 
-    return interval_words(normalized((event_id, event_id) for event_id in ids)) or "none"
+    return interval_words(normalize((event_id, event_id) for event_id in ids)) or "none"

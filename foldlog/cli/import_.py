@@ -164,7 +164,7 @@ def bring_in(
     """Import each source, with what became of it, and a line about it unless ``quiet``."""
     from projections import Views
 
-    Views(store)  # the store holds on to it: Views are folded while their events are written
+    store.register(Views(store))  # Views are folded while their events are written
     with terminal.progress() as progress:
         task = progress.add_task("importing", total=None, unit="histories")
         for source in sources:

@@ -34,7 +34,7 @@ from eventstore import (
     UnknownEvent,
 )
 from eventstore.codec import encode
-from projections.revisions import PROJECTION
+from projections.revision_codec import PROJECTION
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -65,6 +65,7 @@ def test_what_is_shown_can_be_sent_whatever_arrives_and_condensing_ends(
 ) -> None:
     with open_store("memory:") as store:
         views = Views(store)
+        store.register(views)
         handler = CondenseHandler(store, views, condenser, agent)
         store.append("c1", [SystemMessage(content="work"), Message(source="user", content="go")], expected_version=0)
         for number, (calls, thinking, looked_at, then) in enumerate(rounds):

@@ -34,7 +34,9 @@ def store(request, tmp_path):
 
 @pytest.fixture
 def views(store):
-    return Views(store)
+    views = Views(store)
+    store.register(views)
+    return views
 
 
 def begin(store, *events):

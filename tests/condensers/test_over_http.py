@@ -87,7 +87,9 @@ def history() -> list:
 def handler(store, server: OpenAIServer, type: str, **settings) -> CondenseHandler:
     model = {"model": "openai/gpt-4o-mini", "base_url": server.url, "api_key": "k", "retry_wait_s": 0, "timeout_s": 5}
     condenser = condenser_from_config({"type": type, "max_size": 10, "llm_config": model | settings})
-    return CondenseHandler(store, Views(store), condenser)
+    views = Views(store)
+    store.register(views)
+    return CondenseHandler(store, views, condenser)
 
 
 @pytest.mark.parametrize("type", GOOD)

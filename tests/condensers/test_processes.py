@@ -36,7 +36,7 @@ class SlowDigest(DigestCondenser):
 def write(url: str, done: Flag) -> None:
     try:
         with open_store(url) as store:
-            Views(store)
+            store.register(Views(store))
             for n in range(CALLS):
                 store.append("c1", Action(tool="run", call_id=f"call {n}"), expected_version=ANY_VERSION)
                 store.append("c1", Observation(content="done", call_id=f"call {n}"), expected_version=ANY_VERSION)
@@ -48,7 +48,9 @@ def write(url: str, done: Flag) -> None:
 
 def condense(url: str, done: Flag) -> None:
     with open_store(url) as store:
-        handler = CondenseHandler(store, Views(store), SlowDigest(max_size=20))
+        views = Views(store)
+        store.register(views)
+        handler = CondenseHandler(store, views, SlowDigest(max_size=20))
         while not done.is_set():
             try:
                 handler.handle("c1")
@@ -59,7 +61,7 @@ def condense(url: str, done: Flag) -> None:
 def test_processes_that_condense_at_once_never_forget_twice_nor_part_a_call_from_its_answer(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.db"
     with open_store(url) as store:
-        Views(store)
+        store.register(Views(store))
         store.append("c1", Message(source="user", content="go"), expected_version=0)
     spawn = multiprocessing.get_context("spawn")
     done = spawn.Event()

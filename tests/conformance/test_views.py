@@ -15,7 +15,7 @@ import pytest
 
 from eventstore.events import CondensationSummary, Event, summary_of
 from foldlog.formats import decode
-from projections import View, cut_points, reference, well_formed
+from projections import View, cut_points, reference_policy, well_formed
 
 HERE = Path(__file__).parent / "views"
 SHARED = Path(__file__).parents[3] / "shared" / "conformance"
@@ -72,7 +72,7 @@ def v1_differences(case: Json) -> Iterator[Comparison]:
     if "incremental" in case:  # else the reference refused the history
         yield "view as it is folded", v1_answer(view, events), case["incremental"]
         for name, recorded in case["incremental_properties"].items():
-            breaking, forbidden = reference.PROPERTIES[name]
+            breaking, forbidden = reference_policy.PROPERTIES[name]
             yield f"{name} drops", sorted(map(str, breaking(view.events, events))), sorted(recorded["enforce"])
             indices = sorted(set(range(len(view) + 1)) - forbidden(view.events))
             yield f"{name} allows to cut", indices, recorded["indices"]

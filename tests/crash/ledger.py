@@ -45,7 +45,7 @@ class Ledger:
 def open_at(path: Path) -> Store:
     """The store, with the Views that ``inspect`` audits."""
     store = open_store(f"sqlite:///{path}")
-    Views(store)
+    store.register(Views(store))
     return store
 
 

@@ -46,7 +46,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Store]]:
 def made(tmp_path: Path, length: int) -> Store:
     """A conversation of calls and answers with a condensation every 60 events, and others around it."""
     store = open_store(f"sqlite:///{tmp_path}/s.db", durability="relaxed")
-    Views(store)
+    store.register(Views(store))
     store.append("a", Message(source="user", content="before"), expected_version=0)
     events: list[Any] = []
     for n in range(length):
@@ -71,7 +71,7 @@ def append_with_key(store: Store) -> object:
 
 
 def condense(store: Store) -> object:
-    Views(store)
+    store.register(Views(store))
     version = store.version("c1")
     condensation = CondensationAction(forgotten_event_ids=[version - 1])
     return store.append("c1", condensation, expected_version=version)

@@ -137,7 +137,7 @@ def history() -> list[Event]:
 
 def fill(path: Path, **how: Any) -> None:
     with open_store(f"sqlite:///{path}", **how) as store:
-        Views(store)
+        store.register(Views(store))
         for name in NAMES:
             store.append(name, history(), expected_version=0, idempotency_key="turn-1")
         later = UnknownEvent(stored_kind="later é", stored_schema=3, body=b'{"kind":"later"}', shown=True)

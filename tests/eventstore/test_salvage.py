@@ -50,7 +50,7 @@ def event(n: int) -> Event:
 
 def fill(path: Path, **how: Any) -> None:
     with open_store(f"sqlite:///{path}", **how) as store:
-        Views(store)
+        store.register(Views(store))
         for name in NAMES[:2]:
             for n in range(LENGTH):
                 store.append(name, event(n), expected_version=n, idempotency_key=f"turn-{n}")

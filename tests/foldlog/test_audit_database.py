@@ -34,7 +34,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
-        Views(store)
+        store.register(Views(store))
         store.append(
             "tidewatch",
             [

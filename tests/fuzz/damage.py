@@ -48,7 +48,7 @@ class Failure(NamedTuple):
 def make(path: Path) -> bytes:
     """A store of two conversations with everything that a View depends on; its file, complete in itself."""
     with open_store(f"sqlite:///{path}") as store:
-        Views(store)
+        store.register(Views(store))
         for name in NAMES:
             for n in range(LENGTH):
                 store.append(name, _event(n), expected_version=n, idempotency_key=f"turn-{n}")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from eventstore.codec import encode
 from eventstore.events import Action, CondensationAction, Event, Message, Observation
 from eventstore.transaction import Record
-from projections.revising import NOTHING, revise
-from projections.revisions import CODE, Revision, Undecodable, decoded, record_of
+from projections.revision import EMPTY_FOLD, fold_on
+from projections.revision_codec import CODE, Revision, UnreadableRevision, decode_revision, encode_revision
 
 ascending = st.sets(st.integers(-50, 1_000)).map(lambda values: tuple(sorted(values)))
 revisions = st.builds(
@@ -36,16 +36,16 @@ def test_a_revision_comes_back_from_one_record_or_two(some: list[Revision], alik
     base = None
     records: dict[int, Record] = {}
     for version, revision in enumerate([revision for revision in some for _ in range(alike)], 1_000):
-        record, base = record_of(version, revision, base)
+        record, base = encode_revision(version, revision, base)
         records[version] = record
         below = None if record.base is None else records[record.base]
         assert below is None or below.base is None
-        assert decoded(record, below) == (revision, base)
+        assert decode_revision(record, below) == (revision, base)
 
 
 def test_a_record_that_cannot_be_read_says_so():
-    full, base = record_of(5_000, Revision(kept=tuple(range(0, 4_000, 3))), None)
-    delta, _ = record_of(5_001, Revision(kept=tuple(range(0, 4_000, 3)), requested=True), base)
+    full, base = encode_revision(5_000, Revision(kept=tuple(range(0, 4_000, 3))), None)
+    delta, _ = encode_revision(5_001, Revision(kept=tuple(range(0, 4_000, 3)), requested=True), base)
     assert delta.base == 5_000
     for record, below in (
         (delta, None),
@@ -60,8 +60,8 @@ def test_a_record_that_cannot_be_read_says_so():
         (delta._replace(body=b'{"summaries":[5,5]}'), full),
         (delta._replace(body=b'{"summaries":[0]}'), full),
     ):
-        with pytest.raises(Undecodable, match=r"the revision of version 500[01] "):
-            decoded(record, below)
+        with pytest.raises(UnreadableRevision, match=r"the revision of version 500[01] "):
+            decode_revision(record, below)
 
 
 # --- size ---
@@ -115,7 +115,7 @@ def usual(condensations: int) -> Iterator[Event]:
 @pytest.mark.parametrize("history, part", [(usual, 0.01), (stacked, 0.1), (scattered, 0.1)])
 def test_revisions_are_small_beside_the_events(history, part: float):
     events = list(history(400))
-    _, records = revise(NOTHING, events, len(events))
+    _, records = fold_on(EMPTY_FOLD, events, len(events))
     assert len(records) == 400
     size = sum(len(encode(event).body) for event in events)
     assert sum(len(record.body) for record in records) <= part * size
@@ -133,8 +133,8 @@ def test_what_is_not_shown_costs_a_revision_nothing():
             events += [Annotation(id=event.id * step + n, name="state") for n in range(1, step)]
         ids = tuple(event.id for event in events if event.shown)[10:20]
         events.append(CondensationAction(id=len(events), forgotten_event_ids=ids))
-        return revise(NOTHING, events, len(events))[1]
+        return fold_on(EMPTY_FOLD, events, len(events))[1]
 
     (without,), (with_many,) = records(0), records(9)
     assert len(with_many.body) < 1.5 * len(without.body)
-    assert len(decoded(with_many, None)[0].kept) == len(decoded(without, None)[0].kept) == 3
+    assert len(decode_revision(with_many, None)[0].kept) == len(decode_revision(without, None)[0].kept) == 3

@@ -26,6 +26,7 @@ def histories(*paths: Path) -> Iterator[list[Event]]:
 def check(events: list[Event]) -> None:
     with open_store("memory:") as store:
         writer = Views(store)
+        store.register(writer)
         store.ingest("c", iter(events))
         reader = Views(store)
         slowly = View.from_events(())

@@ -26,7 +26,7 @@ from eventstore.events import (
 )
 from eventstore.transaction import Record
 from projections import NoSuchEvent, NoSuchVersion, View, Views, audit
-from projections.revisions import CODE, PROJECTION
+from projections.revision_codec import CODE, PROJECTION
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -64,6 +64,7 @@ def records(store: Store) -> list[int]:
 
 def test_the_view_is_the_same_object_until_something_is_appended(store: Store):
     views = Views(store)
+    store.register(views)
     append(store, *said("a", "b"))
     view = views.current("c")
     assert views.current("c") is view
@@ -74,15 +75,27 @@ def test_the_view_is_the_same_object_until_something_is_appended(store: Store):
 
 
 def test_a_revision_is_kept_with_each_structural_event(store: Store):
-    Views(store)
+    store.register(Views(store))
     append(store, *said("a", "b"))
     append(store, forget(0, summary="a", offset=0), *said("c"), CondensationRequest())
     append(store, *said("d"))
     assert records(store) == [3, 5]
 
 
+def test_making_views_changes_nothing_until_they_are_registered(store: Store):
+    views = Views(store)
+    append(store, *said("a", "b"), forget(0), *said("c"))
+    assert records(store) == [], "a writer stores revisions only where Views are registered"
+    assert ids(views.current("c")) == [1, 3]
+    assert records(store) == [3], "the reader stored the missing one"
+    store.register(views)
+    append(store, forget(1))
+    assert records(store) == [3, 5]
+
+
 def test_any_version_is_there(store: Store):
     views = Views(store)
+    store.register(views)
     append(store, *said("a", "b", "c"))
     append(store, forget(0, 1, summary="ab", offset=0), *said("d"))
     assert [ids(views.at("c", version)) for version in range(6)] == [
@@ -98,6 +111,7 @@ def test_any_version_is_there(store: Store):
 @pytest.mark.parametrize("version", [-1, 3])
 def test_a_version_that_never_was_is_refused(store: Store, version: int):
     views = Views(store)
+    store.register(views)
     append(store, *said("a", "b"))
     with pytest.raises(NoSuchVersion, match=f"has no version {version}; it is at version 2"):
         views.at("c", version)
@@ -110,6 +124,7 @@ def test_a_conversation_that_is_not_there_has_no_view(store: Store):
 
 def test_condensations_are_read_when_asked_for(store: Store):
     views = Views(store)
+    store.register(views)
     append(store, *said("a", "b", "c"), forget(0), CondensationRequest(), *said("d"), forget(1))
     view = views.current("c")
     assert len(view.condensations) == 2
@@ -131,6 +146,7 @@ def test_a_writer_without_the_projection_is_caught_up_with_by_the_next_reader(st
 
 def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: Store):
     views = Views(store)
+    store.register(views)
     events: list[Event] = []
     for _ in range(120):
         start = len(events)
@@ -145,6 +161,7 @@ def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: S
 def test_what_was_rolled_back_is_not_remembered(store: Store, instead: int):
     """The projection ran for events that were then not appended; others got their ids."""
     views = Views(store)
+    store.register(views)
     append(store, *said("a", "b"))
 
     class Refusing:
@@ -180,6 +197,7 @@ def test_another_process_is_followed(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/history.db"
     with open_store(url) as ours, open_store(url) as theirs:
         views = Views(ours)
+        ours.register(views)
         append(ours, *said("a"))
         assert ids(views.current("c")) == [0]
         append(theirs, *said("b"), forget(0))
@@ -189,6 +207,7 @@ def test_another_process_is_followed(tmp_path: Path):
 
 def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store):
     views = Views(store)
+    store.register(views)
     append(store, *said("a", "b"))
     pin = UnknownEvent(stored_kind="pin", stored_schema=1, body=b'{"kind":"pin"}', is_structural=True)
     append(store, pin)
@@ -200,6 +219,7 @@ def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store
 
 def test_rebuilding_tells_how_far_it_is_and_others_read_and_write_meanwhile(store: Store):
     views = Views(store)
+    store.register(views)
     for _ in range(30):
         start = store.version("c")
         append(store, *said(*"abcdefghi"), forget(*range(start, start + 8)))
@@ -227,6 +247,7 @@ def test_rebuilding_tells_how_far_it_is_and_others_read_and_write_meanwhile(stor
 
 def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store):
     views = Views(store)
+    store.register(views)
     append(store, *said("a", "b"), forget(0), *said("c"), forget(1))
     with store.snapshot("c") as snapshot:
         old = [record._replace(code=CODE - 1, body=b'{"kept":[99]}') for record in snapshot.records(PROJECTION)]
@@ -240,7 +261,7 @@ def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store):
 def test_opening_a_view_reads_no_forgotten_event(tmp_path: Path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
-        Views(store)
+        store.register(Views(store))
         append(store, *said(*"abcdefghij"))
         append(store, forget(*range(1, 8), summary="b to h", offset=1))
         append(store, *said("k"))
@@ -258,6 +279,7 @@ def test_opening_a_view_reads_no_forgotten_event(tmp_path: Path):
 @pytest.fixture
 def views(store: Store) -> Views:
     views = Views(store)
+    store.register(views)
     append(
         store,
         *said("a"),
@@ -281,7 +303,9 @@ def test_why_an_event_is_shown(views: Views):
 def test_why_an_event_is_shown_and_not_sent(views: Views):
     why = views.why("c", event_id=8)
     assert (why.fate, why.sent) == ("shown", False)
-    assert why.reason.endswith("no model is sent it: its call, or another of the same response, has no answer")
+    assert why.reason.endswith(
+        "no model is sent it: its call, or another call of the same response, has no observation"
+    )
 
 
 def test_why_an_event_was_forgotten_and_what_stands_for_it(views: Views):
@@ -304,7 +328,7 @@ def test_why_a_summary_was_forgotten(views: Views):
 
 def test_why_an_event_was_never_shown(views: Views):
     assert views.why("c", 3).fate == "never shown"
-    assert views.why("c", 3).reason == "bookkeeping is shown to no model"
+    assert views.why("c", 3).reason == "annotations are never shown to a model"
     assert views.why("c", 5).reason == "condensations and requests change a View and are never in it"
 
 
@@ -334,6 +358,7 @@ def test_why_an_imported_event_was_forgotten_before_it_came(store: Store):
         ],
     )
     views = Views(store)
+    store.register(views)
     assert ids(views.current("c")) == [summary_id(3), 0, 4]
     why = views.why("c", 2)
     assert why.fate == "never shown"
@@ -390,6 +415,7 @@ def test_an_imported_condensation_may_name_numbers_of_any_size(store: Store, for
         Message(source="user", content="c", origin=origin(3)),
     ]
     views = Views(store)
+    store.register(views)
     store.ingest("c2", history)
     for version in range(len(history) + 1):
         assert Views(store).at("c2", version) == View.from_events(history[:version])
@@ -435,7 +461,7 @@ def test_a_revision_that_says_something_else_is_found(store: Store, views: Views
     assert spoilt != first
     store.project("c", lambda writable: writable.put_records(PROJECTION, [spoilt]))
     (finding,) = audit(store, "c").findings
-    assert (finding.version, finding.problem) == (6, "it is not what the log says")
+    assert (finding.version, finding.problem) == (6, "it differs from the fold of the log")
     views.rebuild("c")
     assert audit(store, "c").findings == ()
 
@@ -451,9 +477,9 @@ def test_a_revision_of_no_structural_event_and_one_of_another_code_and_a_hole_ar
 
     store.project("c", spoil)
     assert [(finding.version, finding.problem) for finding in audit(store, "c").findings] == [
-        (6, "it is missing, and later ones are there"),
-        (8, f"it was made by version {CODE + 1} of the fold, this is {CODE}"),
-        (9, "there is no condensation or request that brought this version"),
+        (6, "it is missing, and later ones are stored"),
+        (8, f"it was made by version {CODE + 1} of the fold; this is version {CODE}"),
+        (9, "the log has no condensation or request that brought this version"),
     ]
     assert first.version == 6
 
@@ -461,7 +487,7 @@ def test_a_revision_of_no_structural_event_and_one_of_another_code_and_a_hole_ar
 def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(tmp_path: Path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
-        Views(store)
+        store.register(Views(store))
         append(store, *said("a", "b", "c"), forget(0), forget(1))
     database = sqlite3.connect(path)
     with database:
@@ -469,7 +495,7 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
     database.close()
     with open_store(f"sqlite:///{path}") as store:
         (finding,) = audit(store, "c").findings
-        assert (finding.version, finding.problem) == (5, "its bytes were changed since it was stored")
+        assert (finding.version, finding.problem) == (5, "its bytes were changed after it was stored")
         assert ids(Views(store).current("c")) == [2]
         assert audit(store, "c").findings == (), "the reader made it again"
 
@@ -503,6 +529,7 @@ def test_a_revision_that_is_no_revision_is_made_again(store: Store, body: bytes)
 def test_many_threads_share_one_views(tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path}/history.db") as store:
         views = Views(store)
+        store.register(views)
         append(store, *said("a"))
         failures: list[object] = []
 

@@ -27,7 +27,7 @@ class Slow:
         gone = {event.id for event in forgotten}
         shown = self.events
         found = units(shown, self.left_behind)
-        for members in [*(batch.members for batch in found.batches), *found.loops]:
+        for members in [*(calls.members for calls in found.parallel_calls), *found.loops]:
             member_ids = {shown[place].id for place in members}
             if member_ids & gone:
                 self.left_behind |= member_ids
@@ -51,13 +51,13 @@ def slow_fold(events: list[Event]) -> Slow:
             slow.requested = True
         elif isinstance(event, CondensationAction):
             slow.requested = False
-            (condense_batch if is_v0(event) else condense_ordered)(slow, event)
+            (condense_from_v0 if is_v0(event) else condense_native)(slow, event)
         elif event.shown and not slow.is_buried(event):
             slow.items.append(event)
     return slow
 
 
-def condense_ordered(slow: Slow, action: CondensationAction) -> None:
+def condense_native(slow: Slow, action: CondensationAction) -> None:
     slow.items, slow.newest = slow.events, None
     intervals, summaries = action.forgotten
     slow.forget(
@@ -71,7 +71,7 @@ def condense_ordered(slow: Slow, action: CondensationAction) -> None:
         slow.items.insert(action.summary_offset, summary_of(action, action.summary))
 
 
-def condense_batch(slow: Slow, action: CondensationAction) -> None:
+def condense_from_v0(slow: Slow, action: CondensationAction) -> None:
     named = [(source_id, source_id) for source_id in action.forgotten_event_ids or ()]
     start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
     if start is not None and end is not None:

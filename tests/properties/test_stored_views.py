@@ -36,6 +36,7 @@ def test_revisions_written_with_the_events_give_every_version(events: list[Event
     if events:
         with open_store("memory:") as store:
             writer = Views(store)
+            store.register(writer)
             appended(store, events, sizes)
             assert_every_version(writer, events)
             assert_every_version(Views(store), events)
@@ -60,6 +61,7 @@ def test_two_writers_with_and_without_the_projection_leave_the_same_views(
         return
     with open_store("memory:") as store:
         views = Views(store)
+        store.register(views)
         register, none = store._projections, ()
         stop = 0
         for size, keeps_revisions in [*parts, (len(events), True)]:
@@ -79,6 +81,7 @@ def test_rebuilt_revisions_are_the_same_bytes(events: list[Event]) -> None:
         return
     with open_store("memory:") as store:
         views = Views(store)
+        store.register(views)
         appended(store, events, [1] * len(events))
         before = stored(store)
         count = views.rebuild("c")

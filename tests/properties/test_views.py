@@ -93,8 +93,8 @@ def test_no_batch_is_kept_by_half_and_no_loop_is_kept_broken(events: list[Event]
     view = View.from_events(events)
     kept = set(ids(well_formed(view)))
     found = units(view.events, view.left_behind)
-    for batch in found.batches:
-        assert len({view[place].id in kept for place in batch.members}) == 1
+    for calls in found.parallel_calls:
+        assert len({view[place].id in kept for place in calls.members}) == 1
     for loop in found.loops:
         shown = [view[place].id in kept for place in loop]
         assert shown == sorted(shown, reverse=True), "what is kept of a loop is its beginning"
@@ -107,8 +107,8 @@ def test_nothing_is_dropped_without_need(events: list[Event]) -> None:
     kept = set(ids(well_formed(view)))
     found = units(view.events, view.left_behind)
     needed = set(found.orphans) | {place for place, event in enumerate(view) if event.id in view.left_behind}
-    reasons = {place for batch in found.batches if batch.unanswered for place in batch.members}
-    together = [batch.members for batch in found.batches] + found.loops
+    reasons = {place for calls in found.parallel_calls if calls.unanswered for place in calls.members}
+    together = [calls.members for calls in found.parallel_calls] + found.loops
     grown = -1
     while grown < len(reasons):  # whatever hangs together with a call that has no answer
         grown = len(reasons)
@@ -160,7 +160,7 @@ def test_without_a_summary_too_unless_that_joins_a_loop_with_a_call_that_was_nev
     view = View.from_events(events)
     found = units(view.events, view.left_behind)
     of_loops = {place for loop in found.loops for place in loop}
-    if not any(batch.unanswered for batch in found.batches if not of_loops.isdisjoint(batch.members)):
+    if not any(calls.unanswered for calls in found.parallel_calls if not of_loops.isdisjoint(calls.members)):
         for start, stop in drawn_cuts(view, data):
             assert_nothing_else_goes(view, start, stop, {})
 

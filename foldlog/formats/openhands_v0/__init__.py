@@ -7,7 +7,7 @@ What a record says, and where it goes:
 
     message, finish            Message; finish says the agent's last words
     system                     SystemMessage
-    condensation               CondensationAction, with the source's ids (dialect "batch"); a malformed one: Annotation
+    condensation               CondensationAction, with the source's ids (the V0 dialect); a malformed one: Annotation
     condensation_request       CondensationRequest
     condense (observation)     CondensationSummary, an ordinary event
     null, change_agent_state, agent_state_changed    Annotation; in a history their observations are Observations

@@ -7,7 +7,7 @@ What a record says, and where it goes:
     ActionEvent                                            Action, its arguments the text that the model wrote
     ObservationEvent, UserRejectObservation, AgentErrorEvent   Observation
     CondensationSummaryEvent                               CondensationSummary, an ordinary event
-    Condensation                                           CondensationAction, in our ids (dialect "ordered")
+    Condensation                                           CondensationAction, in our ids
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 

@@ -1,10 +1,12 @@
-"""What OpenHands V1 does to a View when it loads a conversation, its faults included.
+"""The policy ``reference``: do to a View what OpenHands V1 does when it loads a conversation, its faults included.
 
-Four properties are asked in turn which events break them; the first that names some has them dropped, and all are asked
-again. Each also says at which indices the View must not be cut. Known to lose whole tool loops to a call that still
-waits, and to find no index at all behind a call without an answer: ``projections.units`` does better.
+V1 has four properties. Each names the events that break it. The events that the first such property names are dropped,
+and all four are asked again. Each property also names the indices at which the View must not be cut. Known faults: a
+call that still waits costs whole tool loops, and after a call without an observation the View cannot be cut at all.
+``projections.units`` has neither.
 
-An event is known by its source's id here, so that copies of one id go together.
+Events are known by the id of their source here, so that copies of one id go together. Imported by
+``projections.well_formed`` when this policy is asked for.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from itertools import pairwise
 
 from eventstore.events import Action, Event, Observation
 
-__all__ = ["PROPERTIES", "cut_points", "enforced"]
+__all__ = ["PROPERTIES", "enforce", "find_cut_points"]
 
 
-def enforced(events: Sequence[Event], history: Sequence[Event]) -> tuple[Event, ...]:
-    """The events of a View that stay once every property holds. ``history`` are all events of the conversation.
+def enforce(events: Sequence[Event], history: Sequence[Event]) -> tuple[Event, ...]:
+    """Return the events of a View that stay once every property holds. ``history`` is the whole conversation.
 
-    Cost: the history, once a round; each round drops something.
+    Cost: the history for each round; each round drops an event.
     """
     shown = tuple(events)
     while True:
@@ -31,8 +33,8 @@ def enforced(events: Sequence[Event], history: Sequence[Event]) -> tuple[Event, 
         shown = tuple(event for event in shown if _identity(event) not in dropped)
 
 
-def cut_points(events: Sequence[Event]) -> tuple[int, ...]:
-    """The indices that no property forbids."""
+def find_cut_points(events: Sequence[Event]) -> tuple[int, ...]:
+    """Return the indices that every property allows."""
     forbidden: set[int] = set().union(*(inside(events) for _, inside in PROPERTIES.values()))
     return tuple(index for index in range(len(events) + 1) if index not in forbidden)
 
@@ -48,7 +50,7 @@ def _call(event: Action | Observation) -> Hashable:
     return event.id if isinstance(event, Action) else event.cause
 
 
-def _repeated_answers(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable]:
+def _repeated_observations(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable]:
     answered: set[Hashable] = set()
     repeated: set[Hashable] = set()
     for event in shown:
@@ -63,20 +65,20 @@ def _nowhere(shown: Sequence[Event]) -> set[int]:
     return set()
 
 
-def _parts_of_batches(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable]:
-    whole, here = _batches(history), _batches(shown)
+def _incomplete_responses(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable]:
+    whole, here = _by_response(history), _by_response(shown)
     return {member for response_id, members in here.items() if members != whole[response_id] for member in members}
 
 
-def _batches(events: Iterable[Event]) -> dict[str, set[Hashable]]:
-    batches: dict[str, set[Hashable]] = defaultdict(set)
+def _by_response(events: Iterable[Event]) -> dict[str, set[Hashable]]:
+    responses: dict[str, set[Hashable]] = defaultdict(set)
     for event in events:
         if isinstance(event, Action) and event.response_id is not None:
-            batches[event.response_id].add(_identity(event))
-    return batches
+            responses[event.response_id].add(_identity(event))
+    return responses
 
 
-def _between_calls_of_a_batch(shown: Sequence[Event]) -> set[int]:
+def _between_parallel_calls(shown: Sequence[Event]) -> set[int]:
     return {
         index
         for index, (before, event) in enumerate(pairwise(shown), 1)
@@ -98,17 +100,17 @@ def _unmatched(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable
     }
 
 
-def _behind_open_calls(shown: Sequence[Event]) -> set[int]:
+def _after_open_calls(shown: Sequence[Event]) -> set[int]:
     waiting: set[Hashable] = set()
-    behind: set[int] = set()
+    after: set[int] = set()
     for index, event in enumerate(shown, 1):
         if isinstance(event, Action):
             waiting.add(_call(event))
         elif isinstance(event, Observation):
             waiting.discard(_call(event))
         if waiting:
-            behind.add(index)
-    return behind
+            after.add(index)
+    return after
 
 
 def _parts_of_loops(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable]:
@@ -140,9 +142,10 @@ def _inside_loops(shown: Sequence[Event]) -> set[int]:
 
 
 PROPERTIES = {
-    "ObservationUniquenessProperty": (_repeated_answers, _nowhere),
-    "BatchAtomicityProperty": (_parts_of_batches, _between_calls_of_a_batch),
-    "ToolCallMatchingProperty": (_unmatched, _behind_open_calls),
+    "ObservationUniquenessProperty": (_repeated_observations, _nowhere),
+    "BatchAtomicityProperty": (_incomplete_responses, _between_parallel_calls),
+    "ToolCallMatchingProperty": (_unmatched, _after_open_calls),
     "ToolLoopAtomicityProperty": (_parts_of_loops, _inside_loops),
 }
-"""By V1's name, in V1's order: which events of a View break it, by source id; at which indices it forbids to cut."""
+"""By V1's name, in V1's order: the events of a View that break it, by source id; the indices at which it forbids a
+cut."""

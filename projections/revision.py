@@ -1,7 +1,7 @@
-"""A fold that keeps a revision after each structural event. Pure: events in, states and records out.
+"""A fold that makes a revision after each structural event, and goes on from one. Pure: events in, records out.
 
-What a stored structure needs beside the state is small, and is carried along: which shown events follow one another in
-the log, how many structural events there were, and the last full record.
+A revision needs little beside the state of the View, and ``ViewFold`` carries it along: which shown events follow one
+another in the log, how many structural events there were, and the last full record.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from eventstore.events import (
     summary_of,
 )
 from eventstore.transaction import Record
-from projections.batch import Register
-from projections.fold import EMPTY, State, resume, summary_event
+from projections.fold import EMPTY, ViewState, resume, summary_event
 from projections.intervals import Intervals
-from projections.revisions import RUN, Base, Revision, Undecodable, record_of
+from projections.revision_codec import RUN, Base, Revision, UnreadableRevision, encode_revision
 from projections.units import cut_positions, units
+from projections.v0_dialect import Register
 
-__all__ = ["NOTHING", "Revised", "condensations_named", "intervals", "restored", "revise", "structure"]
+__all__ = ["EMPTY_FOLD", "ViewFold", "fold_on", "from_revision", "kept_intervals", "named_condensations", "revision_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Revised:
-    """A state, and what its next revision needs.
+class ViewFold:
+    """The state of a View, and what its next revision needs.
 
-    ``ordinals`` number the items that are events, by id, such that two numbers follow one another where no other shown
-    event was between the two. ``nth`` says of a condensation whose summary is shown which structural event it was.
+    ``ordinals`` number the events among the items, by id: two numbers follow one another if no other shown event was
+    between the two. ``nth`` says which structural event a condensation was, for each summary that is shown.
     """
 
-    state: State = EMPTY
+    state: ViewState = EMPTY
     ordinals: Mapping[int, int] = field(default_factory=dict)
     next_ordinal: int = 0
     nth: Mapping[int, int] = field(default_factory=dict)
@@ -52,31 +52,30 @@ class Revised:
         return self.state.version
 
 
-NOTHING = Revised()
-"""An empty conversation."""
+EMPTY_FOLD = ViewFold()
+"""The fold of an empty conversation."""
 
 
-def revise(start: Revised, events: Sequence[Event], version: int) -> tuple[Revised, list[Record]]:
-    """Go on to ``version`` with the shown and the structural events from ``start`` up to there, in order.
+def fold_on(start: ViewFold, events: Sequence[Event], version: int) -> tuple[ViewFold, list[Record]]:
+    """Fold on from ``start`` to ``version``, given the shown and the structural events in between, in order.
 
-    Returns a record for each of the structural ones. Raises ``UnknownEventType``. Cost: the events; for each structural
-    one the View at that moment.
+    Return the fold there, and a record for each structural event. Raises ``UnknownEventType``. Cost: the events; for
+    each structural one the View at that moment.
     """
-    revised, records = start, []
+    folded, records = start, []
     done = 0
-    for place in structural_places(events):
-        revised = _advanced(revised, events[done : place + 1], events[place].id + 1)
-        record, base = record_of(revised.version, structure(revised), revised.base)
-        revised = replace(revised, base=base)
+    for place in _structural_places(events):
+        folded = _advance(folded, events[done : place + 1], events[place].id + 1)
+        record, base = encode_revision(folded.version, revision_of(folded), folded.base)
+        folded = replace(folded, base=base)
         records.append(record)
         done = place + 1
-    if revised.version < version:
-        revised = _advanced(revised, events[done:], version)
-    return revised, records
+    if folded.version < version:
+        folded = _advance(folded, events[done:], version)
+    return folded, records
 
 
-def structural_places(events: Sequence[Event]) -> list[int]:
-    """Where the structural events are."""
+def _structural_places(events: Sequence[Event]) -> list[int]:
     return [
         place
         for place, event in enumerate(events)
@@ -84,8 +83,8 @@ def structural_places(events: Sequence[Event]) -> list[int]:
     ]
 
 
-def _advanced(start: Revised, events: Sequence[Event], version: int) -> Revised:
-    """Some shown events, and a structural one at the end or none."""
+def _advance(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
+    """Fold in shown events, of which the last one may be structural."""
     state, condensations = resume(start.state, events, version)
     nth, structural = start.nth, start.structural
     brings_one = bool(events) and is_structural(events[-1])
@@ -99,31 +98,31 @@ def _advanced(start: Revised, events: Sequence[Event], version: int) -> Revised:
         nth = {c: place for c, place in nth.items() if summary_id(c) in items}
         structural += 1
     counted = start.condensations + len(condensations)
-    return Revised(state, ordinals, next_ordinal, nth, structural, counted, start.base)
+    return ViewFold(state, ordinals, next_ordinal, nth, structural, counted, start.base)
 
 
-def structure(revised: Revised) -> Revision:
-    """What is stored of it. Cost: the items of the View."""
-    state = revised.state
+def revision_of(folded: ViewFold) -> Revision:
+    """Return the revision of a View. Cost: the items of the View."""
+    state = folded.state
     kept: list[int] = []
     summaries: list[_Run] = []
     after, before_next = NOT_RECORDED, -2
     for event in state.items:
         if event.id < 0:
             condensation = summary_of(event.id)
-            _stand(summaries, after, condensation, revised.nth[condensation])
+            _add_summary(summaries, after, condensation, folded.nth[condensation])
             continue
-        after, ordinal = event.id, revised.ordinals[event.id]
+        after, ordinal = event.id, folded.ordinals[event.id]
         if ordinal != before_next:
             kept += (event.id, event.id + 1)
         kept[-1] = event.id + 1
         before_next = ordinal + 1
-    if kept and before_next == revised.next_ordinal:
-        del kept[-1]  # all that came behind it, and all that will
+    if kept and before_next == folded.next_ordinal:
+        del kept[-1]  # all later events too, present and future
     register: tuple[int, ...] = ()
     if state.register is not None:
         condensation = summary_of(state.register.summary.id)
-        register = (condensation, revised.nth[condensation], state.register.offset)
+        register = (condensation, folded.nth[condensation], state.register.offset)
     events = state.events
     free = set(cut_positions(len(events), units(events, state.left_behind)))
     ids = [*(event.id for event in events), NOT_RECORDED]
@@ -135,20 +134,20 @@ def structure(revised: Revised) -> Revision:
         left_behind=tuple(sorted(state.left_behind)),
         uncut=tuple(sorted(event_id for position, event_id in enumerate(ids) if position not in free)),
         requested=state.unhandled_condensation_request,
-        structural=revised.structural,
-        condensations=revised.condensations,
+        structural=folded.structural,
+        condensations=folded.condensations,
     )
 
 
-def intervals(ends: Sequence[int], version: int) -> Intervals:
-    """Where intervals begin and end, in turn, as intervals; the last one may go on up to ``version``."""
+def kept_intervals(ends: Sequence[int], version: int) -> Intervals:
+    """Return intervals that are given by their ends, in turn. The last one may go on up to ``version``."""
     closed = (*ends, version) if len(ends) % 2 else ends
     return tuple((start, stop - 1) for start, stop in zip(closed[::2], closed[1::2], strict=True) if start < stop)
 
 
 class _Run(NamedTuple):
-    """Summaries behind event ``after``, in the order of the View: of the condensations ``first`` to ``last`` and all
-    structural events between them, which are the ``nth`` to ``mth`` ones of the log.
+    """Summaries that stand after event ``after``, in the order of the View: those of the condensations ``first`` to
+    ``last`` and of all structural events between them, the ``nth`` to the ``mth`` of the log.
     """
 
     after: int
@@ -158,8 +157,8 @@ class _Run(NamedTuple):
     mth: int
 
 
-def _stand(runs: list[_Run], after: int, condensation: int, nth: int) -> None:
-    """Put one more summary behind the runs, into the last one if it goes on."""
+def _add_summary(runs: list[_Run], after: int, condensation: int, nth: int) -> None:
+    """Add a summary to the last run if it continues that run, else as a run of its own."""
     if runs:
         run = runs[-1]
         step = nth - run.mth
@@ -173,8 +172,8 @@ def _runs(revision: Revision) -> list[_Run]:
     return [_Run(*revision.summaries[place : place + RUN]) for place in range(0, len(revision.summaries), RUN)]
 
 
-def condensations_named(revision: Revision) -> list[tuple[int, int]]:
-    """First and last ids of neighbouring condensations whose summaries the View shows, in the order of the log."""
+def named_condensations(revision: Revision) -> list[tuple[int, int]]:
+    """Return the first and last ids of neighbouring condensations with shown summaries, in the order of the log."""
     spans = [(min(run.nth, run.mth), max(run.nth, run.mth), *sorted((run.first, run.last))) for run in _runs(revision)]
     if revision.register:
         condensation, nth, _ = revision.register
@@ -188,15 +187,16 @@ def condensations_named(revision: Revision) -> list[tuple[int, int]]:
     return [(first, last) for _, _, first, last in joined]
 
 
-def restored(
+def from_revision(
     version: int, revision: Revision, base: Base, shown: Sequence[Event], condensations: Iterable[Event]
-) -> Revised:
-    """The fold at the version of a revision, from the shown events in its intervals and the condensations it names.
+) -> ViewFold:
+    """Return the fold at the version of a revision, given the shown events in its intervals and the condensations that
+    it names.
 
-    Raises ``Undecodable`` where there are not all of these. Cost: the items of the View.
+    Raises ``UnreadableRevision`` where one of these is missing. Cost: the items of the View.
     """
     if len(shown) < len(revision.kept) // 2:
-        raise Undecodable(f"the revision of version {version} keeps events that are not in the log")
+        raise UnreadableRevision(f"the revision of version {version} keeps events that are not in the log")
     summaries = {c.id: summary_event(c) for c in condensations if isinstance(c, CondensationAction)}
     ids = sorted(summaries)
     nth: dict[int, int] = {}
@@ -209,12 +209,12 @@ def restored(
     items: list[Event] = standing.get(NOT_RECORDED, [])
     ordinals: dict[int, int] = {}
     next_ordinal = 0
-    kept = iter(intervals(revision.kept, version))
+    kept = iter(kept_intervals(revision.kept, version))
     last = -1
     for event in shown:
         if event.id > last:
             _, last = next(kept)
-            next_ordinal += 1  # something was forgotten in between
+            next_ordinal += 1  # shown events in between were forgotten
         ordinals[event.id] = next_ordinal
         next_ordinal += 1
         items += (event, *standing.get(event.id, ()))
@@ -222,17 +222,19 @@ def restored(
     if revision.register:
         condensation, place, offset = revision.register
         if condensation not in summaries:
-            raise Undecodable(f"the revision of version {version} names condensation {condensation}, which is none")
+            raise UnreadableRevision(
+                f"the revision of version {version} names condensation {condensation}, which the log does not have"
+            )
         nth[condensation] = place
         register = Register(summaries[condensation], offset)
-    return Revised(
-        state=State(
+    return ViewFold(
+        state=ViewState(
             version,
             tuple(items),
             revision.requested,
             frozenset(revision.left_behind),
             register,
-            intervals(revision.tomb, version),
+            kept_intervals(revision.tomb, version),
         ),
         ordinals=ordinals,
         next_ordinal=next_ordinal if len(revision.kept) % 2 else next_ordinal + 1,
@@ -244,12 +246,12 @@ def restored(
 
 
 def _members(version: int, run: _Run, condensations: Sequence[int]) -> Sequence[int]:
-    """The condensations of a run, of the ascending ids of those in the log, in the order of the View."""
+    """Return the condensations of a run in the order of the View, given the ascending ids of those in the log."""
     first, last = sorted((run.first, run.last))
     members = condensations[bisect_left(condensations, first) : bisect_right(condensations, last)]
     named = abs(run.mth - run.nth) + 1
     if len(members) != named:
-        raise Undecodable(
+        raise UnreadableRevision(
             f"the revision of version {version} names {named} condensations from {first} to {last}, "
             f"and the log has {len(members)}"
         )

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from eventstore.events import Action, CondensationAction, Event, Message, Observation, Origin
-from projections import View, fold, parting
-from projections.intervals import contains, normalized
-from projections.parting import parted_by_ids, parted_by_piece
+from projections import View, fold, left_behind
+from projections.intervals import contains, normalize
+from projections.left_behind import left_behind_by_ids, left_behind_by_piece
 from tests.properties.histories import histories, long_histories
 from tests.properties.slow_fold import slow_fold
 
@@ -26,14 +26,14 @@ def test_the_borders_of_a_piece_tell_who_is_left_behind(events: list[Event], dat
     start = data.draw(st.integers(0, len(view)))
     stop = data.draw(st.integers(start, len(view)))
     gone = {event.id for event in view[start:stop]}
-    expected = parted_by_ids(view.events, view.left_behind, gone)
-    assert parted_by_piece(view.events, view.left_behind, start, stop) == expected
+    expected = left_behind_by_ids(view.events, view.left_behind, gone)
+    assert left_behind_by_piece(view.events, view.left_behind, start, stop) == expected
 
 
 @settings(max_examples=1_000, deadline=None)
 @given(long_histories, st.integers(0, 2), st.integers(0, 2))
 def test_a_fold_that_hopes_for_the_best_knows_when_it_was_wrong(events: list[Event], trials: int, recent: int) -> None:
-    with patched(fold, MANY=0), patched(parting, TRIALS=trials, RECENT=recent):
+    with patched(fold, MANY=0), patched(left_behind, TRIALS=trials, RECENT=recent):
         assert View.from_events(events).left_behind == slow_fold(events).left_behind
 
 
@@ -49,7 +49,7 @@ def patched(module: ModuleType, **values: int) -> Iterator[None]:
 
 @given(st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), max_size=12))
 def test_intervals_hold_what_their_pairs_hold(pairs: list[tuple[int, int]]) -> None:
-    intervals = normalized(pairs)
+    intervals = normalize(pairs)
     members = {value for first, last in pairs for value in range(first, last + 1)}
     assert [value for value in range(-25, 25) if contains(intervals, value)] == sorted(members)
     assert all(after - last > 1 for (_, last), (after, _) in pairwise(intervals))
@@ -79,5 +79,5 @@ def test_what_stands_between_two_pieces_that_are_forgotten_may_be_left_behind() 
         Observation(id=2, content="o", call_id="k"),
         CondensationAction(id=3, origin=origin, forgotten_event_ids=(-2, 2)),
     ]
-    with patched(fold, MANY=0), patched(parting, TRIALS=0, RECENT=0):
+    with patched(fold, MANY=0), patched(left_behind, TRIALS=0, RECENT=0):
         assert View.from_events(events).left_behind == {1}

@@ -1,28 +1,28 @@
-"""A View's structure after a structural event, as it is stored: ids, no texts.
+"""The stored form of a revision, the structure of a View after a structural event: ids, no texts.
 
 A revision is one record of the projection ``PROJECTION``, numbered by the version that the structural event brought.
-Its body is a JSON object of flat lists of integers; a list that is empty is left out:
+Its body is a JSON object of flat lists of integers; an empty list is left out:
 
-    kept         ids at which what is kept begins and ends, in turn (``[0, 4, 40]``: 0 to 3, and all from 40 on). The
-                 View holds every *shown* event in these intervals, so that what is not shown costs nothing
-    summaries    after, c, nth, d, mth, …: behind event ``after`` (-1: before all) stand, in the order of the View, the
+    kept         ids at which the kept intervals begin and end, in turn (``[0, 4, 40]``: 0 to 3, and all from 40 on).
+                 The View holds every *shown* event in these intervals, so events that are not shown cost nothing
+    summaries    after, c, nth, d, mth, …: after event ``after`` (-1: before all) stand, in the order of the View, the
                  summaries of the condensations from ``c`` to ``d``, which are the nth to mth structural events, from 0,
                  and all those between; backwards where ``d`` is the smaller. A single one is from ``c`` to ``c``
-    register     c, nth, offset: the newest summary, in the dialect ``batch``
-    tomb         source ids, written like ``kept``, that are forgotten for good, in the dialect ``batch``
+    register     c, nth, offset: the newest summary, in the V0 dialect
+    tomb         source ids, written like ``kept``, that are forgotten for good, in the V0 dialect
     left_behind  ids of events whose unit lost another member
     uncut        ids of events before which the View must not be cut; -1: at its end
-    requested    true: a condensation was asked for and none came since
-    structural, condensations    how many such events there were so far
+    requested    true: a condensation was requested and none came since
+    structural, condensations    the number of such events so far
 
-The integers of a list ascend, and each is written as its difference to the one before it; those of ``summaries`` need
-not, and are written as the difference to the one five before it.
+The integers of a list ascend, and each is written as its difference to the one before it. Those of ``summaries`` need
+not ascend, and are written as the difference to the one five before it.
 
 A record with a ``base`` is a *delta* against the full one of that version. Of each ascending list it has the integers
-that are in one of the two and not in the other; of ``summaries``, where they differ, how many integers both begin and
-end with, and then those between; all else whole. ``spent`` says how many bytes of deltas there are on this base, these
-among them. So a reader needs two records at most, and which are full follows from the log alone: made again, they are
-the same bytes. Why so: ``docs/decisions/0030-revisions.md``.
+that are in one of the two and not in the other. Of ``summaries``, where they differ, it has the number of integers that
+both begin with, the number that both end with, and then those between. All else is whole. ``spent`` is the number of
+bytes of all deltas on this base up to this one. So a reader needs two records at most. Which records are full follows
+from the log alone: rebuilt, they are the same bytes. The reasons: ``docs/decisions/0030-revisions.md``.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ import msgspec
 
 from eventstore.transaction import Record
 
-__all__ = ["CODE", "PROJECTION", "RUN", "Base", "Revision", "Undecodable", "decoded", "record_of"]
+__all__ = ["CODE", "PROJECTION", "RUN", "Base", "Revision", "UnreadableRevision", "decode_revision", "encode_revision"]
 
 PROJECTION = "views"
 CODE = 1
-"""Version of the fold and of this form. Whoever changes what a fold gives, or this form, counts it up: records of
-another version are made again, not trusted."""
+"""Version of the fold and of this form. Increase it with every change of the result of a fold, or of this form:
+records of another version are rebuilt, not trusted."""
 
 RUN = 5
-"""Integers that say where the summaries of neighbouring condensations stand."""
+"""Number of integers that place the summaries of neighbouring condensations."""
 
 _DELTA_RATIO = 4
 """A delta must be so many times smaller than its base to be worth a second read."""
@@ -52,7 +52,7 @@ Ints = tuple[int, ...]
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """What a record says, in plain integers."""
+    """The structure of a View in plain integers. The module docstring explains each field."""
 
     kept: Ints = ()
     summaries: Ints = ()
@@ -66,7 +66,7 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 class Base(NamedTuple):
-    """The last full record: its version, what it says, its size; and how many bytes of deltas were put on it."""
+    """The last full record: its version, its revision, its size, and how many bytes of deltas build on it."""
 
     version: int
     revision: Revision
@@ -74,12 +74,12 @@ class Base(NamedTuple):
     spent: int
 
 
-class Undecodable(ValueError):
-    """The record cannot be read. It says nothing that the log does not say: make it again."""
+class UnreadableRevision(ValueError):
+    """The record cannot be read. It only holds what the log says too: rebuild it from the log."""
 
 
 class _Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """What is stored, in either form."""
+    """The stored JSON object, full or a delta."""
 
     kept: Ints = ()
     summaries: Ints = ()
@@ -97,8 +97,8 @@ _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(_Body)
 
 
-def record_of(version: int, revision: Revision, base: Base | None) -> tuple[Record, Base]:
-    """The record for a revision, and the base for the next one. Cost: the revision."""
+def encode_revision(version: int, revision: Revision, base: Base | None) -> tuple[Record, Base]:
+    """Return the record for a revision, and the base for the next one. Cost: the revision."""
     if base is not None:
         delta = _Body(
             kept=_gaps(_either(base.revision.kept, revision.kept)),
@@ -131,16 +131,18 @@ def record_of(version: int, revision: Revision, base: Base | None) -> tuple[Reco
     return Record(version, CODE, None, body), Base(version, revision, len(body), 0)
 
 
-def decoded(record: Record, base: Record | None) -> tuple[Revision, Base]:
-    """What a record says, given the one that it builds on; and the base for the next one.
+def decode_revision(record: Record, base: Record | None) -> tuple[Revision, Base]:
+    """Return the revision of a record, given the record that it builds on, and the base for the next one.
 
-    Raises ``Undecodable``. Cost: both records.
+    Raises ``UnreadableRevision``. Cost: both records.
     """
     if record.base is None:
         revision = _full(record)
         return revision, Base(record.version, revision, len(record.body), 0)
     if base is None or (base.version, base.base, base.code) != (record.base, None, record.code):
-        raise Undecodable(f"the revision of version {record.version} builds on one of {record.base} that is not there")
+        raise UnreadableRevision(
+            f"the revision of version {record.version} builds on that of version {record.base}, which is missing"
+        )
     whole, delta = _full(base), _body(record)
     revision = _checked(
         record,
@@ -185,7 +187,7 @@ def _checked(record: Record, revision: Revision) -> Revision:
         or len(revision.summaries) % RUN
         or len(revision.register) not in (0, 3)
     ):
-        raise Undecodable(f"the revision of version {record.version} holds lists that no View has")
+        raise UnreadableRevision(f"the revision of version {record.version} holds lists that no View has")
     return revision
 
 
@@ -193,19 +195,19 @@ def _body(record: Record) -> _Body:
     try:
         return _decoder.decode(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Undecodable(f"the revision of version {record.version} cannot be read: {error}") from error
+        raise UnreadableRevision(f"the revision of version {record.version} cannot be read: {error}") from error
 
 
 # --- lists of integers ---
 
 
 def _gaps(values: Ints, step: int = 1) -> Ints:
-    """Each value's difference to the one ``step`` before it."""
+    """Return each value's difference to the one ``step`` before it."""
     return (*values[:step], *(after - before for before, after in zip(values, values[step:], strict=False)))
 
 
 def _sums(gaps: Ints, step: int = 1) -> Ints:
-    """The values of which these are the differences."""
+    """Return the values of which these are the differences."""
     if step == 1:
         return tuple(accumulate(gaps))
     values = list(gaps)
@@ -215,12 +217,12 @@ def _sums(gaps: Ints, step: int = 1) -> Ints:
 
 
 def _either(some: Ints, others: Ints) -> Ints:
-    """What is in one of two ascending lists and not in the other, ascending. Its own inverse."""
+    """Return the integers in one of two ascending lists and not in the other, ascending. Its own inverse."""
     return tuple(sorted(set(some) ^ set(others)))
 
 
 def _splice(before: Ints, after: Ints) -> Ints:
-    """How much both begin with, how much both end with, and what stands between; empty where they are equal."""
+    """Return the lengths of the common beginning and end, and what stands between; empty where both are equal."""
     if before == after:
         return ()
     prefix = _shared(before, after)
@@ -233,13 +235,13 @@ def _unspliced(record: Record, before: Ints, splice: Ints) -> Ints:
     if not splice:
         return before
     if len(splice) < 2 or min(splice[:2]) < 0 or sum(splice[:2]) > len(before):
-        raise Undecodable(f"the revision of version {record.version} does not fit the one it builds on")
+        raise UnreadableRevision(f"the revision of version {record.version} does not fit the one it builds on")
     prefix, suffix = splice[:2]
     return (*before[:prefix], *_sums(splice[2:], RUN), *before[len(before) - suffix :])
 
 
 def _shared(some: Sequence[int], others: Sequence[int]) -> int:
-    """How many integers both begin with. By halves: comparing slices is what Python does fast."""
+    """Return how many integers both begin with. By halves: Python compares slices fast."""
     low, high = 0, min(len(some), len(others))
     while low < high:
         middle = (low + high + 1) // 2

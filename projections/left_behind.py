@@ -1,10 +1,10 @@
-"""Who is left behind: what stays of a unit when a condensation forgets another part of it.
+"""Which events are left behind: those that stay of a unit when a condensation forgets another part of it.
 
-The definition is ``parted_by_ids``, at one condensation after the other. Two things make it cheap. What is forgotten is
-nearly always one piece of the View, and then a look at what is open at its borders will do: ``parted_by_piece``. And in
-a long fold only those matter who are still shown at its end. So as soon as condensations seem to respect units,
-``Parting`` looks no closer than it must to say in the end that nobody who is shown was left behind. Where it cannot say
-so, the fold is run again and looks at each.
+``left_behind_by_ids`` is the definition, applied at one condensation after the other. Two things make it cheap. The
+forgotten events are nearly always one piece of the View, and then the calls that are open at its borders decide:
+``left_behind_by_piece``. And in a long fold only the events that are still shown at its end matter. So as soon as
+condensations seem to respect units, ``LeftBehind`` becomes hopeful: it only checks, at the end, that no shown event was
+left behind. Where it cannot tell, the fold is run again and looks at each condensation.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import NamedTuple
 from eventstore.events import Action, Event, Observation
 from projections.units import UNSEEN, units
 
-__all__ = ["Parting", "parted_by_ids", "parted_by_piece"]
+__all__ = ["LeftBehind", "left_behind_by_ids", "left_behind_by_piece"]
 
 TRIALS = 4
-"""Condensations that part nothing before hope begins that the next ones will not either."""
+"""A fold becomes hopeful after this number of condensations that left nothing behind."""
 
 RECENT = 4
-"""Condensations that are remembered with what they forgot: more than those that the end of a View lived through."""
+"""The newest condensations, whose forgotten events are remembered. The end of a View lived through fewer."""
 
 
 class _Cut(NamedTuple):
@@ -33,8 +33,8 @@ class _Cut(NamedTuple):
     gone: Sequence[Event]
 
 
-class Parting:
-    """Who is left behind, while a fold goes on. A hopeful one may not know in the end."""
+class LeftBehind:
+    """The events left behind, while a fold goes on. A hopeful one may not know them in the end."""
 
     def __init__(self, left_behind: frozenset[int], *, hopeful: bool) -> None:
         self._left_behind = left_behind
@@ -46,18 +46,18 @@ class Parting:
         self._older_by = self._older_first = -1
 
     def forget(self, by: int, shown: Sequence[Event], head: Sequence[Event], gone: Sequence[Event]) -> None:
-        """A View of the events ``shown``, which begins with ``head``, forgets ``gone``, of which the first is next."""
+        """Note that a View of ``shown``, which begins with ``head`` and the first of ``gone``, forgets ``gone``."""
         start, stop = len(head), len(head) + len(gone)
         in_one_piece = stop <= len(shown) and shown[start] is gone[0] and shown[stop - 1] is gone[-1]
         if self._trials_left == 0:
-            # What stands between two pieces is neither head nor tail, so there is no more to hope for.
+            # Events between two pieces are neither head nor tail, so hope ends here.
             self._heads_are_whole = self._heads_are_whole and in_one_piece
             self._hope(by, head, gone)
             return
         if in_one_piece:
-            parted = parted_by_piece(shown, self._left_behind, start, stop)
+            parted = left_behind_by_piece(shown, self._left_behind, start, stop)
         else:
-            parted = parted_by_ids(shown, self._left_behind, {event.id for event in gone})
+            parted = left_behind_by_ids(shown, self._left_behind, {event.id for event in gone})
         if parted:
             self._trials_left = -1
         elif self._trials_left > 0:
@@ -66,7 +66,7 @@ class Parting:
             self._left_behind = (self._left_behind | parted).difference([event.id for event in gone])
 
     def left_behind(self, items: Sequence[Event]) -> frozenset[int] | None:
-        """Ids of those left behind of ``items``, the View at the end; None where that is not known."""
+        """Return the ids of ``items``, the View at the end, that were left behind; None where that is not known."""
         return self._left_behind if self._trials_left != 0 or self._is_plain(items) else None
 
     def _hope(self, by: int, head: Sequence[Event], gone: Sequence[Event]) -> None:
@@ -81,9 +81,9 @@ class Parting:
             self._older_first = older.first if self._older_first < 0 else min(older.first, self._older_first)
 
     def _is_plain(self, items: Sequence[Event]) -> bool:
-        """Whether plainly no call or answer that is shown was in one unit with one that was forgotten.
+        """Return whether plainly no shown action or observation was in one unit with a forgotten one.
 
-        Most condensations were lived through by the beginning of the View alone, which was looked at each time.
+        Only the beginning of the View lived through most condensations, and it was looked at each time.
         """
         living = [event for event in items if type(event) is Action or type(event) is Observation]
         for cut in reversed(self._recent):
@@ -96,7 +96,7 @@ class Parting:
 
 
 class _Keys:
-    """What may hold some events of a View, given in order, together with others: call ids, response ids, thinking."""
+    """What may tie some events of a View, given in order, to others: call ids, response ids, thinking."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         acts = [event for event in events if type(event) is Action or type(event) is Observation]
@@ -108,7 +108,7 @@ class _Keys:
         self._calls = {event.call_id for event in acts}
 
     def are_apart_from(self, gone: Sequence[Event], *, behind: bool) -> bool:
-        """Whether plainly none of ``gone``, which all come ``behind`` these or may not, was in one unit with them.
+        """Return whether plainly none of ``gone`` was in one unit with these. ``behind``: all of ``gone`` come later.
 
         Cost: ``gone``.
         """
@@ -125,30 +125,30 @@ class _Keys:
         ]
 
 
-def parted_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]) -> set[int]:
-    """Ids of what stays of each unit that loses a member when the events with the ``forgotten`` ids go."""
-    batches, _, loops, _, _ = units(events, left_behind)
+def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]) -> set[int]:
+    """Return the ids that stay of each unit that loses a member when the events with the ``forgotten`` ids go."""
+    parallel_calls, _, loops, _, _ = units(events, left_behind)
     gone = {position for position, event in enumerate(events) if event.id in forgotten}
     parted: set[int] = set()
-    for members in (*(batch.members for batch in batches), *loops):
+    for members in (*(calls.members for calls in parallel_calls), *loops):
         if not gone.isdisjoint(members):
             parted.update(members)
     return {events[position].id for position in parted - gone}
 
 
-def parted_by_piece(events: Sequence[Event], left_behind: Set[int], start: int, stop: int) -> set[int]:
-    """The same when ``events[start:stop]`` go."""
+def left_behind_by_piece(events: Sequence[Event], left_behind: Set[int], start: int, stop: int) -> set[int]:
+    """Return the same ids when ``events[start:stop]`` go."""
     head, piece, tail = events[:start], events[start:stop], events[stop:]
     if left_behind:
         head, piece, tail = ([event for event in part if event.id not in left_behind] for part in (head, piece, tail))
     answers = _answers_parted(head, piece, tail)
     if answers is None:
-        return parted_by_ids(events, left_behind, {event.id for event in events[start:stop]})
+        return left_behind_by_ids(events, left_behind, {event.id for event in events[start:stop]})
     return answers
 
 
 def _answers_parted(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Event]) -> set[int] | None:
-    """Ids of the answers in the tail to calls in the piece, where no more than these can be left behind; else None."""
+    """Return the ids of the answers in the tail to calls in the piece; None where other events may be left behind."""
     open_calls = _OpenCalls()
     if not open_calls.read(head, ()) or open_calls.waiting:
         return None  # the answer to a call in the head may be in the piece
@@ -168,7 +168,7 @@ class _OpenCalls:
         self.thinking = False
 
     def read(self, events: Sequence[Event], elsewhere: Collection[str | None]) -> bool:
-        """False where a call is of a response with calls elsewhere, or it is not plain which call is answered."""
+        """Return False where a response has calls elsewhere too, or an answer may be to one of several calls."""
         waiting = self.waiting
         for event in events:
             if type(event) is Action:
@@ -186,7 +186,7 @@ class _OpenCalls:
         return True
 
     def answers(self, events: Sequence[Event]) -> set[int] | None:
-        """Ids of the answers to the calls that wait; None where that is not plain."""
+        """Return the ids of the answers to the calls that wait; None where an answer may be to one of several calls."""
         answers: set[int] = set()
         for event in events:
             if type(event) is Observation:
@@ -199,12 +199,12 @@ class _OpenCalls:
         return answers
 
     def _may_wait_by_call_id(self) -> bool:
-        """Whether an answer without a call id may be to a call that waits by its call id."""
+        """Return whether an answer without a call id may be to a call that waits by its call id."""
         return any(isinstance(call, str) for call in self.waiting)
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Whether a tool loop may go on across this border. Orphans count as answers here, which errs on the safe side."""
+    """Return whether a tool loop may go on across this border. To be safe, orphans count as answers here."""
     following = next((event for event in after if type(event) not in UNSEEN), None)
     if not isinstance(following, Action | Observation) or (isinstance(following, Action) and following.thinking):
         return False

@@ -1,0 +1,207 @@
+"""Why an event is in the View or is not, and what changed between two Views of one conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from eventstore.events import (
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    is_structural,
+    summary_of,
+)
+from projections.fold import summary_event
+from projections.intervals import contains
+from projections.units import UNSEEN, units
+from projections.v0_dialect import entomb, is_buried, is_from_v0
+from projections.view import View
+
+__all__ = ["Difference", "Fate", "Summarized", "Why", "explain_difference", "explain_event"]
+
+Fate = Literal["shown", "forgotten", "never shown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What became of an event in the View at ``version``.
+
+    shown         ``position`` is its index; ``sent`` says whether a model is sent it
+    forgotten     ``by`` is the event that forgot it, at version ``forgotten_at``: a condensation, or for some imported
+                  histories a request. ``summary`` is the summary that ``by`` put in its place, if any. ``stands_in`` is
+                  the summary that stands for it in the View now: ``summary`` may have been summarized since
+    never shown   ``by`` is set where an imported condensation forgot it before it came
+
+    ``reason`` says it in words, for people.
+    """
+
+    event: Event
+    version: int
+    fate: Fate
+    reason: str
+    position: int | None = None
+    sent: bool = False
+    by: Event | None = None
+    forgotten_at: int | None = None
+    summary: CondensationSummary | None = None
+    stands_in: CondensationSummary | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summarized:
+    """Events that a condensation took out of the View, and the summary that it put in their place. The later View need
+    not show that summary any more.
+    """
+
+    condensation: CondensationAction
+    summary: CondensationSummary
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``entered`` are shown by the later View only, ``left`` by the earlier one only, each in the order of its View.
+    ``summarized`` says which of the events that left have a summary, oldest condensation first.
+    """
+
+    before: int
+    after: int
+    entered: tuple[Event, ...]
+    left: tuple[Event, ...]
+    summarized: tuple[Summarized, ...]
+
+
+Structural = Callable[[int], Iterable[Event]]
+"""The structural events of a conversation from an id on, in order."""
+
+
+def explain_event(event: Event, view: View, structural: Structural) -> Why:
+    """Say what became of ``event``: an event of the conversation of ``view``, or the summary of a condensation.
+
+    Cost: the View, and the structural events from the event to the one that forgets it. For imports from V0 also those
+    before it.
+    """
+    position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
+    if position is not None:
+        return _explain_shown(event, view, position)
+    if event.id >= 0:
+        if is_structural(event) or not event.shown:
+            return Why(event, view.version, "never shown", _never_shown_because(event))
+        buried_by = (
+            next((s for s in structural(0) if s.id < event.id and is_from_v0(s) and forgetting(s)(event)), None)
+            if is_from_v0(event)
+            else None
+        )
+        if buried_by is not None:
+            reason = f"imported condensation {buried_by.id} forgot its source id before it came"
+            return Why(event, view.version, "never shown", reason, by=buried_by)
+    return _explain_forgotten(event, view, structural)
+
+
+def explain_difference(before: View, after: View, structural: Iterable[Event]) -> Difference:
+    """Say what changed from one View to another, given the structural events between them.
+
+    Cost: both Views, and for each structural event what of the first View is left.
+    """
+    ids_before, ids_after = ({event.id for event in view} for view in (before, after))
+    left = tuple(event for event in before if event.id not in ids_after)
+    summarized: list[Summarized] = []
+    remaining = left
+    for action in structural:
+        forgets = forgetting(action)
+        taken = tuple(event for event in remaining if forgets(event))
+        if taken:
+            remaining = tuple(event for event in remaining if not forgets(event))
+            if isinstance(action, CondensationAction) and action.summary is not None:
+                summarized.append(Summarized(action, summary_event(action), taken))
+    return Difference(
+        before=before.version,
+        after=after.version,
+        entered=tuple(event for event in after if event.id not in ids_before),
+        left=left,
+        summarized=tuple(summarized),
+    )
+
+
+def forgetting(structural: Event) -> Callable[[Event], bool]:
+    """Return whether ``structural`` forgets an event, or a summary, that the View shows when ``structural`` comes."""
+    if is_from_v0(structural):
+        tomb = entomb((), structural)
+        replaces = isinstance(structural, CondensationAction) and structural.summary is not None
+        return lambda event: replaces and event.id < 0 if event.id < 0 else is_buried(tomb, event)
+    if not isinstance(structural, CondensationAction):
+        return lambda event: False
+    intervals, summaries = structural.forgotten
+    return lambda event: event.id in summaries if event.id < 0 else contains(intervals, event.id)
+
+
+def _explain_shown(event: Event, view: View, position: int) -> Why:
+    sent = position in view.fit_positions and type(event) not in UNSEEN
+    reason = f"the View shows it at index {position}"
+    if not sent:
+        reason += f", but no model is sent it: {_unfit_because(event, view, position)}"
+    return Why(event, view.version, "shown", reason, position=position, sent=sent)
+
+
+def _unfit_because(event: Event, view: View, position: int) -> str:
+    if type(event) in UNSEEN:
+        return "it has no form as a message"
+    if event.id in view.left_behind:
+        return "a condensation forgot another of its parallel calls, or another part of its tool loop"
+    found = units(view.events, view.left_behind)
+    if position in found.orphans:
+        return "it answers no call that is shown"
+    if any(calls.unanswered and position in calls.members for calls in found.parallel_calls):
+        return "its call, or another call of the same response, has no observation"
+    return "its tool loop is not whole"
+
+
+def _never_shown_because(event: Event) -> str:
+    if isinstance(event, CondensationAction | CondensationRequest):
+        return "condensations and requests change a View and are never in it"
+    if isinstance(event, Annotation):
+        return "annotations are never shown to a model"
+    if event.origin is not None:
+        return f"in the {event.origin.format} history that it was imported from it was not shown to the agent"
+    return "its writer marked it as not shown"
+
+
+def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
+    by = _forgetter(event, structural)
+    if by is None:  # the log is not the one that the View was folded from, or the revision is damaged
+        reason = "nothing in the log forgets it and the View does not show it: run 'foldlog audit'"
+        return Why(event, view.version, "forgotten", reason)
+    summary = _summary(by)
+    stands_in: CondensationSummary | None = summary
+    shown = {shown.id for shown in view}
+    while stands_in is not None and stands_in.id not in shown:
+        next_by = _forgetter(stands_in, structural)
+        stands_in = None if next_by is None else _summary(next_by)
+    return Why(
+        event,
+        view.version,
+        "forgotten",
+        f"{_kind(by)} {by.id} forgot it at version {by.id + 1}",
+        by=by,
+        forgotten_at=by.id + 1,
+        summary=summary,
+        stands_in=stands_in,
+    )
+
+
+def _forgetter(event: Event, structural: Structural) -> Event | None:
+    """Return the first structural event after ``event`` that forgets it."""
+    came = summary_of(event.id) if event.id < 0 else event.id
+    return next((one for one in structural(came + 1) if forgetting(one)(event)), None)
+
+
+def _summary(by: Event) -> CondensationSummary | None:
+    return summary_event(by) if isinstance(by, CondensationAction) and by.summary is not None else None
+
+
+def _kind(by: Event) -> str:
+    return "condensation" if isinstance(by, CondensationAction) else "request"

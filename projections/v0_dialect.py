@@ -1,0 +1,87 @@
+"""The V0 dialect: how a View folds condensations that were imported from OpenHands V0. Read-only.
+
+A condensation from V0 names ids of the *source*. It forgets every event with such an id, wherever it stands in the log,
+also later. It forgets condensations and requests as well, itself among them, which matters where an id is repeated. Of
+all summaries only the newest is shown, and its offset is applied again at each reading.
+
+So the state of a View keeps two things for this dialect: a *tomb*, the source ids that are forgotten for good, and a
+*register*, the newest summary with its offset. The first native condensation takes the summary out of the register and
+fixes its place.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from eventstore.events import (
+    NOT_RECORDED,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+)
+from projections.intervals import Intervals, contains, normalize
+
+__all__ = ["Register", "clamp", "entomb", "find_buried", "insert_register", "is_buried", "is_from_v0"]
+
+_FORMAT = "openhands-v0"
+
+
+class Register(NamedTuple):
+    """The newest summary, and the index at which each reading inserts it: a number that a list takes."""
+
+    summary: CondensationSummary
+    offset: int
+
+
+def is_from_v0(event: Event) -> bool:
+    """Return whether ``event`` was imported from V0. Its condensations then name source ids, not ours."""
+    return event.origin is not None and event.origin.format == _FORMAT
+
+
+def entomb(tomb: Intervals, event: Event) -> Intervals:
+    """Return the tomb with the ids that a condensation or request from V0 forgets: those it names, and its own."""
+    pairs = [*tomb, (_source_id(event),) * 2]
+    if isinstance(event, CondensationAction):
+        start, end = event.forgotten_events_start_id, event.forgotten_events_end_id
+        if event.forgotten_event_ids is not None:
+            pairs.extend((source_id, source_id) for source_id in event.forgotten_event_ids)
+        elif start is not None and end is not None:
+            pairs.append((start, end))
+    return normalize(pairs)
+
+
+def find_buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
+    """Return the positions of the events that the tomb holds. Cost: the events."""
+    return [place for place, event in enumerate(events) if is_buried(tomb, event)] if tomb else []
+
+
+def is_buried(tomb: Intervals, event: Event) -> bool:
+    """Return whether the tomb holds an event. An event that is not from V0 has no source id and is never in it."""
+    return is_from_v0(event) and contains(tomb, _source_id(event))
+
+
+def clamp(offset: int) -> int:
+    """Return the offset of an imported condensation as an index that a list takes. No list is longer than that."""
+    return max(-sys.maxsize, min(offset, sys.maxsize))
+
+
+def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
+    """Return the items with the newest summary where ``list.insert`` puts it: a negative offset counts from the end,
+    and one past an end is clamped.
+    """
+    events = list(items)
+    events.insert(register.offset, register.summary)
+    return events
+
+
+def _source_id(event: Event) -> int:
+    """Return the id in V0. A missing id is -1 there, and forgotten as such. An id of text is never forgotten."""
+    source_id = event.origin.id if event.origin is not None else None
+    if source_id is None:
+        return NOT_RECORDED
+    return source_id if isinstance(source_id, int) else _NEVER
+
+
+_NEVER = -(2**63)
