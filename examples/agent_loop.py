@@ -6,8 +6,9 @@
 Everything that happens is appended to a history, and what the model is shown is that history's View. Before each call
 of the model a condenser may forget: because the View has grown too large, because the model asked for it with a tool,
 or because its server refused the prompt as too long. Nothing is lost by that: the log keeps it all, and
-`foldlog log agent` shows it. Started again with the same conversation, the agent goes on where it stood. The second
-line asks no model and needs no key: a script stands in for one, so that everything else can be seen at work.
+`foldlog log agent` shows it. Started again with the same conversation, the agent goes on where it stood; a call that
+was running when it died is recorded as interrupted, so that the model looks before it repeats it. The second line asks
+no model and needs no key: a script stands in for one, so that everything else can be seen at work.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def run_agent(
     where it is full and the condenser answers no requests, ``ModelCallFailed`` where the model cannot be reached, and
     ``TimeoutError`` after ``steps_max`` steps.
     """
+    resume(history, say)
     for _ in range(steps_max):
         match history.step():
             case Condensation(action=action):
@@ -91,12 +93,10 @@ def run_agent(
             say(f"  the prompt of {len(view)} events is too long for the model: asking for a condensation")
             condense(history, "the prompt was too long", say)
             continue
-        for call in reply.tool_calls:
-            if call.name == REQUEST_CONDENSATION_TOOL:
-                say("  the model asks for a condensation")
-                condense(history, "the model asked for it", say)
-            else:
-                act(history, reply, call, folder, say)
+        act(history, reply, folder, say)
+        if any(call.name == REQUEST_CONDENSATION_TOOL for call in reply.tool_calls):
+            say("  the model asks for a condensation")
+            condense(history, "the model asked for it", say)
         if not reply.tool_calls:
             answer = reply.text or "(the model had nothing to say)"
             history.append(Message(source="agent", content=answer))
@@ -114,22 +114,40 @@ def condense(history: History, reason: str, say: Callable[[str], None]) -> None:
             say(f"  condensed: {_account(action.metadata)}")
 
 
-def act(history: History, reply: Reply, call: ToolCall, folder: Path, say: Callable[[str], None]) -> None:
-    """Record the call, make it, record its result: what was done is known even where the program dies in between."""
-    (recorded,) = history.append(
+def resume(history: History, say: Callable[[str], None]) -> None:
+    """Close the calls that were running when an earlier run of this program died.
+
+    Without an observation for each of them, the model would be shown no call of that response, not even one that
+    returned, and it might repeat them all.
+    """
+    for call in history.open_calls:
+        say(f"  interrupted in an earlier run: {call.tool} {call.arguments}")
+    history.interrupt()
+
+
+def act(history: History, reply: Reply, folder: Path, say: Callable[[str], None]) -> None:
+    """Record all calls of the reply, then make each and record its result: the log says what had begun, wherever the
+    program dies.
+    """
+    calls = [call for call in reply.tool_calls if call.name != REQUEST_CONDENSATION_TOOL]
+    if not calls:
+        return
+    actions = [
         Action(
             tool=call.name,
             arguments=call.arguments,
             call_id=call.id or None,
             response_id=reply.response_id,
-            thought=reply.text or "",
+            thought=(reply.text or "") if call is calls[0] else "",
         )
-    )
-    output, failed = run(call, folder)
-    say(f"> {call.arguments}\n{output[:200].rstrip()}")
-    history.append(
-        Observation(tool=call.name, call_id=call.id or None, cause=recorded.event.id, content=output, is_error=failed)
-    )
+        for call in calls
+    ]
+    for call, recorded in zip(calls, history.append(actions), strict=True):
+        output, failed = run(call, folder)
+        say(f"> {call.arguments}\n{output[:200].rstrip()}")
+        history.append(
+            Observation(tool=call.name, call_id=call.id or None, cause=recorded.id, content=output, is_error=failed)
+        )
 
 
 def run(call: ToolCall, folder: Path) -> tuple[str, bool]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from eventstore import (
     ANY_VERSION,
+    Action,
     AnyVersion,
     CondensationRequest,
     ConversationNotFound,
@@ -21,7 +22,7 @@ from eventstore import (
     Store,
     open_store,
 )
-from projections import Difference, View, Views, Why
+from projections import Difference, View, Views, Why, interrupt
 
 if TYPE_CHECKING:
     from condensers import AgentModel, Condensation, CondenseHandler, Condenser, CondenserConfig
@@ -167,6 +168,26 @@ class History:
         ``expected_version``, ``idempotency_key``, what it raises, and durability: as ``eventstore.Store.append``.
         """
         return self._store.append(self.id, events, expected_version=expected_version, idempotency_key=idempotency_key)
+
+    @property
+    def open_calls(self) -> tuple[Action, ...]:
+        """The actions that wait for their observation, in order: see ``View.open_calls``. After a crash these are the
+        calls whose outcome is unknown; ``docs/RESUMING.md`` says what to do. Cost: that of ``view``.
+        """
+        return self.view.open_calls
+
+    def interrupt(self, reason: str = "") -> tuple[Recorded, ...]:
+        """Append an observation "interrupted: …" with the reason for each open call, all or none. Returns them, in the
+        order of the calls; empty where no call is open.
+
+        Call it when no program works on these calls any more: a result that comes later answers nothing. Others may
+        append at the same time. Raises what ``append`` raises. Durability: on disk when it returns. Cost: that of
+        ``view``, and the open calls.
+        """
+        try:
+            return interrupt(self._store, self._views, self.id, reason)
+        except ConversationNotFound:
+            return ()
 
     def step(self) -> View | Condensation:
         """What to do before the agent's model is called: go on with the View, or, where a condensation was due and has

@@ -10,6 +10,7 @@
 from projections.audit import Audit, Finding, Forgetting, audit
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Summarized, Why
+from projections.interruption import interrupt
 from projections.messages import Rendered
 from projections.view import View
 from projections.views import Views
@@ -29,5 +30,6 @@ __all__ = [
     "Why",
     "audit",
     "cut_points",
+    "interrupt",
     "well_formed",
 ]

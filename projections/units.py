@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from eventstore.events import Action, Annotation, Event, Observation, UnknownEvent
 
-__all__ = ["ParallelCalls", "Units", "cut_positions", "fit_positions", "units"]
+__all__ = ["ParallelCalls", "Units", "cut_positions", "fit_positions", "open_positions", "units"]
 
 UNSEEN = frozenset({Annotation, UnknownEvent})
 """Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""
@@ -147,6 +147,18 @@ def _is_broken(loop: list[int], kept: set[int]) -> bool:
     """Return whether a member is gone before the last member that is kept."""
     surviving = [place for place, position in enumerate(loop) if position in kept]
     return bool(surviving) and surviving[-1] >= len(surviving)
+
+
+def open_positions(events: Sequence[Event], found: Units) -> list[int]:
+    """Return the positions of the actions that no observation answers, ascending. Cost: the parallel
+    calls that they are among."""
+    return sorted(
+        position
+        for calls in found.parallel_calls
+        if calls.unanswered
+        for position in calls.members
+        if type(events[position]) is Action and position not in found.answers
+    )
 
 
 def cut_positions(count: int, found: Units) -> tuple[int, ...]:

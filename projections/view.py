@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
-from eventstore.events import CondensationAction, Event
+from eventstore.events import Action, CondensationAction, Event
 from projections.condensations import JoinedCondensations
 from projections.fold import ViewState, fold
 from projections.messages import Rendered, rendered
-from projections.units import Units, cut_positions, fit_positions, units
+from projections.units import Units, cut_positions, fit_positions, open_positions, units
 
 __all__ = ["View"]
 
@@ -80,6 +80,16 @@ class View:
     def fit_positions(self) -> tuple[int, ...]:
         """Indices of the events that can be sent to a model: see ``well_formed``."""
         return tuple(fit_positions(self.events, self._units))
+
+    @cached_property
+    def open_calls(self) -> tuple[Action, ...]:
+        """The actions that wait: the View shows them, and no observation answers them, in order.
+
+        A model is shown neither them nor the other calls of the same response until each has its observation.
+        """
+        return tuple(
+            action for place in open_positions(self.events, self._units) if isinstance(action := self[place], Action)
+        )
 
     @cached_property
     def _units(self) -> Units:

@@ -8,7 +8,7 @@ import pytest
 from tests import cli_reference
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "RESUMING.md"]
 """Pages whose examples stand on their own: each is run in an empty folder."""
 
 
@@ -24,8 +24,8 @@ def test_an_example_runs(code, tmp_path, monkeypatch):
     exec(compile(code, "example", "exec"), {"__name__": "example"})
 
 
-def test_the_readme_has_examples():
-    assert [example for example in _examples() if example.id == "README.md-1"]
+def test_each_page_has_examples():
+    assert {"README.md-1", "RESUMING.md-1"} <= {example.id for example in _examples()}
 
 
 def test_the_reference_of_the_command_is_what_its_help_says():

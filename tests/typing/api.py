@@ -46,6 +46,8 @@ def the_face() -> list[dict[str, Any]]:
         assert_type(history.append(an_exchange()), tuple[Recorded, ...])
         assert_type(history.append(a_condensation(), expected_version=4, idempotency_key="k"), tuple[Recorded, ...])
         assert_type(history.request_condensation("the window is full"), Recorded)
+        assert_type(history.open_calls, tuple[Action, ...])
+        assert_type(history.interrupt("the program died"), tuple[Recorded, ...])
         assert_type(history.at(4), View)
         assert_type(list(history.events(0, 2)), list[Event])
         ids = [conversation for conversation in histories if conversation in histories]

@@ -1,0 +1,47 @@
+"""Close calls whose result will never come: a program died while they ran, or a person stopped them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from eventstore import ANY_VERSION, Recorded, Store, VersionConflict
+from eventstore.events import Observation
+from eventstore.transaction import Snapshot
+from projections.view import View
+from projections.views import Views
+
+__all__ = ["UNKNOWN_OUTCOME", "interrupt"]
+
+UNKNOWN_OUTCOME = "the program stopped before it recorded a result; the call may have run, in part or whole"
+"""The reason where none is given. A model that reads it can look before it repeats the call."""
+
+
+def interrupt(store: Store, views: Views, conversation: str, reason: str = "") -> tuple[Recorded, ...]:
+    """Append an observation "interrupted: …" with the reason for each open call, all or none.
+
+    Returns them in the order of the calls; nothing is appended where no call is open. Others may append at the same
+    time: a call that they answer first gets no second observation. Raises ``ConversationNotFound`` before the first
+    append, and what ``Store.append`` and ``Views.current`` raise. Durability: on disk when it returns. Cost: the View,
+    and the open calls.
+    """
+    content = f"interrupted: {reason.strip() or UNKNOWN_OUTCOME}"
+    while True:
+        view = views.current(conversation)
+        observations = [
+            Observation(tool=call.tool, call_id=call.call_id, cause=call.id, content=content, is_error=True)
+            for call in view.open_calls
+        ]
+        if not observations:
+            return ()
+        try:
+            return store.append(
+                conversation, observations, expected_version=ANY_VERSION, guard=partial(_check_still_open, view)
+            )
+        except VersionConflict:
+            continue
+
+
+def _check_still_open(view: View, snapshot: Snapshot) -> None:
+    """Raise ``VersionConflict`` where what was appended after ``view`` changed which calls are open."""
+    if view.then(snapshot.events(view.version)).open_calls != view.open_calls:
+        raise VersionConflict(snapshot.conversation, view.version, snapshot.version)

@@ -1,0 +1,235 @@
+"""Calls that wait for a result, and their end after a crash."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from foldlog import Action, CondensationAction, Message, Observation
+from projections import View
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
+
+
+@pytest.fixture
+def history():
+    with foldlog.open("memory:") as histories:
+        yield histories["c1"]
+
+
+def call(name, *, response="r1", **fields):
+    return Action(tool="run", arguments={"command": name}, call_id=name, response_id=response, **fields)
+
+
+def result(name, content="done"):
+    return Observation(tool="run", content=content, call_id=name)
+
+
+def waiting(history):
+    return [action.call_id for action in history.open_calls]
+
+
+def shown(history):
+    """What the model is told of each call."""
+    return {m["tool_call_id"]: m["content"] for m in history.view.to_messages() if m["role"] == "tool"}
+
+
+def test_an_empty_history_has_no_open_calls_and_nothing_to_interrupt(history):
+    assert history.open_calls == ()
+    assert history.interrupt("why not") == ()
+    assert history.version == 0
+
+
+def test_open_are_the_calls_that_no_observation_answers_in_order(history):
+    history.append([call("a"), call("b"), call("c"), result("b")])
+    assert waiting(history) == ["a", "c"]
+    assert [action.id for action in history.open_calls] == [0, 2]
+    history.append([result("c"), result("a")])
+    assert history.open_calls == ()
+
+
+def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_shows_both(history):
+    history.append([Message(source="user", content="go"), call("a"), call("b"), result("a", "it is done")])
+    assert shown(history) == {}
+    (recorded,) = history.interrupt("the power failed")
+    assert recorded.event == Observation(
+        id=4,
+        timestamp=recorded.event.timestamp,
+        tool="run",
+        call_id="b",
+        cause=2,
+        content="interrupted: the power failed",
+        is_error=True,
+    )
+    assert shown(history) == {"a": "it is done", "b": "interrupted: the power failed"}
+    assert history.open_calls == ()
+
+
+@pytest.mark.parametrize("reason", ["", " \n"])
+def test_without_a_reason_the_model_is_told_that_the_outcome_is_unknown(history, reason):
+    history.append(call("a"))
+    history.interrupt(reason)
+    assert shown(history)["a"].startswith("interrupted: the program stopped before it recorded a result")
+
+
+def test_interrupting_again_appends_nothing(history):
+    history.append([call("a"), call("b")])
+    assert [recorded.event.call_id for recorded in history.interrupt()] == ["a", "b"]
+    assert history.interrupt() == ()
+    assert history.version == 4
+
+
+def test_a_call_that_others_followed_is_open_too(history):
+    history.append([call("a"), Message(source="user", content="still there?"), Message(source="agent", content="yes")])
+    assert waiting(history) == ["a"]
+    history.interrupt()
+    assert [m["role"] for m in history.view.to_messages()] == ["assistant", "tool", "user", "assistant"]
+
+
+def test_calls_without_an_id_or_with_the_same_one_are_answered_each(history):
+    history.append([Action(tool="run"), Action(tool="run"), call("a"), result("a"), call("a", response="r2")])
+    assert [action.id for action in history.open_calls] == [0, 1, 4]
+    history.interrupt()
+    assert history.open_calls == ()
+    assert len(shown(history)) == 4
+
+
+def test_calls_of_interleaved_responses_are_named_in_the_order_of_the_log(history):
+    history.append([call("a"), call("b", response="r2"), call("c"), call("d", response="r2")])
+    assert waiting(history) == ["a", "b", "c", "d"]
+
+
+def test_what_was_forgotten_or_never_shown_is_not_open(history):
+    history.append([call("a"), Message(source="user", content="x"), call("b", shown=False)])
+    history.append(CondensationAction(forgotten_event_ids=[0]))
+    assert history.open_calls == ()
+
+
+def test_a_call_that_waits_at_the_end_of_a_tool_loop_does_not_cost_the_loop(history):
+    history.append(
+        [call("a", thinking=({"type": "thinking", "thinking": "hm"},)), result("a"), call("b", response="r2")]
+    )
+    history.interrupt()
+    assert list(shown(history)) == ["a", "b"]
+
+
+def overtake(history, monkeypatch, *events):
+    """Make the next View that ``history`` reads one from before ``events``, as if others had been quicker."""
+    before = history.view
+    history.append(events)
+    views = [before]
+    current = history._views.current
+    monkeypatch.setattr(history._views, "current", lambda name: views.pop() if views else current(name))
+
+
+def test_a_call_that_another_program_answers_first_gets_no_second_observation(history, monkeypatch):
+    history.append([call("a"), call("b")])
+    overtake(history, monkeypatch, result("a"))
+    assert [recorded.event.call_id for recorded in history.interrupt()] == ["b"]
+    assert history.version == 4
+
+
+def test_where_others_answered_every_call_nothing_is_appended(history, monkeypatch):
+    history.append([call("a"), call("b")])
+    overtake(history, monkeypatch, result("a"), result("b"))
+    assert history.interrupt() == ()
+    assert history.version == 4
+
+
+def test_what_others_append_beside_the_calls_does_not_matter(history, monkeypatch):
+    history.append(call("a"))
+    overtake(history, monkeypatch, Message(source="user", content="hurry"))
+    assert len(history.interrupt()) == 1
+    assert history.version == 3
+
+
+def test_open_calls_are_the_same_at_each_version_as_in_a_view_made_of_the_events(history):
+    events = [
+        call("a"),
+        call("b"),
+        result("a"),
+        Message(source="user", content="x"),
+        call("c"),
+        result("c"),
+        result("b"),
+    ]
+    history.append(events)
+    for version in range(len(events) + 1):
+        view = View.from_events(list(history.events(0, version)))
+        assert history.at(version).open_calls == view.open_calls
+    assert [len(history.at(version).open_calls) for version in range(8)] == [0, 1, 2, 1, 1, 2, 1, 0]
+
+
+# -- a crash ----------------------------------------------------------------------------------------------------------
+
+AGENT = """
+import importlib.util, json, sys
+from pathlib import Path
+import foldlog
+from condensers import Reply, ToolCall
+spec = importlib.util.spec_from_file_location("agent_loop", sys.argv[1])
+agent_loop = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(agent_loop)
+
+class Model:
+    replies = [
+        Reply(text="Both at once.", model="m", response_id="r1", tool_calls=tuple(
+            ToolCall("run", json.dumps({"command": command}), id=f"call-{n}")
+            for n, command in enumerate(json.loads(sys.argv[3]))
+        )),
+        Reply(text="All is well.", model="m"),
+    ]
+    def complete(self, messages, *, tools):
+        print(json.dumps(messages), flush=True)
+        return self.replies.pop(0) if len(messages) < 2 else self.replies[-1]
+
+with foldlog.open(f"sqlite:///{sys.argv[2]}") as histories:
+    history = histories["agent"]
+    if history.version == 0:
+        history.append(foldlog.Message(source="user", content="do both"))
+    print(agent_loop.run_agent(history, Model(), Path.cwd(), say=print))
+"""
+
+
+def run_agent(store: Path, *commands: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", AGENT, str(EXAMPLE), str(store), json.dumps(commands)],
+        cwd=store.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_an_agent_that_is_killed_between_two_parallel_calls_knows_of_both_when_it_is_started_again(tmp_path):
+    store = tmp_path / "agent.db"
+    killed = run_agent(store, "echo one | tee one.txt", "kill -KILL $PPID", "echo three > three.txt")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert (tmp_path / "one.txt").exists()
+    assert not (tmp_path / "three.txt").exists()
+    with foldlog.open(f"sqlite:///{store}") as histories:
+        history = histories["agent"]
+        assert waiting(history) == ["call-1", "call-2"]
+        assert shown(history) == {}, "the model would be told of none, not even of the one that was done"
+
+    again = run_agent(store)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout.count("interrupted in an earlier run") == 2
+    assert again.stdout.endswith("All is well.\n")
+    with foldlog.open(f"sqlite:///{store}") as histories:
+        history = histories["agent"]
+        assert history.open_calls == ()
+        told = shown(history)
+        assert told["call-0"] == "one\n"
+        assert {told["call-1"], told["call-2"]} == {told["call-1"]}
+        assert told["call-1"].startswith("interrupted: ")
+        assert [type(event).__name__ for event in history.events()] == [
+            "Message", "Action", "Action", "Action", "Observation", "Observation", "Observation", "Message",
+        ]  # fmt: skip
