@@ -250,6 +250,20 @@ PROTECTIONS = {
         "os.O_RDWR, 0o644",
         "tests/eventstore/test_sqlite.py -k owners_alone",
     ),
+    "calls": Protection(
+        "all parallel calls are recorded before the first of them runs",
+        "examples/agent_loop.py",
+        "zip(calls, history.append(actions), strict=True)",
+        "((call, history.append(action)[0]) for call, action in zip(calls, actions))",
+        "tests/foldlog/test_interruption.py -k killed_between",
+    ),
+    "interrupted": Protection(
+        "a call that others answered first is not interrupted",
+        "projections/interruption.py",
+        "!= view.open_calls:",
+        "is None:",
+        "tests/foldlog/test_interruption.py -k answers_first",
+    ),
 }
 
 
