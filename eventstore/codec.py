@@ -86,6 +86,7 @@ _NAME_OF: Mapping[type, str] = {kind.type: name for name, kind in KINDS.items()}
 _TYPE_OF: Mapping[str, type] = {name: kind.type for name, kind in KINDS.items()}
 _SCHEMA_OF: Mapping[str, int] = {name: kind.schema for name, kind in KINDS.items()}
 _EXACT = "$exact"
+_BEGINS_EXACT = b'{"$exact":'
 
 
 class Encoded(NamedTuple):
@@ -194,16 +195,36 @@ def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = Fal
 
 
 def _slow_body(event: _Known) -> bytes:
-    """For fields of a newer version, which go back to where they were, and for text and numbers that are no JSON: a
-    body that any tool can read, with the exact values beside it in base64.
+    """The body of an event with fields of a newer version, which go back to where they were, or with text and numbers
+    that JSON cannot hold.
+
+    Raises ``ValueError`` where an extra field has the name of one of the event's own.
     """
     fields = msgspec.to_builtins(event)
-    fields.update(fields.pop("extra", {}))
-    readable = _readable(fields)
-    if readable != fields or _has_non_finite(fields):
-        exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
-        readable[_EXACT] = base64.b64encode(exact).decode("ascii")
-    return _encoder.encode(readable)
+    extra = fields.pop("extra", {})
+    for name in extra:
+        if name in event.__struct_encode_fields__ or name == "kind":
+            raise ValueError(f"its extra field {name!r} has the name of a field of its own; set that field instead")
+    fields.update(extra)
+    if _EXACT in fields or not _is_json(fields):
+        return _with_exact(fields)
+    return _encoder.encode(fields)
+
+
+def _is_json(fields: dict[str, Any]) -> bool:
+    """Whether these fields can be written as JSON in UTF-8, and be read again as the same."""
+    return _readable(fields) == fields and not _has_non_finite(fields)
+
+
+def _with_exact(fields: dict[str, Any]) -> bytes:
+    """A body that any tool can read, and before its first field the exact fields, as ASCII JSON in base64.
+
+    Only the writer decides what stands there: the first field of every other body is ``kind``, so no field that a user
+    names ``$exact`` is taken for it. Such a field is kept in the exact form alone.
+    """
+    exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
+    readable = _readable({name: value for name, value in fields.items() if name != _EXACT})
+    return _encoder.encode({_EXACT: base64.b64encode(exact).decode("ascii"), **readable})
 
 
 def _readable(value: Any) -> Any:
@@ -225,7 +246,13 @@ def _has_non_finite(value: Any) -> bool:
 
 
 def _check_unknown(event: UnknownEvent) -> None:
-    """It is stored as it is, so its columns must be what a database takes."""
+    """Its body is stored as it is, so its columns must be what a database takes, and its kind must not be known."""
+    known = KINDS.get(event.stored_kind)
+    if known is not None and event.stored_schema <= known.schema:
+        raise InvalidEvent(
+            f"an UnknownEvent has the kind {event.stored_kind!r}, which this version of foldlog knows; build a "
+            f"{known.type.__name__}"
+        )
     if not 0 <= event.stored_schema < 2**31:
         raise InvalidEvent(f"schema version {event.stored_schema} is none; it is a number from 0, below 2³¹")
     try:
@@ -255,13 +282,37 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
         value = _any.decode(body)
-        if isinstance(value, dict) and _EXACT in value:
-            value = json.loads(base64.b64decode(value[_EXACT], validate=True))
-    except (ValueError, TypeError, binascii.Error, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise Undecodable(f"its body is not JSON that can be read ({error})") from error
     if not isinstance(value, dict):
         raise Undecodable(f"its body is a JSON {type(value).__name__}, not an object")
-    return value
+    if body.startswith(_BEGINS_EXACT):
+        exact = _exact_of(value)
+        if exact is None or _with_exact(exact) != body:
+            raise Undecodable("its exact form and the fields beside it say different things")
+        return exact
+    return _exact_of_first_form(body, value) or value
+
+
+def _exact_of(value: dict[str, Any]) -> dict[str, Any] | None:
+    """The object that ``$exact`` holds; None where it holds none."""
+    try:
+        exact = json.loads(base64.b64decode(value[_EXACT], validate=True))
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        return None
+    return exact if isinstance(exact, dict) else None
+
+
+def _exact_of_first_form(body: bytes, value: dict[str, Any]) -> dict[str, Any] | None:
+    """The exact fields of a body of the first form, in which ``$exact`` stood among the other fields.
+
+    It counts only where the fields beside it are what foldlog made of the exact ones, byte for byte. None where it is a
+    field like any other.
+    """
+    exact = _exact_of(value) if _EXACT in value else None
+    if exact is None or _EXACT in exact or _is_json(exact):
+        return None
+    return exact if _encoder.encode({**_readable(exact), _EXACT: value[_EXACT]}) == body else None
 
 
 def _decode_other_schema(kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool) -> Event:

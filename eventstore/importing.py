@@ -15,7 +15,7 @@ from typing import Protocol
 
 from msgspec.structs import force_setattr
 
-from eventstore.codec import Encoded
+from eventstore.codec import Encoded, encode
 from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
@@ -91,8 +91,9 @@ class Ingestion:
             if row.id != compared:
                 break
             if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
-                event_of(self._conversation, row)  # if it is damaged, it is no other history
-                raise HistoryDiverged(self._conversation, row.id, found.version)
+                stored = encode(event_of(self._conversation, row))  # raises where the row is damaged
+                if (stored.kind, stored.schema, stored.body) != (encoded.kind, encoded.schema, encoded.body):
+                    raise HistoryDiverged(self._conversation, row.id, found.version)
             compared += 1
         if compared < found.version:
             raise CorruptEvent(self._conversation, compared, "it is missing")

@@ -86,7 +86,7 @@ def opened(row: Row, name: bytes, data_key: bytes | None) -> bytes:
 
 def said(body: bytes) -> Any:
     read = json.loads(body)
-    return json.loads(base64.b64decode(read["$exact"])) if "$exact" in read else read
+    return json.loads(base64.b64decode(read["$exact"])) if body.startswith(b'{"$exact":') else read
 
 
 def conversations(path: Path) -> Iterator[tuple[bytes, bytes, list[Row], bytes | None]]:

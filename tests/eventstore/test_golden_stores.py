@@ -1,0 +1,73 @@
+"""Stores that earlier versions wrote are read for ever: the same events, heads and Views."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import Annotation, ConversationErased, KeyRing, Message, open_store
+from projections import Views
+
+STORES = Path(__file__).parent.parent / "golden" / "stores"
+KEYS = KeyRing([SecretStr("11" * 32)])
+
+HEADS_OF_SCHEMA_2 = {
+    "begun plain": "773634b7130b0d3043dfa54ebe9eb7b11f81953d8ded66fc3d44414e8683efd3",
+    "encrypted": "a39decb5b5441ae1f1c18a0f7dc6eede87718c5dd9b3d30474325152729a5c5b",
+    "encrypted zlib": "d45f2e0574fbe0e533b1d5a6bc9bb0890381dd5e0ae6c9ff608ef8b00cb015db",
+    "encrypted zstd": "ff15c0833fa9cc88739a8c5db5b37412d55a92754380eb4b5047d738cf63411b",
+    "exact": "d8ae5e68e769313f85a724883af9b2a7a5fac53d5b27d99c66def489a22cad1e",
+    "gone": "9e21f439f8905b67a0f0abb7ea2305ef66132c946a51d059cd58b7b16034af72",
+    "long": "dd0fc713215be0db0f9b12faa9c044f44c31151743a58f7af0b169600b61cc87",
+    "plain": "8e0512556390f1f6dc0a324891c6f8fb3bf20645512e5e2010599e63ea400120",
+    "zlib": "20b00eef784615dcb284bd7b53a826d45a86c5530a2236ae7cf956eea168e85c",
+    "zstd": "219d939843ae98aecb6094f3f9859ea17ca39393cf88b7d7d313855655d81035",
+}
+OF_TEN = [name for name in HEADS_OF_SCHEMA_2 if name not in ("exact", "gone", "long")]
+"""Conversations that hold the same ten events, stored differently."""
+SHOWN = [0, -7, 4, 6, 7, 9]
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    """A copy of a golden store, as a file that a test may change."""
+    path = folder / name
+    path.write_bytes(gzip.decompress((STORES / f"{name}.gz").read_bytes()))
+    return path
+
+
+@pytest.fixture
+def schema_2(tmp_path: Path) -> str:
+    """The URL of a store of schema 2, with plain, compressed and encrypted conversations, one of them encrypted from
+    event 4 on, an erased one, a staged import, and a conversation of events that JSON cannot hold.
+    """
+    return f"sqlite:///{unpacked('schema-2.db', tmp_path)}"
+
+
+def texts(events: Any) -> list[object]:
+    return [getattr(event, "content", None) for event in events]
+
+
+def test_a_store_of_schema_2_reads_the_same(schema_2: str):
+    with open_store(schema_2, keys=KEYS) as store:
+        views = Views(store)
+        assert {row.id: row.head for row in store.conversations()} == HEADS_OF_SCHEMA_2
+        for name in OF_TEN:
+            assert texts(store.events(name)) == texts(store.events("plain"))
+            assert [event.id for event in views.current(name).events] == SHOWN
+        assert len(list(store.events("long"))) == 1_001
+        assert len(list(store.follow())) == 10 * len(OF_TEN) + 2 + 1_001
+        with pytest.raises(ConversationErased):
+            store.events("gone")
+        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+
+
+def test_what_json_cannot_hold_was_stored_in_another_form_and_is_the_same_import(schema_2: str):
+    history = [Message(source="user", content="a \ud800 b"), Annotation(name="n", data=float("inf"))]
+    with open_store(schema_2) as store:
+        assert texts(store.events("exact")) == ["a \ud800 b", None]
+        assert store.ingest("exact", history) == (0, 2)
+        assert store.ingest("exact", [*history, Message(source="user", content="c")]) == (1, 3)
