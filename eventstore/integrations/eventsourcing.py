@@ -2,8 +2,9 @@
 
 Set ``PERSISTENCE_MODULE=eventstore.integrations.eventsourcing`` and ``FOLDLOG_URL=sqlite:///…``.
 
-An ``Application`` reads and writes the conversations of a store, and a ``ProjectionRunner`` follows them, exactly once:
-a projection's view subclasses ``TrackingView`` and writes what it keeps and how far it has come in one transaction.
+``Conversations`` is the library's ``Application`` on a store. A ``ProjectionRunner`` follows it and gives every event
+to a projection of yours, exactly once: the projection writes its result and its position in one transaction. Its view
+may lie in the same store (``TrackingView``) or in a database of its own (``docs/PROJECTIONS.md``).
 
 Events are ``ConversationEvent``s: one of our registered kinds with its conversation (``originator_id``) and its id
 (``originator_version``). The topic of a stored event is its registered name and schema version, never a Python path.
@@ -14,11 +15,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from eventsourcing import persistence
+from eventsourcing.application import Application
 from eventsourcing.domain import DomainEventProtocol
 from eventsourcing.persistence import (
     AggregateRecorder,
@@ -44,9 +47,9 @@ from eventstore.recorders.errors import IntegrityError, RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.guard import Guard
 from eventstore.stored.row_codec import Sealing
-from eventstore.stored.rows import chained
+from eventstore.stored.rows import chained, from_microseconds
 
-__all__ = ["ConversationEvent", "ConversationMapper", "Factory", "StoreRecorder", "TrackingView"]
+__all__ = ["ConversationEvent", "ConversationMapper", "Conversations", "Factory", "StoreRecorder", "TrackingView"]
 
 T = TypeVar("T")
 
@@ -59,11 +62,35 @@ _NO_STOP = 2**62
 
 @dataclass(frozen=True, slots=True)
 class ConversationEvent:
-    """One of our events as the library wants it: with its conversation, and its id there."""
+    """An event with its conversation and its id there, and the store's clock when it was recorded.
+
+    ``recorded_at`` is None for an event that was made and not read.
+    """
 
     originator_id: str
     originator_version: int
     event: Event
+    recorded_at: datetime | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class _RecordedEvent(StoredEvent):
+    recorded_at: datetime | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class _RecordedNotification(Notification):
+    recorded_at: datetime | None = field(default=None, compare=False)
+
+
+class Conversations(Application[str]):
+    """The conversations of a store as an application of the library.
+
+    Its ``name`` is the one under which a view records how far it has followed. Appending with its ``events.put`` checks
+    versions only; the rules of a conversation are those of ``Store.append``.
+    """
+
+    name = "conversations"
 
 
 class ConversationMapper(Mapper[str]):
@@ -90,7 +117,8 @@ class ConversationMapper(Mapper[str]):
             raise MapperDeserialisationError(
                 f"event {stored_event.originator_version} of {stored_event.originator_id!r} cannot be read: {error}"
             ) from error
-        return ConversationEvent(str(stored_event.originator_id), stored_event.originator_version, event)
+        recorded_at = getattr(stored_event, "recorded_at", None)
+        return ConversationEvent(str(stored_event.originator_id), stored_event.originator_version, event, recorded_at)
 
 
 class StoreRecorder:
@@ -383,17 +411,24 @@ def _topic(row: Row) -> str:
 
 
 def _stored_event(conversation: str, row: Row) -> StoredEvent:
-    return StoredEvent(originator_id=conversation, originator_version=row.id, topic=_topic(row), state=row.body)
+    return _RecordedEvent(
+        originator_id=conversation,
+        originator_version=row.id,
+        topic=_topic(row),
+        state=row.body,
+        recorded_at=from_microseconds(row.recorded_at),
+    )
 
 
 def _notification(placed: PlacedRow) -> Notification:
     row = placed.row
-    return Notification(
+    return _RecordedNotification(
         originator_id=placed.conversation,
         originator_version=row.id,
         topic=_topic(row),
         state=row.body,
         id=placed.position,
+        recorded_at=from_microseconds(row.recorded_at),
     )
 
 

@@ -1,0 +1,77 @@
+"""The example of a projection of one's own counts every model call exactly once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from foldlog import CondensationAction, Message
+
+EXAMPLE = Path(__file__).parent.parent.parent / "examples/cost_by_day.py"
+PATIENCE_S = 60
+
+
+def run(url: str, table: Path) -> str:
+    command = [sys.executable, str(EXAMPLE), url, str(table)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (0, "")
+    return " ".join(done.stdout.split()[1:])
+
+
+def say(url: str, model: str, times: int) -> None:
+    with foldlog.open(url) as histories:
+        for _ in range(times):
+            meta = {"model": model, "total_tokens": 10, "cost": 0.5}
+            histories["c1"].append(
+                [Message(source="user", content="hi"), Message(source="agent", content="ho", meta=meta)]
+            )
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url")())
+    return f"sqlite:///{tmp_path}/history.db"
+
+
+def test_each_call_is_counted_once_over_several_runs(url: str, tmp_path: Path):
+    table = tmp_path / "costs.db"
+    say(url, "m1", 3)
+    assert run(url, table) == "m1 3 calls 30 tokens 1.5000"
+    assert run(url, table) == "m1 3 calls 30 tokens 1.5000"
+    with foldlog.open(url) as histories:
+        metadata = {"model": "m1", "cost": 0.25}
+        forget = CondensationAction(forgotten_event_ids=[0], summary="hi", summary_offset=0, metadata=metadata)
+        histories["c1"].append(forget)
+    assert run(url, table) == "m1 4 calls 30 tokens 1.7500"
+
+
+def test_a_run_that_is_killed_loses_and_doubles_nothing(tmp_path: Path):
+    url, table = f"sqlite:///{tmp_path}/history.db", tmp_path / "costs.db"
+    say(url, "m1", 200)
+    for _ in range(5):
+        process = subprocess.Popen([sys.executable, str(EXAMPLE), url, str(table), "--follow"])
+        before = counted(table)
+        while process.poll() is None and counted(table) == before < 200:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert run(url, table) == "m1 200 calls 2,000 tokens 100.0000"
+
+
+def counted(table: Path) -> int:
+    if not table.exists():
+        return 0
+    with closing(sqlite3.connect(table, timeout=PATIENCE_S)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'costs'").fetchone():
+            return 0
+        return connection.execute("SELECT coalesce(sum(calls), 0) FROM costs").fetchone()[0]
