@@ -164,8 +164,9 @@ def _errors_of_the_library() -> Iterator[None]:
 class _Recorder(ProcessRecorder):
     """The library's recorder interfaces on one of our recorders."""
 
-    def __init__(self, recorder: StoreRecorder) -> None:
+    def __init__(self, recorder: StoreRecorder, subscription: type[PollingSubscription] | None = None) -> None:
         self.recorder = recorder
+        self._subscription = subscription or PollingSubscription
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """All or none; with ``tracking=`` the tracking too. Raises ``IntegrityError`` where a version is taken
@@ -236,7 +237,7 @@ class _Recorder(ProcessRecorder):
             return reader.last_position() or None
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        return _PollingSubscription(self, gt, topics)
+        return self._subscription(self, gt, topics)
 
     def insert_tracking(self, tracking: Tracking) -> None:
         self.recorder.transact(
@@ -315,12 +316,12 @@ class _SnapshotRecorder(AggregateRecorder):
         return [_snapshot(found.id, record) for record in ordered[:limit]]
 
 
-class _PollingSubscription(Subscription[ApplicationRecorder]):
+class PollingSubscription(Subscription[ApplicationRecorder]):
     """Asks for what is new whenever another connection has committed. A poll costs microseconds."""
 
     def __init__(self, recorder: _Recorder, gt: int | None, topics: Sequence[str]) -> None:
         super().__init__(recorder, gt, topics)
-        self._data = recorder.recorder
+        self.store_recorder = recorder.recorder
         self._page: Iterator[Notification] = iter(())
         self._seen = -1
 
@@ -333,13 +334,15 @@ class _PollingSubscription(Subscription[ApplicationRecorder]):
             self._page = iter(self._wait())
         raise StopIteration
 
+    def select(self, after: int | None) -> Sequence[Notification]:
+        """Return the next notifications after a position; an empty sequence where there is none yet."""
+        return self._recorder.select_notifications(after, _PAGE, topics=self._topics, inclusive_of_start=False)
+
     def _wait(self) -> Sequence[Notification]:
         while not self._has_been_stopped:
-            data_version = self._data.data_version()
+            data_version = self.store_recorder.data_version()
             if data_version != self._seen:
-                page = self._recorder.select_notifications(
-                    self._last_notification_id, _PAGE, topics=self._topics, inclusive_of_start=False
-                )
+                page = self.select(self._last_notification_id)
                 if page:
                     return page
                 self._seen = data_version
@@ -376,6 +379,10 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
         named = self.env.get(self.TRACKING_RECORDER_TOPIC)
         view: Any = tracking_recorder_class or (resolve_topic(named) if named else TrackingView)
         return cast("_View", view(self._recorder))
+
+    def recorder_in_batches(self, subscription: type[PollingSubscription]) -> ApplicationRecorder:
+        """Return an application recorder whose subscriptions are of another class."""
+        return _Recorder(self._recorder, subscription)
 
     def process_recorder(self) -> ProcessRecorder:
         return _Recorder(self._recorder)

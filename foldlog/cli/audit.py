@@ -11,7 +11,7 @@ import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.reasons import answered, because
 from foldlog.cli.stores import chosen, open_existing
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_DESCRIBED_EVERY_S = 2.0
+
 
 def run(
     conversations: SomeConversations = None,
@@ -33,6 +35,9 @@ def run(
         Path | None,
         typer.Option("--to", metavar="FILE", help="Bring an audit database up to date, for SQL and Datasette."),
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="With --to: keep the audit database up to date until Ctrl-C.")
+    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -42,6 +47,8 @@ def run(
     """
     from eventstore import EventStoreError
 
+    if follow:
+        return _follow(db, to, conversations, as_json)
     audits: list[_Audited] = []
     unread: list[tuple[str, str]] = []
     updated = None
@@ -70,6 +77,23 @@ def run(
     for lost in left_out:
         terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")
     return FINDINGS if unread or left_out or any(one.findings for one, _ in audits) else DONE
+
+
+def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: bool) -> int:
+    """Keep the audit database up to date until Ctrl-C, with the eventsourcing library's runner."""
+    if to is None or conversations or as_json:
+        raise Refused("--follow needs --to FILE and follows the whole store; leave out conversations and --json")
+    from foldlog.reports.audit_follow import AuditFollower
+
+    with open_existing(db) as store, AuditFollower(store, db, to) as follower, terminal.progress() as bars:
+        bar = bars.add_task(str(to), unit="events", total=None)
+        try:
+            follower.run(_DESCRIBED_EVERY_S, lambda events: bars.update(bar, completed=events))
+        except KeyboardInterrupt:
+            follower.describe()
+        for lost in follower.damaged:
+            terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")
+        return FINDINGS if follower.damaged else DONE
 
 
 class _Audited(NamedTuple):

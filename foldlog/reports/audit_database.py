@@ -41,7 +41,21 @@ if TYPE_CHECKING:
 
     from eventstore import ConversationRow, Logged, Recorded
 
-__all__ = ["AuditDatabaseMismatch", "NoAuditDatabase", "Updated", "check", "update"]
+__all__ = [
+    "WHOLE_STORE",
+    "AuditDatabaseMismatch",
+    "Damaged",
+    "NoAuditDatabase",
+    "Updated",
+    "add_events",
+    "all_conversations",
+    "check",
+    "describe",
+    "open_database",
+    "purge",
+    "table_of",
+    "update",
+]
 
 _CHUNK = 1_000
 _SQLITE_BITS = 64
@@ -77,7 +91,7 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "followed": ({"scope": str, "position": int}, ("scope",)),
 }  # fmt: skip
 
-_WHOLE_STORE = "the whole store"
+WHOLE_STORE = "the whole store"
 
 
 class AuditDatabaseMismatch(EventStoreError):
@@ -127,21 +141,21 @@ def update(
     ``AuditDatabaseMismatch``, and what reading the store raises. Cost: what is new, and the list of the store's
     conversations.
     """
-    database = _opened(store, path)
+    database = open_database(store, path)
     try:
         if conversations is None:
             added, touched = _follow_all(store, database, on_events)
-            touched |= {row.id for row in _all(store) if row.erased_at is not None}
+            touched |= {row.id for row in all_conversations(store) if row.erased_at is not None}
         else:
             added, touched = _follow_some(store, database, conversations, on_events)
         gone, lost = False, list(added.damaged)
         for conversation in sorted(touched):
             try:
-                gone |= _describe(store, database, conversation)
+                gone |= describe(store, database, conversation)
             except CorruptEvent as error:
                 lost.append(Damaged(conversation, error.event_id, error.problem))
         if gone:
-            _purge(database)
+            purge(database)
         return added._replace(damaged=tuple(dict.fromkeys(lost)))
     finally:
         database.close()
@@ -164,10 +178,10 @@ def check(store: Store, path: Path) -> None:
         raise AuditDatabaseMismatch(path, store.uuid, found)
 
 
-def _opened(store: Store, path: Path) -> Database:
+def open_database(store: Store, path: Path) -> Database:
     new = not path.exists() or path.stat().st_size == 0
     try:
-        connection = sqlite3.connect(path)
+        connection = sqlite3.connect(path, check_same_thread=False)  # a follower's thread writes, another one describes
         found = store.uuid if new else _store_of(connection, path)
     except sqlite3.Error as error:
         raise NoAuditDatabase(path, str(error)) from error
@@ -179,12 +193,12 @@ def _opened(store: Store, path: Path) -> Database:
         path.chmod(0o600)
     database.enable_wal()
     for name, (columns, key) in _TABLES.items():
-        _table(database, name).create(columns, pk=key, if_not_exists=True)
+        table_of(database, name).create(columns, pk=key, if_not_exists=True)
     if new:
-        _table(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
-        _table(database, "condensations").enable_fts(["summary"], create_triggers=True, tokenize="porter unicode61")
-        _table(database, "events").create_index(["kind", "tool"])
-        _table(database, "store").insert({"uuid": store.uuid}, pk="uuid")  # last: a file without it was never finished
+        table_of(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
+        table_of(database, "condensations").enable_fts(["summary"], create_triggers=True, tokenize="porter unicode61")
+        table_of(database, "events").create_index(["kind", "tool"])
+        table_of(database, "store").insert({"uuid": store.uuid}, pk="uuid")  # last: without it the file is not finished
     return database
 
 
@@ -199,8 +213,8 @@ def _store_of(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str]]:
-    followed = _table(database, "followed")
-    position = next((row["position"] for row in followed.rows_where("scope = ?", [_WHOLE_STORE])), 0)
+    followed = table_of(database, "followed")
+    position = next((row["position"] for row in followed.rows_where("scope = ?", [WHOLE_STORE])), 0)
     events = condensations = 0
     damaged: list[Damaged] = []
     touched: set[str] = set()
@@ -209,8 +223,8 @@ def _follow_all(store: Store, database: Database, on_events: Callable[[int], Non
         lost = [Damaged(r.conversation, r.event_id, r.problem) for r in chunk if isinstance(r, CorruptEvent)]
         rows = [(r.conversation, r.recorded_at, r.event) for r in chunk if not isinstance(r, CorruptEvent)]
         with database.conn:
-            condensations += _add(database, rows, lost)
-            followed.upsert({"scope": _WHOLE_STORE, "position": chunk[-1].position}, pk="scope")
+            condensations += add_events(database, rows, lost)
+            followed.upsert({"scope": WHOLE_STORE, "position": chunk[-1].position}, pk="scope")
         events += len(rows)
         damaged += lost
         touched.update(r.conversation for r in chunk)
@@ -247,7 +261,7 @@ def _follow_some(
             lost = [Damaged(conversation, e.event_id, e.problem) for e in chunk if isinstance(e, CorruptEvent)]
             rows = [(conversation, *one) for one in chunk if not isinstance(one, CorruptEvent)]
             with database.conn:
-                condensations += _add(database, rows, lost)
+                condensations += add_events(database, rows, lost)
             events += len(rows)
             damaged += lost
             on_events(len(chunk))
@@ -268,9 +282,9 @@ def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | Co
             start = error.event_id + 1
 
 
-def _add(database: Database, recorded: Sequence[tuple[str, datetime, Event]], lost: Sequence[Damaged]) -> int:
-    _table(database, "events").insert_all((_event_row(*one) for one in recorded), ignore=True)
-    _table(database, "damaged").upsert_all(
+def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event]], lost: Sequence[Damaged]) -> int:
+    table_of(database, "events").insert_all((_event_row(*one) for one in recorded), ignore=True)
+    table_of(database, "damaged").upsert_all(
         ({**one._asdict(), "conversation": _text(one.conversation)} for one in lost), pk=("conversation", "id")
     )
     condensations = [
@@ -278,11 +292,11 @@ def _add(database: Database, recorded: Sequence[tuple[str, datetime, Event]], lo
         for conversation, at, event in recorded
         if isinstance(event, CondensationAction)
     ]
-    _table(database, "condensations").insert_all(condensations, ignore=True)
+    table_of(database, "condensations").insert_all(condensations, ignore=True)
     return len(condensations)
 
 
-def _describe(store: Store, database: Database, conversation: str) -> bool:
+def describe(store: Store, database: Database, conversation: str) -> bool:
     """The conversation's own row, and its revisions; of an erased one nothing but the receipt stays.
 
     Returns whether anything was taken out.
@@ -291,9 +305,9 @@ def _describe(store: Store, database: Database, conversation: str) -> bool:
     gone = False
     with database.conn:
         if row.erased_at is not None:
-            gone = _table(database, "events").count_where("conversation = ?", [name]) > 0
+            gone = table_of(database, "events").count_where("conversation = ?", [name]) > 0
             for table in ("events", "condensations", "revisions", "damaged"):
-                _table(database, table).delete_where("conversation = ?", [name])
+                table_of(database, table).delete_where("conversation = ?", [name])
         else:
             known = database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name]).fetchone()[0]
             with store.snapshot(conversation) as snapshot:
@@ -301,8 +315,8 @@ def _describe(store: Store, database: Database, conversation: str) -> bool:
                     {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
                     for r in snapshot.records(PROJECTION, known or 0)
                 ]
-            _table(database, "revisions").insert_all(revisions, ignore=True)
-        _table(database, "conversations").upsert(
+            table_of(database, "revisions").insert_all(revisions, ignore=True)
+        table_of(database, "conversations").upsert(
             {
                 "id": name,
                 "version": row.version,
@@ -317,10 +331,10 @@ def _describe(store: Store, database: Database, conversation: str) -> bool:
     return gone
 
 
-def _purge(database: Database) -> None:
+def purge(database: Database) -> None:
     """Leave nothing of deleted rows in the index or in free pages."""
     for table in ("events", "condensations"):
-        _table(database, table).rebuild_fts()
+        table_of(database, table).rebuild_fts()
     database.vacuum()
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -411,13 +425,13 @@ def _text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _table(database: Database, name: str) -> Table:
+def table_of(database: Database, name: str) -> Table:
     table = database[name]
     assert isinstance(table, Table)  # none of ours is a view
     return table
 
 
-def _all(store: Store) -> Iterator[ConversationRow]:
+def all_conversations(store: Store) -> Iterator[ConversationRow]:
     after: str | None = None
     while page := store.conversations(after=after, limit=_CHUNK):
         yield from page

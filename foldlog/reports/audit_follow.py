@@ -1,0 +1,178 @@
+"""The audit database as a read model that follows its store, run by the eventsourcing library's ``ProjectionRunner``.
+
+Events and the position of the last one are written in one transaction, so each event is added exactly once, also after
+a crash. The rows that say more of a conversation than its events do (its version, its revisions, whether it was erased)
+are written by ``AuditFollower.describe``, which its caller calls now and then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from eventsourcing.persistence import InfrastructureFactory, IntegrityError, Tracking, TrackingRecorder
+from eventsourcing.projection import Projection, ProjectionRunner
+
+from eventstore import CorruptEvent, Store
+from eventstore.integrations.batches import ConversationBatches, RecordedBatch
+from foldlog.reports.audit_database import (
+    WHOLE_STORE,
+    Damaged,
+    add_events,
+    all_conversations,
+    describe,
+    open_database,
+    purge,
+    table_of,
+)
+
+__all__ = ["AuditFollower", "AuditTables", "Factory"]
+
+_PERSISTENCE = "AUDIT_PERSISTENCE_MODULE"
+_STORES: dict[str, Store] = {}
+"""Open stores by their uuid: the library makes a view from texts only."""
+
+
+class AuditTables(TrackingRecorder):
+    """The tables of an audit database, with the position up to which they are complete."""
+
+    def __init__(self, store: Store, path: Path) -> None:
+        self.store = store
+        self.writing = threading.Lock()
+        self.touched: set[str] = set()
+        self.damaged: list[Damaged] = []
+        self.events = 0
+        self._database = open_database(store, path)
+
+    def add(self, batch: RecordedBatch, tracking: Tracking) -> None:
+        """Add the events of a batch and its position in one transaction."""
+        sound = [(r.conversation, r.recorded_at, r.event) for r in batch.events if not isinstance(r, CorruptEvent)]
+        lost = [Damaged(r.conversation, r.event_id, r.problem) for r in batch.events if isinstance(r, CorruptEvent)]
+        with self.writing:
+            with self._database.conn:
+                add_events(self._database, sound, lost)
+                self._track(tracking)
+            self.events += len(sound)
+            self.damaged += lost
+            self.touched.update(r.conversation for r in batch.events)
+
+    def describe(self) -> int:
+        """Write the rows of conversations that got events or were erased; return how many conversations these are."""
+        with self.writing:
+            touched, self.touched = self.touched, set()
+            known = {
+                row[0]
+                for row in self._database.execute("SELECT id FROM conversations WHERE erased_at IS NOT NULL").fetchall()
+            }
+            touched |= {
+                row.id for row in all_conversations(self.store) if row.erased_at is not None and row.id not in known
+            }
+            gone = [describe(self.store, self._database, conversation) for conversation in sorted(touched)]
+            if any(gone):
+                purge(self._database)
+            return len(touched)
+
+    def insert_tracking(self, tracking: Tracking) -> None:
+        with self.writing, self._database.conn:
+            self._track(tracking)
+
+    def max_tracking_id(self, application_name: str) -> int | None:
+        with self.writing:
+            rows = list(table_of(self._database, "followed").rows_where("scope = ?", [WHOLE_STORE]))
+        return int(rows[0]["position"]) if rows else None
+
+    def close(self) -> None:
+        with self.writing:
+            self._database.close()
+
+    def _track(self, tracking: Tracking) -> None:
+        position = tracking.notification_id
+        done = self._database.execute(
+            "INSERT INTO followed (scope, position) VALUES (?, ?) ON CONFLICT (scope) DO UPDATE"
+            " SET position = excluded.position WHERE excluded.position > position",
+            [WHOLE_STORE, position],
+        )
+        if done.rowcount != 1:
+            raise IntegrityError(
+                f"the audit database has position {position} already: another follower writes to it; stop one of them"
+            )
+
+
+class _KeepAudit(Projection[AuditTables]):
+    name = "audit"
+
+    def process_event(self, domain_event: RecordedBatch, tracking: Tracking) -> None:
+        self.view.add(domain_event, tracking)
+
+
+class Factory(InfrastructureFactory[AuditTables]):
+    """Makes the view of the runner; the library finds it by this module's name."""
+
+    def tracking_recorder(self, tracking_recorder_class: type[Any] | None = None) -> Any:
+        return AuditTables(_STORES[self.env.get("STORE") or ""], Path(self.env.get("FILE") or ""))
+
+    def aggregate_recorder(self, purpose: str = "events") -> Any:
+        raise TypeError(f"an audit database holds no {purpose} of aggregates; use it as the view of a projection")
+
+    application_recorder = process_recorder = aggregate_recorder
+
+
+class AuditFollower:
+    """Keeps an audit database up to date in a thread of its own. A context manager.
+
+    ``url`` is the URL of ``store``: the library opens it once more. Raises ``NoAuditDatabase`` and
+    ``AuditDatabaseMismatch`` when it is made. Cost: the events that are new.
+    """
+
+    def __init__(self, store: Store, url: str, path: Path) -> None:
+        _STORES[store.uuid] = store
+        self._runner = ProjectionRunner(
+            application_class=ConversationBatches,
+            projection_class=_KeepAudit,
+            view_class=AuditTables,
+            env={
+                "PERSISTENCE_MODULE": "eventstore.integrations.eventsourcing",
+                "FOLDLOG_URL": url,
+                _PERSISTENCE: __name__,
+                "AUDIT_STORE": store.uuid,
+                "AUDIT_FILE": str(path),
+            },
+        )
+        self._tables = self._runner.view
+
+    def catch_up(self, timeout_s: float) -> None:
+        """Wait until every event that is in the store now is in the tables. Raises ``TimeoutError``."""
+        self._runner.wait(self._runner.app.recorder.max_notification_id(), timeout=timeout_s)
+
+    def run(self, every_s: float, on_events: Callable[[int], object]) -> None:
+        """Follow until Ctrl-C or an error; describe conversations every ``every_s`` seconds and report the events."""
+        while not self._runner.is_interrupted.is_set():
+            self._runner.run_forever(timeout=every_s)
+            self._tables.describe()
+            on_events(self._tables.events)
+
+    def describe(self) -> int:
+        """Write the rows of the conversations themselves; see ``AuditTables.describe``."""
+        return self._tables.describe()
+
+    @property
+    def damaged(self) -> tuple[Damaged, ...]:
+        """Events that could not be read and were left out."""
+        return tuple(self._tables.damaged)
+
+    def __enter__(self) -> Self:
+        self._runner.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._runner.__exit__(kind, error, traceback)
+            self._tables.describe()
+        finally:
+            self._tables.close()
+            _STORES.pop(self._tables.store.uuid, None)

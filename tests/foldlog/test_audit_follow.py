@@ -1,0 +1,113 @@
+"""An audit database that follows its store: each event once, erasures too, also after kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from eventsourcing.persistence import IntegrityError, Tracking
+
+from eventstore import ANY_VERSION, Message, Store, open_store
+from foldlog.reports.audit_database import check
+from foldlog.reports.audit_follow import AuditFollower, AuditTables
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url")())
+    return f"sqlite:///{tmp_path}/history.db"
+
+
+def say(store: Store, conversation: str, times: int) -> None:
+    events = [Message(source="user", content=f"word {n}") for n in range(times)]
+    store.append(conversation, events, expected_version=ANY_VERSION)
+
+
+def asked(path: Path, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        time.sleep(0.01)
+
+
+def test_events_are_added_as_they_come_and_erasures_too(url: str, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    with open_store(url) as store:
+        say(store, "c1", 1_200)
+        with AuditFollower(store, url, path) as follower:
+            follower.catch_up(PATIENCE_S)
+            assert asked(path, "SELECT count(*) FROM events") == [(1_200,)]
+            say(store, "c1", 1)
+            say(store, "c2", 3)
+            follower.catch_up(PATIENCE_S)
+            follower.describe()
+            assert asked(path, "SELECT id, version FROM conversations ORDER BY id") == [("c1", 1_201), ("c2", 3)]
+            store.erase("c2", reason="asked for")
+            follower.describe()
+            assert follower.damaged == ()
+        assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("c1", 1_201)]
+        assert asked(path, "SELECT erased_reason FROM conversations WHERE id = 'c2'") == [("asked for",)]
+        check(store, path)
+
+
+def test_a_follower_goes_on_where_another_one_ended(url: str, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    with open_store(url) as store:
+        for total in (2, 4):
+            say(store, "c1", 2)
+            with AuditFollower(store, url, path) as follower:
+                follower.catch_up(PATIENCE_S)
+            assert asked(path, "SELECT version FROM conversations") == [(total,)]
+        assert asked(path, "SELECT id FROM events ORDER BY id") == [(0,), (1,), (2,), (3,)]
+
+
+def test_a_position_is_written_once(tmp_path: Path):
+    with open_store(f"sqlite:///{tmp_path}/history.db") as store:
+        tables = AuditTables(store, tmp_path / "audit.db")
+        tables.insert_tracking(Tracking("conversations", 5))
+        for position in (4, 5):
+            with pytest.raises(IntegrityError, match="another follower writes to it"):
+                tables.insert_tracking(Tracking("conversations", position))
+        assert tables.max_tracking_id("conversations") == 5
+        tables.close()
+
+
+def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
+    url, path = f"sqlite:///{tmp_path}/history.db", tmp_path / "audit.db"
+    command = [sys.executable, "-m", "foldlog", "audit", "--db", url, "--to", str(path), "--follow"]
+    with open_store(url) as store:
+        for round_ in range(3):
+            process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            until(lambda: path.exists() and path.stat().st_size > 0)
+            for _ in range(20):
+                say(store, "c1", 50)
+            assert process.poll() is None
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            assert store.version("c1") == 1_000 * (round_ + 1)
+        with AuditFollower(store, url, path) as follower:
+            follower.catch_up(PATIENCE_S)
+    assert asked(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [(3_000, 3_000, 2_999)]
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--follow"], ["c1", "--follow", "--to", "a.db"], ["--follow", "--json", "--to", "a"]]
+)
+def test_following_needs_a_file_and_the_whole_store(wrong: list[str], tmp_path: Path):
+    command = [sys.executable, "-m", "foldlog", "audit", "--db", f"sqlite:///{tmp_path}/a.db", *wrong]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "--follow needs --to FILE" in done.stderr) == (2, True)
