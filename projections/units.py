@@ -168,14 +168,19 @@ def cut_positions(count: int, found: Units) -> tuple[int, ...]:
 
     Such an index is not inside parallel calls, from their first action to their last observation, nor inside a loop.
     It is not after the start of *pending* parallel calls either: those with an unanswered call and with only their own
-    members after it, so that an action is never forgotten before its observation comes. Unanswered calls that other
+    members after it, so that an action is never forgotten before its observation comes. Orphans after it do not count:
+    an observation that is delivered twice does not end the waiting of the other calls. Unanswered calls that other
     events follow are abandoned and forbid no index.
     """
+    followers = found.seen
+    if found.orphans:
+        orphans = set(found.orphans)
+        followers = [position for position in found.seen if position not in orphans]
     spans = [(loop[0], loop[-1]) for loop in found.loops]
     for calls in found.parallel_calls:
         if not calls.unanswered:
             spans.append((calls.members[0], calls.members[-1]))
-        elif found.seen[-len(calls.members) :] == calls.members:
+        elif followers[-len(calls.members) :] == calls.members:
             spans.append((calls.members[0], count))
     free = [True] * (count + 1)
     for first, last in spans:

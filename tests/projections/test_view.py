@@ -152,6 +152,14 @@ def test_cut_points_keep_calls_with_their_answers():
     assert view.cut_points == cut_points(view) == (0, 1, 3, 4)
 
 
+def test_an_observation_delivered_twice_does_not_end_the_waiting_of_the_other_calls():
+    deployed = Observation(content="deployed", call_id="d1")
+    calls = [Action(tool="deploy", call_id="d1", response_id="r"), Action(tool="watch", call_id="d2", response_id="r")]
+    view = View.from_events([Message(source="user", content="deploy"), *calls, deployed])
+    assert view.cut_points == view.then([deployed]).cut_points == (0, 1)
+    assert view.then([deployed, Observation(content="up", call_id="d2")]).cut_points == (0, 1, 6)
+
+
 def test_a_view_of_other_events_is_as_old_and_keeps_the_flag():
     view = View.from_events([*said("a", "b"), CondensationRequest(id=2)])
     masked = view.with_events([view[1]])

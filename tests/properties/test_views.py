@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventstore.events import Action, CondensationAction, Event, Observation, summary_id
+from eventstore.events import Action, Annotation, CondensationAction, Event, Observation, summary_id
 from projections import View, cut_points, well_formed
 from projections.fold import EMPTY, evolve, fold
 from projections.units import units
@@ -190,6 +190,20 @@ def test_a_view_may_be_cut_before_its_first_event_and_no_call_that_waits_at_its_
     view = View.from_events(events).then([waiting])
     assert cut_points(view)[0] == 0
     assert cut_points(view)[-1] < len(view)
+
+
+@many
+@given(ordered_histories, st.integers(1, 4), st.data())
+def test_parallel_calls_wait_until_each_has_its_observation_whatever_is_delivered_twice(
+    events: list[Event], count: int, data: st.DataObject
+) -> None:
+    calls = [Action(tool="run", call_id=f"new {n}", response_id="new") for n in range(count)]
+    observed = data.draw(st.lists(st.integers(0, count - 2), unique=True)) if count > 1 else []
+    deliveries = [Observation(content="done", call_id=f"new {n}") for n in observed]
+    others = [*deliveries, Observation(content="?", call_id="unknown"), Annotation(name="state", shown=True)]
+    arriving = [*deliveries, *data.draw(st.lists(st.sampled_from(others), max_size=4))]
+    before = View.from_events(events)
+    assert cut_points(before.then([*calls, *arriving]))[-1] <= len(before)
 
 
 # --- messages ---
