@@ -19,6 +19,7 @@ from eventstore.events import Annotation, CondensationAction, Event
 __all__ = [
     "CONDENSER_METADATA_KEY",
     "Report",
+    "above_size",
     "annotation",
     "is_standing",
     "open_report",
@@ -40,6 +41,17 @@ def is_standing(report: Report) -> bool:
     from the View. A handler records it once, not at every step.
     """
     return "rule" in report
+
+
+def above_size(condenser: str, max_size: int, keep_first: int, events: int, why: str) -> Report:
+    """Return the standing report on a View that stays above its size."""
+    return {
+        "condenser": condenser,
+        "rule": {"max_size": max_size, "keep_first": keep_first},
+        "outcome": "above size",
+        "events": events,
+        "problem": why,
+    }
 
 
 def annotation(reports: Iterable[Report]) -> Annotation:

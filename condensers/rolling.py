@@ -8,14 +8,13 @@ hard (a request, tokens)    a condensation; else the hard reset; else NoCondensa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Set
 from typing import ClassVar
 
 from condensers.base import AgentModel, Condensation, Condenser, Reason, Report, Requirement, Step, reported
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
-from condensers.reports import with_reports
-from condensers.selection import forget
-from eventstore.events import Event
+from condensers.reports import above_size, with_reports
+from condensers.selection import forget, kept_whole, real, unkept
 from projections import View
 
 __all__ = ["RollingCondenser", "check_sizes", "reasons_by_size"]
@@ -62,17 +61,20 @@ class RollingCondenser(Condenser, ABC):
         return self.gather(lambda: self._roll(view, agent_llm))
 
     def without_summary(
-        self, view: View, forgotten: Sequence[Event], why_not: str, reports: tuple[Report, ...] = ()
+        self, view: View, kept: Set[int], why_not: str, reports: tuple[Report, ...] = (), *, summaries: bool = False
     ) -> Condensation:
-        """The condensation that forgets these events and puts nothing in their place. ``reports`` is what there is to
-        report of how it came about.
+        """Return the condensation that forgets what ``kept`` does not hold, and puts nothing in its place.
 
-        Raises ``NoCondensationAvailable``, with ``why_not`` and the reports, where there are no such events.
+        ``kept`` are the indices that the strategy's own rule keeps; ``selection.unkept`` extends them to whole units.
+        ``reports`` tell how the choice came about. Raises ``NoCondensationAvailable``, with ``why_not`` and the
+        reports, if no event of the log can be forgotten.
         """
-        if not forgotten:
-            raise NoCondensationAvailable(
-                f"nothing can be forgotten: {why_not}, or part of calls that stay whole with their answers", reports
-            )
+        forgotten = unkept(view, kept, summaries=summaries)
+        whole = kept_whole(view, kept, forgotten)
+        if not real(forgotten):
+            if whole:
+                why_not += f"; {whole} events stay because they belong to calls or tool loops of which a part is kept"
+            raise NoCondensationAvailable(f"nothing can be forgotten: {why_not}", reports)
         metadata = {
             "condenser": self.type,
             "outcome": "condensed",
@@ -80,6 +82,8 @@ class RollingCondenser(Condenser, ABC):
             "events_before": len(view),
             "events_after": len(view) - len(forgotten),
         }
+        if whole:
+            metadata["events_kept_whole"] = whole
         return Condensation(with_reports(forget(forgotten, metadata), reports))
 
     def _roll(self, view: View, agent_llm: AgentModel | None) -> Step:
@@ -90,8 +94,13 @@ class RollingCondenser(Condenser, ABC):
             return Step(self.get_condensation(view, agent_llm))
         except NoCondensationAvailable as unavailable:
             if requirement is Requirement.SOFT:
-                return Step(view, unavailable.reports)
+                return Step(view, unavailable.reports or self._above_size(view, str(unavailable)))
             return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
+
+    def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
+        """Return the report on a View that has too many events and stays as it is; none for a rule without a size."""
+        max_size, keep_first = getattr(self, "max_size", None), getattr(self, "keep_first", 0)
+        return () if max_size is None else (above_size(self.type, max_size, keep_first, len(view), why),)
 
     def _reset(self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable) -> Condensation:
         try:

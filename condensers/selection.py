@@ -6,7 +6,7 @@ the wanted borders are moved to cut points here, and what lies between becomes a
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -27,13 +27,13 @@ __all__ = [
     "Span",
     "after_system_prompt",
     "apart",
-    "best_choice",
+    "ends",
     "forget",
+    "kept_whole",
     "middle",
     "next_cut",
     "real",
     "stands_for_forgotten",
-    "tail_starts",
     "unkept",
 ]
 
@@ -67,32 +67,33 @@ def middle(view: View, keep_first: int, keep_last: int) -> Span | None:
     return Span(start, stop) if start is not None and start < stop else None
 
 
-def tail_starts(view: View, size: int) -> tuple[int, ...]:
-    """Where the last ``size`` events may begin, at cut points, the best first.
-
-    That is the next cut point, so that a tail may shrink. Where a unit reaches from before it to the View's end nothing
-    of the tail would be left: then it is better to begin before that unit, and keep more than was asked for.
-    """
-    wanted = max(0, len(view) - size)
-    cuts = view.cut_points
-    start = next_cut(cuts, wanted)
-    if start is not None and not wanted < start == len(view):
-        return (start,)
-    before = cuts[bisect_right(cuts, wanted) - 1]
-    return (before,) if start is None else (before, start)
+def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
+    """Return the indices of the first ``keep_first`` and of the last ``keep_last`` events, counted one by one."""
+    count = len(view)
+    return {*range(min(keep_first, count)), *range(max(0, count - keep_last), count)}
 
 
-def unkept(view: View, kept: Set[int]) -> tuple[Event, ...]:
-    """The events of every unit that has no member among the indices ``kept``; what stands for something that is
-    forgotten is not among them.
+def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Event, ...]:
+    """Return the events to forget when a strategy has chosen to keep the events at the indices ``kept``.
 
-    Summaries belong to no unit, wherever they stand. A pending call is in no such unit.
+    The choice is extended to whole units, which only keeps more: an event stays if one event of its unit is kept. Calls
+    that wait for their observations stay too. Summaries of forgotten events belong to no unit. They stay whether they
+    are kept or not, unless ``summaries`` says that they are chosen like any other event.
     """
     events: list[Event] = []
     for start, stop in pairwise(view.cut_points):
         if kept.isdisjoint(range(start, stop)):
-            events += (event for event in view[start:stop] if not stands_for_forgotten(event))
+            events += (event for event in view[start:stop] if summaries or not stands_for_forgotten(event))
     return apart(view, events)
+
+
+def kept_whole(view: View, kept: Set[int], forgotten: Iterable[Event]) -> int:
+    """Return how many events stay only because an event of their unit does, or because a call waits."""
+    gone = {event.id for event in forgotten}
+    return sum(
+        index not in kept and event.id not in gone and not stands_for_forgotten(event)
+        for index, event in enumerate(view.events)
+    )
 
 
 def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
@@ -116,11 +117,6 @@ def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
                 going.pop(event.id, None)
             in_a_loop = False
     return tuple(going.values())
-
-
-def best_choice(choices: Iterable[tuple[Event, ...]]) -> tuple[Event, ...]:
-    """The first of several choices of what to forget that has an event of the log in it; nothing where none has."""
-    return next((events for events in choices if real(events)), ())
 
 
 def after_system_prompt(view: View) -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from condensers.base import AgentModel, Condensation, Reason
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from condensers.selection import apart, best_choice, next_cut, tail_starts
+from condensers.selection import ends
 from projections import View
 
 __all__ = ["AmortizedForgettingCondenser"]
 
 
 class AmortizedForgettingCondenser(RollingCondenser):
-    """Forgets the middle of a View that has outgrown ``max_size``, down to half of it, old summaries and all."""
+    """Forget the middle of a View that has outgrown ``max_size``, down to half of it, old summaries and all.
+
+    Calls and tool loops of which the head or the tail holds a part stay whole, and the View is larger then.
+    """
 
     type = "amortized"
 
@@ -24,7 +27,7 @@ class AmortizedForgettingCondenser(RollingCondenser):
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         target = self.max_size // 2
-        start = next_cut(view.cut_points, self.keep_first)
-        stops = tail_starts(view, target - self.keep_first)
-        forgotten = best_choice(() if start is None else apart(view, view[start:stop]) for stop in stops)
-        return self.without_summary(view, forgotten, f"a View of {len(view)} is within half of max_size ({target})")
+        kept = ends(view, self.keep_first, target - self.keep_first)
+        within = f"a View of {len(view)} is within half of max_size ({target})"
+        why_not = within if len(view) <= target else f"{len(view)} events are more than half of max_size ({target})"
+        return self.without_summary(view, kept, why_not, summaries=True)

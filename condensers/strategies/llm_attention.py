@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from condensers.models.ask import ask, made_by, read_json, report_on, usable_tex
 from condensers.prompts import Prompt, load_prompt
 from condensers.prompts.rendering import event_block
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from condensers.selection import next_cut, stands_for_forgotten, unkept
+from condensers.selection import stands_for_forgotten
 from projections import View
 
 __all__ = ["LLMAttentionCondenser"]
@@ -58,12 +59,13 @@ class LLMAttentionCondenser(RollingCondenser):
         return reasons_by_size(view, self.max_size)
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        head, places = self._room(view)
-        if len(_choosable(view, head)) <= places:
+        places = self._places(view)
+        choosable = self._choosable(view)
+        if len(choosable) <= places:
             raise NoCondensationAvailable(
                 f"nothing can be forgotten: all of a View of {len(view)} events fits half of max_size ({self.max_size})"
             )
-        if not places:
+        if not _leaves_a_choice(view, set(choosable.values()), self.keep_first, places):
             return self._keeping(view, (), {})
         prompt = load_prompt("attention")
         try:
@@ -80,36 +82,43 @@ class LLMAttentionCondenser(RollingCondenser):
         return self._keeping(view, (), {})
 
     def _keeping(self, view: View, ids: Sequence[int], made: Mapping[str, Any], *reports: Report) -> Condensation:
-        """Forgets what is neither head nor summary, nor among the first ``ids`` that are in the View, nor newest."""
-        head, places = self._room(view)
-        choosable = _choosable(view, head)
-        wanted = [choosable[event_id] for event_id in dict.fromkeys(ids) if event_id in choosable][:places]
-        taken = set(wanted)
+        """Forget what is neither head nor summary, nor among the first ``ids`` that are in the View, nor newest.
+
+        Head, chosen and newest events are counted one by one; then they are extended to whole units.
+        """
+        places, choosable = self._places(view), self._choosable(view)
+        chosen = [choosable[event_id] for event_id in dict.fromkeys(ids) if event_id in choosable][:places]
+        taken = set(chosen)
         newest = [index for index in reversed(choosable.values()) if index not in taken]
-        forgotten = unkept(view, _all_but(view, newest[places - len(wanted) :]))
-        action = self.without_summary(view, forgotten, f"all {len(view)} events of the View are kept", reports).action
+        kept = {*range(min(self.keep_first, len(view))), *taken, *newest[: places - len(chosen)]}
+        why_not = f"all {len(view)} events of the View are kept"
+        action = self.without_summary(view, kept, why_not, reports).action
         return Condensation(replace(action, metadata={**action.metadata, **made}))
 
-    def _room(self, view: View) -> tuple[int, int]:
-        """Where the head ends, and how many places are left beside it."""
-        head = next_cut(view.cut_points, self.keep_first)
-        head = len(view) if head is None else head
-        return head, max(0, self.max_size // 2 - head)
+    def _places(self, view: View) -> int:
+        """Return how many events may stay beside the head."""
+        return self.max_size // 2 - min(self.keep_first, len(view))
+
+    def _choosable(self, view: View) -> dict[int, int]:
+        """Return the events that the model may choose from: index in the View by id, for all after the head except
+        summaries of forgotten events.
+        """
+        return {
+            event.id: index
+            for index, event in enumerate(view.events)
+            if index >= self.keep_first and not stands_for_forgotten(event)
+        }
 
     def _messages(self, view: View, prompt: Prompt, places: int) -> list[dict[str, str]]:
         blocks = (event_block(event, self.max_event_length) for event in view.events)
         return [*prompt.messages(places=str(places)), *({"role": "user", "content": block} for block in blocks)]
 
 
-def _choosable(view: View, head: int) -> dict[int, int]:
-    """The events that a model may choose from: index in the View by id, for all behind the head but summaries."""
-    return {
-        event.id: index for index, event in enumerate(view.events) if index >= head and not stands_for_forgotten(event)
-    }
-
-
-def _all_but(view: View, spared: Sequence[int]) -> set[int]:
-    return set(range(len(view))).difference(spared)
+def _leaves_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
+    """Return whether any choice of so many events forgets something. If none does, the model need not be asked."""
+    units = (range(start, stop) for start, stop in pairwise(view.cut_points) if start >= keep_first)
+    sizes = [size for size in (sum(index in choosable for index in unit) for unit in units) if size]
+    return bool(sizes) and places <= len(choosable) - min(sizes)
 
 
 def _ids(reply: Reply) -> list[int]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from condensers.base import AgentModel, Condensation, Condenser, Report, Step, reported
 from condensers.errors import NoCondensationAvailable
+from condensers.reports import is_standing
 from projections import View
 
 __all__ = ["CondenserPipeline", "PipelineCondenser"]
@@ -43,8 +44,8 @@ class CondenserPipeline(Condenser):
                 result, more = condenser.step(view, agent_llm)
             except NoCondensationAvailable as error:
                 unavailable = unavailable or error
-                if error.reports:
-                    reports += error.reports
+                reports += error.reports
+                if not all(map(is_standing, error.reports)):
                     break
                 continue
             reports += more

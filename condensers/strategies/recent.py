@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from condensers.base import AgentModel, Condenser, Step
 from condensers.errors import InvalidCondenser
-from condensers.selection import apart, next_cut, tail_starts
+from condensers.selection import ends, unkept
 from projections import View
 
 __all__ = ["RecentEventsCondenser"]
 
 
 class RecentEventsCondenser(Condenser):
-    """Shows the first ``keep_first`` and the most recent events, ``max_events`` in all, at every step anew.
+    """Show the first ``keep_first`` and the most recent events, ``max_events`` in all, at every step.
 
-    Nothing is forgotten: the next step sees the whole View again. A head larger than ``max_events`` is kept whole.
+    Nothing is forgotten: the next step sees the whole View again. A head larger than ``max_events`` is shown whole, and
+    so are calls and tool loops of which the head or the tail holds a part.
     """
 
     type = "recent"
@@ -26,15 +29,11 @@ class RecentEventsCondenser(Condenser):
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         if len(view) <= self.max_events:
             return Step(view)
-        head = next_cut(view.cut_points, self.keep_first)
-        head = len(view) if head is None else head
-        tail = max(head, tail_starts(view, max(0, self.max_events - head))[0])
-        hidden = {event.id for event in apart(view, view[head:tail])}
-        if not hidden:
-            return Step(view)
-        report = {
-            "condenser": self.type,
-            "rule": {"keep_first": self.keep_first, "max_events": self.max_events},
-            "hidden": len(hidden),
-        }
-        return Step(view.with_events(event for event in view.events if event.id not in hidden), (report,))
+        kept = ends(view, self.keep_first, max(0, self.max_events - self.keep_first))
+        hidden = {event.id for event in unkept(view, kept, summaries=True)}
+        rule = {"keep_first": self.keep_first, "max_events": self.max_events}
+        report: dict[str, Any] = {"condenser": self.type, "rule": rule, "hidden": len(hidden)}
+        if whole := len(view) - len(hidden) - len(kept):
+            report["events_kept_whole"] = whole
+        shown = view.with_events(event for event in view.events if event.id not in hidden) if hidden else view
+        return Step(shown, (report,))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.reports import reports_of
 from condensers.strategies.llm_attention import LLMAttentionCondenser
 from tests.condensers.made import (
     REQUEST,
@@ -74,12 +76,25 @@ def test_nobody_is_asked_where_nothing_can_go():
     assert condenser.llm.calls == []
 
 
-def test_nobody_is_asked_where_the_head_takes_every_place():
-    parallel = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [answer(call_id=f"c{n}") for n in range(3)]
-    condenser = attention([1], max_size=10, keep_first=1)
-    result = condenser.condense(viewed(parallel, messages(6)))
-    assert condenser.llm.calls == []
-    assert len(plan(result).forgotten.intervals) == 1
+def test_the_head_counts_event_by_event_and_then_grows_by_its_unit():
+    parallel = [call(call_id=f"c{n}", response_id="r") for n in range(4)] + [answer(call_id=f"c{n}") for n in range(4)]
+    condenser = attention([9], max_size=10, keep_first=1)
+    view = viewed(parallel, messages(6))
+    assert ids(after(view, condenser.condense(view))) == [*range(8), 9, 11, 12, 13]
+    assert len(condenser.llm.calls) == 1
+
+
+def test_nobody_is_asked_where_every_unit_stays_whatever_is_chosen():
+    thinking = ({"type": "thinking", "thinking": "hm"},)
+    loop = [replace(call(call_id="c0"), thinking=thinking), answer(call_id="c0"), *pair(1), *pair(2), *pair(3)]
+    condenser = attention([2], max_size=6, keep_first=1)
+    view = viewed(message(), loop)
+    result, (report,) = condenser.step(view)
+    assert (result, condenser.llm.calls) == (view, [])
+    assert report["outcome"] == "above size"
+    assert "6 events stay because they belong to calls or tool loops" in report["problem"], "two are the newest"
+    with pytest.raises(NoCondensationAvailable):
+        condenser.condense(viewed(message(), loop, REQUEST))
 
 
 def test_a_reply_that_is_nested_without_end_chooses_nothing():
@@ -119,10 +134,11 @@ def test_what_the_choice_cost_is_recorded():
 
 def test_a_choice_that_lets_nothing_go_was_paid_for_all_the_same():
     parallel = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [answer(call_id=f"c{n}") for n in range(3)]
-    view = viewed(message(), parallel)
-    result, reports = attention([3], max_size=4).step(view)
+    events = [*parallel, *pair(4)]
+    view = viewed(events)
+    result, reports = attention([1, 6], max_size=4, keep_first=0).step(view)
     assert result is view
     assert [report["metrics"]["cost"] for report in reports] == [0.01]
-    with pytest.raises(NoCondensationAvailable) as caught:
-        attention([3], max_size=4).step(viewed(message(), parallel, REQUEST))
-    assert len(caught.value.reports) == 1
+    result, _ = attention([1, 6], max_size=4, keep_first=0).step(viewed(events, REQUEST))
+    assert plan(result).forgotten.intervals == ((0, 5),), "the newest stay"
+    assert len(reports_of(plan(result))) == 1

@@ -10,7 +10,7 @@ from condensers.strategies.amortized import AmortizedForgettingCondenser
 from condensers.strategies.conversation_window import ConversationWindowCondenser
 from condensers.strategies.llm_attention import LLMAttentionCondenser
 from condensers.strategies.recent import RecentEventsCondenser
-from eventstore.events import Action, CondensationSummary, Observation
+from eventstore.events import Action, CondensationSummary, Message, Observation
 from projections import View, well_formed
 from tests.condensers.made import (
     REQUEST,
@@ -29,6 +29,8 @@ from tests.condensers.made import (
     viewed,
 )
 from tests.condensers.scripted import Scripted
+
+THINKING = ({"type": "thinking", "thinking": "hm"},)
 
 # --- recent events ---
 
@@ -54,8 +56,24 @@ def test_recent_events_are_the_head_and_exactly_the_rest_from_the_end(count, kee
 
 def test_recent_events_keep_a_call_with_its_answer_on_either_border():
     view = viewed(message(), pair(1), messages(3), pair(2), message())
-    recent = shown(RecentEventsCondenser(max_events=4, keep_first=2).condense(view))
-    assert ids(recent) == [0, 1, 2, 8], "the head grows by the answer, the tail shrinks by the call"
+    recent, (report,) = RecentEventsCondenser(max_events=4, keep_first=2).step(view)
+    assert ids(recent) == [0, 1, 2, 6, 7, 8], "head and tail both grow by the rest of a unit"
+    assert report["events_kept_whole"] == 2
+
+
+def test_a_head_that_ends_in_a_unit_costs_the_newest_events_no_place():
+    calls = [call(call_id=f"c{n}", response_id="r") for n in range(4)]
+    view = viewed(messages(2), calls, [answer(call_id=f"c{n}") for n in range(4)], pair(5), pair(6), message("STOP"))
+    recent, (report,) = RecentEventsCondenser(max_events=5, keep_first=3).step(view)
+    assert ids(recent) == [*range(10), 12, 13, 14]
+    assert (report["hidden"], report["events_kept_whole"]) == (2, 8)
+
+
+def test_where_a_loop_runs_on_from_the_head_nothing_is_hidden_and_the_report_says_so():
+    view = viewed(messages(2), running_loop(20), message("STOP"))
+    recent, (report,) = RecentEventsCondenser(max_events=10, keep_first=3).step(view)
+    assert recent is view
+    assert (report["hidden"], report["events_kept_whole"]) == (0, len(view) - 10)
 
 
 def test_recent_events_never_hide_a_call_that_waits():
@@ -86,6 +104,33 @@ def test_amortized_forgetting_does_nothing_at_max_size():
 def test_a_request_on_a_short_view_is_declined_not_an_accident():
     with pytest.raises(NoCondensationAvailable, match="within half of max_size"):  # A1
         AmortizedForgettingCondenser(max_size=10).condense(viewed(messages(3), REQUEST))
+
+
+def running_loop(calls):
+    """A tool loop that goes on: thinking at its first call only, as models without interleaved thinking write it."""
+    first, answered = pair(0)
+    return [replace(first, thinking=THINKING), answered, *(event for n in range(1, calls) for event in pair(n))]
+
+
+def test_a_loop_that_is_running_stays_though_the_view_is_then_above_its_size():
+    condenser = AmortizedForgettingCondenser(max_size=10, keep_first=1)
+    view = viewed(messages(3), running_loop(5))
+    action = plan(condenser.condense(view))
+    assert action.forgotten.intervals == ((1, 2),), "what its rule forgets and no unit keeps"
+    assert (action.metadata["events_after"], action.metadata["events_kept_whole"]) == (11, 6)
+    larger, (report,) = condenser.step(view.then([action]))
+    assert ids(larger) == [0, *range(3, 13)], "nothing more can go"
+    assert (report["outcome"], report["events"]) == ("above size", 11)
+    assert "6 events stay because they belong to calls or tool loops" in report["problem"]
+    with pytest.raises(NoCondensationAvailable, match="6 events stay because they belong"):
+        condenser.condense(view.then([action, REQUEST]))
+
+
+def test_the_window_keeps_a_loop_that_is_running():
+    view = viewed(message(), messages(5), running_loop(5), REQUEST)
+    action = plan(ConversationWindowCondenser().condense(view))
+    assert action.forgotten.intervals == ((1, 5),)
+    assert action.metadata["events_kept_whole"] == 4
 
 
 def test_a_summary_in_the_middle_never_costs_the_head():
@@ -135,6 +180,30 @@ def test_only_what_was_recalled_for_the_first_message_is_essential():
     assert ids(after(view, ConversationWindowCondenser().condense(view))) == [0, 1, 2, 3, 9, 10]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "hello",
+        ({"type": "text", "text": "hello"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}),
+        ({"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "text", "text": "hello"}),
+        ({"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}),
+    ],
+    ids=["a text", "a text and an image", "an image and a text", "two texts"],
+)
+def test_a_recall_belongs_to_the_first_message_whatever_the_form_of_its_content(content):
+    view, result = window(SYSTEM, Message(source="user", content=content), RECALL, STEPS)
+    assert ids(after(view, result)) == [0, 1, 2, 3, 8, 9]
+
+
+def test_a_recall_for_a_message_without_a_text_is_one_without_a_query():
+    asked = Message(source="user", content=({"type": "image_url", "image_url": {"url": "data:,"}},))
+    recall = [Action(tool="recall", arguments={"query": ""}), RECALL[1]]
+    view, result = window(SYSTEM, asked, recall, STEPS)
+    assert ids(after(view, result)) == [0, 1, 2, 3, 8, 9]
+    view, result = window(SYSTEM, asked, RECALL, STEPS)
+    assert ids(after(view, result)) == [0, 1, 6, 7, 8, 9], "this one is for another message"
+
+
 def test_the_window_does_not_begin_with_answers_to_what_is_outside():
     orphans = [answer(call_id="x"), answer(call_id="y")]
     view, result = window(SYSTEM, message(), RECALL, orphans, STEPS[:4])
@@ -157,6 +226,15 @@ def test_a_batch_that_fills_the_window_is_kept_while_something_else_can_be_forgo
     answers = [answer(call_id=f"p{n}") for n in range(4)]
     view, result = window(SYSTEM, message(), pair(1), calls, answers)
     assert ids(after(view, result)) == [0, 1, *range(4, 12)]
+
+
+def test_parallel_calls_that_fill_the_window_go_where_nothing_else_can_but_not_with_a_tool_loop():
+    first, *calls = [call(call_id=f"p{n}", response_id="r") for n in range(4)]
+    answers = [answer(call_id=f"p{n}") for n in range(4)]
+    view, result = window(SYSTEM, message(), first, calls, answers)
+    assert ids(after(view, result)) == [0, 1], "as V0 does"
+    with pytest.raises(NoCondensationAvailable, match="4 events stay because they belong"):
+        window(SYSTEM, message(), replace(first, thinking=THINKING), calls, answers)
 
 
 def test_a_summary_that_a_log_holds_is_an_event_like_any_other():
@@ -215,8 +293,7 @@ def test_defaults_are_those_of_the_decision_page():
 
 def abandoned_loop():
     """A tool loop with a call that was never answered, the message that ended it, and work behind that."""
-    thinking = ({"type": "thinking", "thinking": "hm"},)
-    loop = [replace(call(call_id="a"), thinking=thinking), answer(call_id="a"), call(call_id="never")]
+    loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a"), call(call_id="never")]
     return [message(), *loop, message("go on"), pair(1), pair(2)]
 
 
@@ -248,7 +325,9 @@ def test_where_a_call_that_waits_reaches_into_the_head_nothing_is_forgotten():
     parallel = [call(call_id=f"c{n}", response_id="r") for n in range(8)]
     view = viewed(message(), parallel, [answer(call_id=f"c{n}") for n in range(7)])
     for condenser in (AmortizedForgettingCondenser(max_size=10, keep_first=2), RecentEventsCondenser(10, keep_first=2)):
-        assert condenser.step(view) == (view, ())
+        same, (report,) = condenser.step(view)
+        assert same is view
+        assert "rule" in report, "it is recorded once"
 
 
 @pytest.mark.parametrize("view, reason", [(viewed(messages(11)), "events"), (viewed(messages(9), REQUEST), "request")])

@@ -12,7 +12,16 @@ from itertools import pairwise
 from typing import Any
 
 from condensers.strategies.structured_summary import FIELDS, TOOL_NAME
-from eventstore.events import Action, CondensationSummary, Event, Message, Observation, SystemMessage
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+    UnknownEvent,
+)
 from projections import View
 from tests.conformance.condenser_answers import Script, Spec
 
@@ -107,14 +116,6 @@ def cut_at_or_after(view: View, wanted: int) -> int | None:
     return next((cut for cut in view.cut_points if cut >= wanted), None)
 
 
-def tail_starts(view: View, wanted: int) -> list[int]:
-    after = cut_at_or_after(view, wanted)
-    if after is not None and (after == wanted or after < len(view)):
-        return [after]
-    before = max(cut for cut in view.cut_points if cut <= wanted)
-    return [before] if after is None else [before, after]
-
-
 def is_synthetic(event: Event) -> bool:
     """Whether this is a condensation's summary, which V0's ids do not name. A stored one is an event like any other."""
     return event.id < 0
@@ -136,20 +137,32 @@ def unavailable(view: View) -> Mended:
 def recent(spec: Spec, view: View) -> Mended:
     if len(view) <= spec["max_events"]:
         return as_it_is(view)
-    head = cut_at_or_after(view, spec["keep_first"])
-    head = len(view) if head is None else head
-    tail = max(head, tail_starts(view, len(view) - max(0, spec["max_events"] - head))[0])
-    return Mended("view", tuple(event.id for event in (*view[:head], *view[tail:])))
+    tail = max(0, spec["max_events"] - spec["keep_first"])
+    hidden = whole_units_without(view, head_and_tail(view, spec["keep_first"], tail))
+    return Mended("view", tuple(event.id for event in view if event not in hidden))
 
 
 def amortized(spec: Spec, view: View) -> Mended:
     if not (view.unhandled_condensation_request or len(view) > spec["max_size"]):
         return as_it_is(view)
-    head = cut_at_or_after(view, spec["keep_first"])
-    room = spec["max_size"] // 2 - spec["keep_first"]
-    if head is None:
-        return unavailable(view)
-    return first_that_forgets(view, (view[head:stop] for stop in tail_starts(view, max(0, len(view) - room))))
+    tail = spec["max_size"] // 2 - spec["keep_first"]
+    return first_that_forgets(view, [whole_units_without(view, head_and_tail(view, spec["keep_first"], tail))])
+
+
+def head_and_tail(view: View, head: int, tail: int) -> set[int]:
+    places = list(range(len(view)))
+    return {*places[:head], *places[len(places) - min(tail, len(places)) :]}
+
+
+def whole_units_without(view: View, kept: set[int]) -> list[Event]:
+    """What goes if these places are kept and no unit may be parted: the ruling on SEMANTICS c.4 and c.5."""
+    gone = []
+    for place, event in enumerate(view.events):
+        before = max(cut for cut in view.cut_points if cut <= place)
+        behind = [cut for cut in view.cut_points if cut > place]
+        if behind and not any(other in kept for other in range(before, behind[0])):
+            gone.append(event)
+    return gone
 
 
 def window(view: View) -> Mended:
@@ -165,27 +178,42 @@ def window(view: View) -> Mended:
     for recall in recalls[:1]:
         answers = [n for n, e in enumerate(events) if isinstance(e, Observation) and e.cause == events[recall].id]
         essential.update([place for place in answers if place > recall][:1])
-    choices = []
-    for start in tail_starts(view, max(0, len(events) - max(1, (len(events) - len(essential)) // 2))):
-        while start < len(events) and isinstance(events[start], Observation | CondensationSummary):
-            start += 1
-        choices.append(units_without(view, essential | set(range(start, len(events)))))
-    return first_that_forgets(view, choices)
+    window = list(range(len(events)))[-max(1, (len(events) - len(essential)) // 2) :]
+    newer = list(window)
+    while newer and isinstance(events[newer[0]], Observation | CondensationSummary):
+        newer = newer[1:]
+    windows = [newer]
+    if not newer:  # W1: V0 forgets the newest calls because the window shows their outputs alone; a loop stays
+        looping = [place for place in window if in_a_loop(view, place)]
+        windows = [[place for place in window if place in view.fit_positions], looping]
+    gone = [whole_units_without(view, essential | set(each)) for each in windows]
+    return first_that_forgets(view, map(events_without, gone))
+
+
+def in_a_loop(view: View, place: int) -> bool:
+    """Whether a call with thinking is before it in the View, and nothing between that would end the loop."""
+    event = view[place]
+    orphans = set(range(len(view))) - set(view.fit_positions)
+    if event.id in view.left_behind or not isinstance(event, Action | Observation) or place in orphans:
+        return False
+    for before in reversed(view[: place + 1]):
+        if isinstance(before, Action) and before.thinking and before.id not in view.left_behind:
+            return True
+        if not isinstance(before, Action | Observation | Annotation | UnknownEvent):
+            return before.id in view.left_behind
+    return False
 
 
 def recalls_for(event: Event, asked: Event) -> bool:
-    return isinstance(event, Action) and event.tool == "recall" and event.arguments["query"] == asked.content
+    if not isinstance(event, Action) or event.tool != "recall" or not isinstance(asked, Message):
+        return False
+    parts = [{"text": asked.content}] if isinstance(asked.content, str) else asked.content
+    return bool(event.arguments["query"] in {sep.join(p["text"] for p in parts if "text" in p) for sep in ("", "\n")})
 
 
-def units_without(view: View, kept: set[int]) -> list[Event]:
-    """What lies between cut points with nothing to be kept between them, summaries apart."""
-    return [
-        event
-        for start, stop in pairwise(view.cut_points)
-        if not kept & set(range(start, stop))
-        for event in view[start:stop]
-        if not is_synthetic(event)
-    ]
+def events_without(gone: Iterable[Event]) -> list[Event]:
+    """Without the summaries, which stay."""
+    return [event for event in gone if not is_synthetic(event)]
 
 
 def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any) -> Mended:
@@ -303,27 +331,33 @@ def attention(spec: Spec, view: View, replies: Replies, source_ids: Any) -> Mend
     asked = view.unhandled_condensation_request
     if not (asked or len(view) > spec["max_size"]):
         return as_it_is(view)
-    head = cut_at_or_after(view, spec["keep_first"])
-    head = len(view) if head is None else head
-    places = max(0, spec["max_size"] // 2 - head)
-    open_to_choice = [place for place, event in enumerate(view.events) if place >= head and not is_synthetic(event)]
-    choices: list[list[int]] = []
-    if len(open_to_choice) > places:
-        reply = replies.next()
-        if isinstance(reply, dict) and "error" in reply and not asked:
-            return as_it_is(view)
-        place_of = {view[place].id: place for place in open_to_choice}
-        ids = reply["ids"] if isinstance(reply, dict) and "ids" in reply else []
-        ours = [place_of.get(source_ids.get(source_id)) for source_id in ids]
-        choices.append([place for place in dict.fromkeys(ours) if place is not None][:places])
-    if asked or not choices:
-        choices.append([])  # the newest, where nothing could go of what the model would let go
+    head = set(range(min(spec["keep_first"], len(view))))
+    places = spec["max_size"] // 2 - len(head)
+    open_to_choice = [n for n, event in enumerate(view.events) if n not in head and not is_synthetic(event)]
+    if len(open_to_choice) <= places or all_stay_anyway(view, head, open_to_choice, places):
+        return unavailable(view)
+    reply = replies.next()
+    if isinstance(reply, dict) and "error" in reply and not asked:
+        return as_it_is(view)
+    place_of = {view[place].id: place for place in open_to_choice}
+    ids = reply["ids"] if isinstance(reply, dict) and "ids" in reply else []
+    ours = [place_of.get(source_ids.get(source_id)) for source_id in ids]
+    chosen = [place for place in dict.fromkeys(ours) if place is not None][:places]
+    choices = [chosen, []] if asked else [chosen]  # the newest, where what the model would let go cannot go
     forgetting = []
-    for chosen in choices:
-        chosen += [place for place in reversed(open_to_choice) if place not in chosen][: places - len(chosen)]
-        free = set(open_to_choice) - set(chosen)
-        forgetting.append(units_without(view, set(range(len(view))) - free))
+    for first in choices:
+        stays = first + [place for place in reversed(open_to_choice) if place not in first][: places - len(first)]
+        forgetting.append(events_without(whole_units_without(view, head | set(stays))))
     return first_that_forgets(view, forgetting)
+
+
+def all_stay_anyway(view: View, head: set[int], open_to_choice: list[int], places: int) -> bool:
+    """Whether no unit can go, though as many events as possible are chosen from the others."""
+    for start, stop in pairwise(view.cut_points):
+        unit = [place for place in open_to_choice if start <= place < stop]
+        if unit and not head & set(range(start, stop)) and len(open_to_choice) - len(unit) >= places:
+            return False
+    return True
 
 
 def joins_loops(view: View, right: Mended) -> bool:

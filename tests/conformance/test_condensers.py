@@ -44,6 +44,7 @@ from tests.conformance.condenser_answers import (
 )
 from tests.conformance.condenser_labels import (
     ORDER,
+    bearing_on,
     explaining,
     first_label,
     v0_labels,
@@ -114,7 +115,7 @@ def v0_compared(case: Json) -> Compared:
             [our_call(call, view, length) for call in ours],
             [v0_call(c, view, length) for c in expected["llm_calls"]],
         ),
-    ), v0_labels(spec, view, expected["condenser"], script)
+    ), bearing_on(v0_labels(spec, view, expected["condenser"], script), spec, answer, expected["condenser"])
 
 
 def v0_reduced(result: Json, view: View | None = None) -> Json:
@@ -199,7 +200,7 @@ def v0_simulation(case: Json) -> Compared:
             if not found[0]:
                 step = next(recorded, {"at": None, "result": "nothing"})
                 differs = differing(("at", at, step["at"]), ("step", v0_reduced(answer.result), v0_reduced(step, view)))
-                found = differs, v0_labels(spec, view, step, script)
+                found = differs, bearing_on(v0_labels(spec, view, step, script), spec, answer, step)
             if answer.plan is None:
                 break
             view = view.then([answer.plan])
@@ -249,7 +250,7 @@ def v1_compared(case: Json) -> Compared:
         ("result", v1_reduced(answer.result), v1_reduced(expected["condenser"])),
         ("after", after, expected.get("after")),
         ("calls", len(script.calls), len(expected.get("llm_calls", []))),
-    ), v1_labels(spec, view, expected, script, replies, agent)
+    ), bearing_on(v1_labels(spec, view, expected, script, replies, agent), spec, answer, expected["condenser"])
 
 
 def v1_reduced(result: Json) -> Json:
