@@ -270,6 +270,7 @@ class Arrival:
 
 
 def _remember(transaction: Transaction, key: int, some: Sequence[RememberedKey]) -> None:
+    not_erased(transaction.conversation_of(key))
     for name, first, events in some:
         if transaction.recall(key, name) is None:
             transaction.remember(key, name, first, events)

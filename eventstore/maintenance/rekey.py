@@ -96,12 +96,23 @@ def _resealed(guard: Guard, found: Conversation) -> Resealed:
         damaged += [row.id for row in opened if row.encoding == DAMAGED]
         other = _in_another_form(guard, known, part, opened)
         if other:
-            guard.unguarded.transact(partial(_replace, key=found.key, rows=other))
+            if not guard.unguarded.transact(partial(_replace, known=known, rows=other)):
+                return _resealed_with_other_key(guard, found.key, Resealed(found.id, changed, rows, ()))
             rows += len(other)
             time.sleep(_REST_S)
-    if known.data_key is not None:
-        guard.unguarded.transact(partial(_seal_records, guard=guard, known=known))
+    if known.data_key is not None and not guard.unguarded.transact(partial(_seal_records, guard=guard, known=known)):
+        return _resealed_with_other_key(guard, found.key, Resealed(found.id, changed, rows, ()))
     return Resealed(found.id, changed, rows, tuple(damaged))
+
+
+def _resealed_with_other_key(guard: Guard, key: int, done: Resealed) -> Resealed:
+    """Start the conversation again: another process gave it another key, or erased it, after it was read."""
+    with guard.unguarded.read() as reader:
+        found = reader.conversation_of(key)
+    if found is None or found.erasure is not None:
+        return done
+    again = _resealed(guard, found)
+    return again._replace(key=done.key or again.key, rows=done.rows + again.rows)
 
 
 def _with_key(transaction: Transaction, key: int, keys: KeyRing) -> tuple[Conversation | None, bool]:
@@ -116,7 +127,7 @@ def _with_key(transaction: Transaction, key: int, keys: KeyRing) -> tuple[Conver
     else:
         secret = keys.open(found.id, found.key_id or "", found.sealed_key)
     sealed = keys.seal(found.id, secret)
-    transaction.set_key(key, b"", keys.current, sealed)
+    transaction.set_key(key, b"", keys.current, sealed, replaces=found.sealed_key)
     return found._replace(salt=b"", key_id=keys.current, sealed_key=sealed), True
 
 
@@ -126,11 +137,25 @@ def _in_another_form(guard: Guard, known: Known, stored: Sequence[Row], opened: 
     return [new for (old, _), new in zip(sound, wanted, strict=True) if new.encoding != old.encoding]
 
 
-def _replace(transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
-    transaction.replace(key, rows)
+def _has_key(transaction: Transaction, known: Known) -> bool:
+    """Lock the conversation. Return whether it still has the key that was read: rows that were made with another key
+    could never be read.
+    """
+    found = transaction.conversation_of(known.key)
+    return found is not None and found.erasure is None and found.sealed_key == known.sealed_key
 
 
-def _seal_records(transaction: Transaction, guard: Guard, known: Known) -> None:
+def _replace(transaction: Transaction, known: Known, rows: Sequence[Row]) -> bool:
+    """Return False, and store nothing, where the conversation does not have the key that the rows are made with."""
+    if not _has_key(transaction, known):
+        return False
+    transaction.replace(known.key, rows)
+    return True
+
+
+def _seal_records(transaction: Transaction, guard: Guard, known: Known) -> bool:
+    if not _has_key(transaction, known):
+        return False
     for projection in transaction.projections(known.key):
         after = -1
         while page := transaction.records(projection, known.key, after, _CHUNK):
@@ -141,3 +166,4 @@ def _seal_records(transaction: Transaction, guard: Guard, known: Known) -> None:
             ]
             transaction.put_records(projection, known.key, sealed)
             after = page[-1].version
+    return True

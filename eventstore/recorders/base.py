@@ -181,7 +181,9 @@ class Reader(Protocol):
 
 
 class Transaction(Reader, Protocol):
-    """One write transaction. No other writer can come between what it reads and what it writes."""
+    """One write transaction. Of a conversation that it asked for, by id or by key, no other writer changes anything
+    until it ends.
+    """
 
     def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
         """A new, empty conversation. A staged one is seen by nobody until it is published, and shares its id with no
@@ -208,8 +210,14 @@ class Transaction(Reader, Protocol):
         not staged any more is left as it is.
         """
 
-    def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
-        """Another salt and another sealed key for a conversation."""
+    def set_key(
+        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
+    ) -> None:
+        """Give a conversation another salt and another sealed key.
+
+        ``replaces`` is the sealed key that the caller found. ``IntegrityError``, here or at the commit, where the
+        conversation has another one by now, or is erased.
+        """
 
     def replace(self, key: int, rows: Sequence[Row]) -> None:
         """Store rows that exist in another form: their encoding, body and checksum, and nothing else."""

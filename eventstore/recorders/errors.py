@@ -5,6 +5,7 @@
     └── DatabaseError           the file is damaged, or is no store
         ├── DataError           a stored value is not of its type
         ├── IntegrityError      a key is taken
+        │   └── KeyReplaced     the data key of a conversation is not the one that was read
         ├── InternalError       the database found its own pages damaged
         ├── NotSupportedError
         ├── OperationalError    the disk, the server or a lock refuses: waiting or the administrator helps
@@ -23,6 +24,7 @@ __all__ = [
     "IntegrityError",
     "InterfaceError",
     "InternalError",
+    "KeyReplaced",
     "NotSupportedError",
     "OperationalError",
     "ProgrammingError",
@@ -49,6 +51,16 @@ class DataError(DatabaseError):
 
 class IntegrityError(DatabaseError):
     """A key is taken, so nothing was written. Read again, then decide again."""
+
+
+class KeyReplaced(IntegrityError):
+    """The data key of a conversation is not the one that the transaction read, or the conversation is erased."""
+
+    def __init__(self, conversation: str) -> None:
+        super().__init__(
+            f"{conversation} got another data key, or was erased, after its key was read; nothing was written: "
+            f"run the same command again"
+        )
 
 
 class InternalError(DatabaseError):

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TypeVar
 
 from eventstore.recorders.base import BareRow, Conversation, Erasure, Place, PlacedRow, Record, Row, Transaction
-from eventstore.recorders.errors import IntegrityError, InterfaceError
+from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
 from eventstore.recorders.identity import new_store_uuid
 
 __all__ = ["MemoryRecorder"]
@@ -225,8 +225,13 @@ class MemoryTransaction(MemoryReader):
         tables.undo.append(restore)
         return True
 
-    def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
-        self._change(self._tables.conversations[key]._replace(salt=salt, key_id=key_id, sealed_key=sealed_key))
+    def set_key(
+        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
+    ) -> None:
+        found = self._tables.conversations[key]
+        if found.sealed_key != replaces or found.erasure is not None:
+            raise KeyReplaced(f"conversation number {key}")
+        self._change(found._replace(salt=salt, key_id=key_id, sealed_key=sealed_key))
 
     def replace(self, key: int, rows: Sequence[Row]) -> None:
         for kept in (self._tables.rows[key], self._tables.structural[key]):

@@ -226,8 +226,10 @@ class _GuardedTransaction(GuardedReader):
     def discard(self, key: int, limit: int) -> bool:
         return self._transaction.discard(key, limit)
 
-    def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
-        self._transaction.set_key(key, salt, key_id, sealed_key)
+    def set_key(
+        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
+    ) -> None:
+        self._transaction.set_key(key, salt, key_id, sealed_key, replaces=replaces)
 
     def replace(self, key: int, rows: Sequence[Row]) -> None:
         self._transaction.replace(key, self._vault.closed(self._sealed_with(key), rows))
@@ -263,7 +265,7 @@ class _GuardedTransaction(GuardedReader):
         found = self._transaction.conversation_of(key)
         assert found is not None  # it is being written to
         sealed = keys.seal(found.id, DataKey.new_secret(found.salt))
-        self._transaction.set_key(key, b"", keys.current, sealed)
+        self._transaction.set_key(key, b"", keys.current, sealed, replaces=found.sealed_key)
         known = self._seen[key] = self._vault.learn(found._replace(key_id=keys.current, sealed_key=sealed))
         return known
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from eventstore.recorders.base import Erasure, PlacedRow, Record, Recorder, Row, Transaction
-from eventstore.recorders.errors import IntegrityError, InterfaceError
+from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
 from tests.conformance.conftest import OpenRecorder
 
 SALT = bytes(16)
@@ -355,7 +355,7 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
     changed = [r._replace(encoding=6, body=bytes(range(256)), checksum=r.id) for r in rows[:2]]
 
     def work(transaction: Transaction) -> None:
-        transaction.set_key(key, b"new salt", "k1", b"sealed")
+        transaction.set_key(key, b"new salt", "k1", b"sealed", replaces=None)
         transaction.replace(key, changed)
 
     recorder.transact(work)
@@ -369,6 +369,32 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
     recorder.transact(lambda transaction: transaction.replace(key, [plain]))
     with recorder.read() as reader:
         assert list(reader.shown_rows(key, [(0, 9)])) == [plain, rows[2]]
+
+
+@pytest.mark.parametrize("replaces", [None, b"another"])
+def test_a_data_key_replaces_only_the_one_that_was_read(recorder: Recorder, replaces: bytes | None):
+    key = begin(recorder, "c1", [row(0)])
+    recorder.transact(lambda transaction: transaction.set_key(key, b"", "k1", b"first", replaces=None))
+    with pytest.raises(KeyReplaced, match="another data key, or was erased"):
+        recorder.transact(lambda transaction: transaction.set_key(key, b"", "k2", b"second", replaces=replaces))
+    with recorder.read() as reader:
+        found = reader.conversation("c1")
+        assert found is not None
+        assert (found.key_id, found.sealed_key) == ("k1", b"first")
+    recorder.transact(lambda transaction: transaction.set_key(key, b"salt", None, None, replaces=b"first"))
+    with recorder.read() as reader:
+        assert reader.conversation_of(key) == found._replace(salt=b"salt", key_id=None, sealed_key=None)
+
+
+def test_an_erased_conversation_gets_no_data_key(recorder: Recorder):
+    key = begin(recorder, "c1", [row(0)])
+    erase(recorder, key)
+    with pytest.raises(KeyReplaced):
+        recorder.transact(lambda transaction: transaction.set_key(key, b"salt", "k1", b"sealed", replaces=None))
+    with recorder.read() as reader:
+        found = reader.conversation("c1")
+        assert found is not None
+        assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
 
 
 def erase(recorder: Recorder, key: int) -> Erasure:

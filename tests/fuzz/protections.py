@@ -156,8 +156,8 @@ PROTECTIONS = {
     "sealed-salt": Protection(
         "the salt is sealed with the key",
         "eventstore/stored/guard.py",
-        'set_key(key, b"", keys.current, sealed)',
-        "set_key(key, found.salt, keys.current, sealed)",
+        'set_key(key, b"", keys.current, sealed, replaces=found.sealed_key)',
+        "set_key(key, found.salt, keys.current, sealed, replaces=found.sealed_key)",
         _SEALING,
     ),
     "uncommitted-key": Protection(

@@ -135,7 +135,7 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy:
     lose(lambda transaction: transaction.begin("c2", 1, b"other salt", staged=True))
     lose(lambda transaction: transaction.publish(staged, 0 + 1))
     lose(lambda transaction: transaction.insert_tracking("app", 7))
-    lose(lambda transaction: transaction.set_key(staged, b"new salt", "k", b"sealed"))
+    lose(lambda transaction: transaction.set_key(staged, b"new salt", "k", b"sealed", replaces=None))
     lose(lambda transaction: transaction.erase(staged, Erasure(5, "asked to", 0, b"head")))
     assert proxy.cuts == 5
     recorder.close()

@@ -9,7 +9,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import DiagnosticField
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.errors import OperationalError, RecorderError, error_class
+from eventstore.recorders.errors import KeyReplaced, OperationalError, RecorderError, error_class
 
 __all__ = ["ConnectionLost", "TryAgain", "of_driver", "of_result"]
 
@@ -23,16 +23,20 @@ class TryAgain(OperationalError):
 
 
 _BROKEN: Final = "08000"
+_NO_NUMBER: Final = "22P02"
+"""Our statements that check something return a number, or fail because a text is not one."""
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
 """Broken connections, a server that shuts down, starts or became a standby, and a session that it ended."""
 _AGAIN: Final = ("40", "55P03", "53300")
 """Deadlock, serialization, lock timeout, and for the moment too many clients."""
 
 
-def of_result(result: PGresult, server: str) -> RecorderError:
-    """The error of a statement that failed, with the driver's as its cause."""
-    state = result.error_field(DiagnosticField.SQLSTATE)
-    return of_driver(error_from_result(result), server, (state or b"").decode())
+def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
+    """Return the error of a statement that failed, with the driver's error as its cause."""
+    state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
+    if (statement, state) == ("set_key", _NO_NUMBER):
+        return KeyReplaced(f"{server}: a conversation")
+    return of_driver(error_from_result(result), server, state)
 
 
 def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> RecorderError:

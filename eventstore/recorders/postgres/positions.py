@@ -33,12 +33,13 @@ class Positions:
     """The places that one transaction gives to events, and the keys of the conversations that it begins.
 
     The first place is random, out of 2^16. By it, and by the head, a transaction knows its own event again where it
-    never heard its own number: somebody else may have appended the same at the same time.
+    never heard its own number: somebody else may have appended the same at the same time. The first key is random for
+    the same reason: after a promotion another transaction may have the same number.
     """
 
     def __init__(self) -> None:
         self._first = self._next = secrets.randbits(_START_BITS)
-        self._keys = 0
+        self._key = secrets.randbits(_START_BITS)
         self.number: int | None = None
         """The transaction's number, once the server has told it."""
 
@@ -77,8 +78,8 @@ class Positions:
 
     def key(self) -> int:
         """A key for a conversation that begins in this transaction."""
-        self._keys += 1
-        return self.of(self._keys - 1)
+        self._key += 1
+        return self.of(self._key - 1)
 
 
 def first_of(number: int) -> int:

@@ -82,9 +82,11 @@ class Wire:
                 batch, results = self._unread[0], self._results()
         except psycopg.Error as error:
             raise of_driver(error, self._server) from error
-        failed = next((result for result in results if result.status == ExecStatus.FATAL_ERROR), None)
+        answered = zip(batch, results, strict=True)
+        failed = next(((name, result) for name, result in answered if result.status == ExecStatus.FATAL_ERROR), None)
         if failed is not None:
-            fault = of_result(failed, self._server)
+            name, result = failed
+            fault = of_result(result, self._server, name)
             self._broken = isinstance(fault, ConnectionLost)
             raise fault
         self._broken = False

@@ -39,9 +39,12 @@ _OF_CONVERSATION: Final = b"conversation"
 _OF_STAGING: Final = b"staging"
 _OF_APPLICATION: Final = b"application"
 
+_OF_EVENTS: Final = "stands_event"
+
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A question that has an answer if, and only if, a transaction was committed: it looks for one row of its writes that
-no other transaction could have written.
+"""A question that has an answer if, and only if, a transaction was committed: it looks for one row of its writes, by
+values that no other transaction could have written. Each has something random in it: the place of an event, the sealed
+key of a conversation, the key of a new one, the token of a tracking id.
 """
 
 
@@ -83,6 +86,8 @@ class PostgresTransaction(PostgresReader):
         self._taken_for_new: set[tuple[int, str]] = set()
         self._newest: dict[int, Row] = {}
         self._met: dict[int, Conversation] = {}
+        self._locked: set[int] = set()
+        """Keys of conversations that nobody else changes before this transaction ends."""
         self.locks: list[int] = []
         self.witness: Witness | None = None
 
@@ -111,8 +116,9 @@ class PostgresTransaction(PostgresReader):
         found = self.ask(statement, *parameters)
         if found.ntuples == 0:
             return False
-        if earlier._positions.number is None:
-            earlier._positions.number = int.from_bytes(found.get_value(0, 0) or b"")
+        its_number = found.get_value(0, 0)
+        if its_number is not None and earlier._positions.number is None:
+            earlier._positions.number = int.from_bytes(its_number)
         return True
 
     @property
@@ -170,7 +176,13 @@ class PostgresTransaction(PostgresReader):
         self._wire.queue(statement, *parameters)
 
     def _seen_by(self, statement: str, *parameters: Parameter) -> None:
-        if self.witness is None:
+        """Look for this row if the outcome of the commit is not heard of.
+
+        A row of an event is the best witness: it keeps its values while its conversation gets another key, and it knows
+        the number of the transaction. Of other rows it is the last: an earlier write of the same row is not there any
+        more.
+        """
+        if self.witness is None or self.witness[0] != _OF_EVENTS:
             self.witness = (statement, parameters)
 
     def _ask_for_number(self) -> None:
@@ -204,11 +216,18 @@ class PostgresTransaction(PostgresReader):
             return guess
         self._ask_for_number()
         found = super().conversation(conversation_id)
-        if found is not None and found.key not in self._met:
-            if was_numbered:
+        if found is not None:
+            if was_numbered and found.key not in self._locked:
                 self._check_turn(found)
-            self._met[found.key] = found
+            self._locked.add(found.key)
+            self._met.setdefault(found.key, found)
         return found
+
+    def conversation_of(self, key: int) -> Conversation | None:
+        """Lock it as if it were asked for by its id; a staged one against those who add to it or publish it."""
+        if key not in self._locked and not self._lock_by_key(key):
+            return None
+        return super().conversation_of(key)
 
     def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
         key = self._numbered().key()
@@ -221,6 +240,7 @@ class PostgresTransaction(PostgresReader):
             salt,
         )
         self._seen_by("stands_conversation", bigint(key), salt)
+        self._locked.add(key)  # nobody else knows of it
         begun = Conversation(key, conversation_id, created_at, salt, 0, None, None)
         if not staged:
             self._met[key] = begun
@@ -266,10 +286,13 @@ class PostgresTransaction(PostgresReader):
             return None
         return super().recall(key, idempotency_key)
 
-    def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
+    def set_key(
+        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
+    ) -> None:
         self._met.pop(key, None)
-        self._write("set_key", bigint(key), salt, None if key_id is None else text_bytes(key_id), sealed_key)
-        self._seen_by("stands_conversation", bigint(key), salt)
+        self._write("set_key", bigint(key), salt, None if key_id is None else text_bytes(key_id), sealed_key, replaces)
+        if sealed_key is not None:
+            self._seen_by("stands_key", bigint(key), sealed_key)
 
     def replace(self, key: int, rows: Sequence[Row]) -> None:
         self._write(
@@ -285,7 +308,7 @@ class PostgresTransaction(PostgresReader):
         erased_at, reason, events, head = erasure
         self._write("erase_conversation", bigint(key), bigint(erased_at), text_bytes(reason), bigint(events), head)
         self._write("delete_publications", bigint(key))
-        self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head)
+        self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head, text_bytes(reason))
 
     def expunge(self, key: int, limit: int) -> bool:
         if not self._delete_rows(key, limit):
@@ -339,6 +362,7 @@ class PostgresTransaction(PostgresReader):
             guess.sealed_key,
         )
         self._unchecked = True
+        self._locked.add(guess.key)
         self._met[guess.key] = guess
 
     def _check_turn(self, found: Conversation) -> None:
@@ -357,7 +381,30 @@ class PostgresTransaction(PostgresReader):
             columns = zip(*placed, strict=True)
             self._write("insert_events", bigint(key), *(array(k, c) for k, c in zip(_KINDS, columns, strict=True)))
         last = placed[-1]
-        self._seen_by("stands_event", bigint(key), last[0], rows[-1].head, last[-1])
+        self._seen_by(_OF_EVENTS, bigint(key), last[0], rows[-1].head, last[-1])
+
+    def _lock_by_key(self, key: int) -> bool:
+        """Lock a conversation as what it is once it is locked: a staged one may be published in between. False if there
+        is no such conversation.
+        """
+        was_numbered = self._number_asked is not None
+        locked: tuple[bytes, bytes] | None = None
+        while True:
+            named = self.ask("name_of", bigint(key))
+            if named.ntuples == 0:
+                return False
+            is_visible = named.get_value(0, 1) == boolean(True)
+            name = (_OF_CONVERSATION, named.get_value(0, 0) or b"") if is_visible else (_OF_STAGING, bigint(key))
+            if name == locked:
+                break
+            self._lock_on(*name)
+            locked = name
+        if is_visible and was_numbered:
+            found = super().conversation_of(key)
+            if found is not None:
+                self._check_turn(found)
+        self._locked.add(key)
+        return True
 
     def _is_staged(self, key: int) -> bool:
         """Whoever asks this of one staging waits for the others who did."""

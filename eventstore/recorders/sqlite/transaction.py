@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eventstore.recorders.base import Conversation, Erasure, Place, Record, Row
-from eventstore.recorders.errors import IntegrityError
+from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
 from eventstore.recorders.sqlite.tails import Tails
 
@@ -80,9 +80,15 @@ class SQLiteTransaction(SQLiteReader):
         self._execute(SQL["delete_conversation"], (key,))
         return True
 
-    def set_key(self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None) -> None:
+    def set_key(
+        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
+    ) -> None:
         self._tails.forget()
-        self._execute(SQL["set_key"], (salt, None if key_id is None else bound(key_id), sealed_key, key))
+        changed = self._execute(
+            SQL["set_key"], (salt, None if key_id is None else bound(key_id), sealed_key, key, replaces)
+        )
+        if changed.rowcount != 1:
+            raise KeyReplaced(f"conversation number {key}")
 
     def replace(self, key: int, rows: Sequence[Row]) -> None:
         self._tails.forget()

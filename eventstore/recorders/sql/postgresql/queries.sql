@@ -59,6 +59,9 @@ SELECT greatest(
     (SELECT max(first_position + size - 1) FROM {schema}.publications WHERE conversation = $1::bigint)
 )
 
+-- name: name_of
+SELECT id, visible FROM {schema}.conversations WHERE key = $1::bigint
+
 -- name: conversation_of
 {conversations_as_found}
 WHERE c.key = $1::bigint
@@ -205,8 +208,16 @@ DELETE FROM {schema}.conversations WHERE key = $1::bigint
 -- name: delete_publications
 DELETE FROM {schema}.publications WHERE conversation = $1::bigint
 
+-- An error if the conversation has another key than the one that was read, or is erased: then what was sent after it is not
+-- run. An older version of foldlog takes no lock here.
 -- name: set_key
-UPDATE {schema}.conversations SET salt = $2::bytea, key_id = $3::bytea, sealed_key = $4::bytea WHERE key = $1::bigint
+WITH changed AS (
+    UPDATE {schema}.conversations SET salt = $2::bytea, key_id = $3::bytea, sealed_key = $4::bytea
+    WHERE key = $1::bigint AND erased_at IS NULL AND sealed_key IS NOT DISTINCT FROM $5::bytea
+    RETURNING 1
+)
+SELECT (CASE WHEN EXISTS (SELECT FROM changed) THEN '1' ELSE 'none: the conversation has another key, or is erased' END)
+    ::bigint
 
 -- name: replace_rows
 UPDATE {schema}.events e SET encoding = r.encoding, checksum = r.checksum, body = r.body
@@ -248,16 +259,20 @@ WHERE conversation = $1::bigint AND id = $2::bigint AND head = $3::bytea
     AND (position & 1048575) IS NOT DISTINCT FROM $4::bigint
 
 -- name: stands_conversation
-SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND salt = $2::bytea
+SELECT NULL::bigint FROM {schema}.conversations WHERE key = $1::bigint AND salt = $2::bytea
+
+-- name: stands_key
+SELECT NULL::bigint FROM {schema}.conversations WHERE key = $1::bigint AND sealed_key = $2::bytea
 
 -- name: stands_publication
-SELECT 1 FROM {schema}.publications WHERE first_position = $1::bigint AND conversation = $2::bigint
+SELECT NULL::bigint FROM {schema}.publications WHERE first_position = $1::bigint AND conversation = $2::bigint
 
 -- name: stands_erasure
-SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND erased_at = $2::bigint AND erased_head = $3::bytea
+SELECT NULL::bigint FROM {schema}.conversations
+WHERE key = $1::bigint AND erased_at = $2::bigint AND erased_head = $3::bytea AND erased_reason = $4::bytea
 
 -- name: stands_tracking
-SELECT 1 FROM {schema}.tracking
+SELECT NULL::bigint FROM {schema}.tracking
 WHERE application = $1::bytea AND notification_id = $2::bigint AND token = $3::bigint
 
 -- name: status

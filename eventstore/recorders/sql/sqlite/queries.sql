@@ -164,7 +164,8 @@ INSERT INTO idempotency_keys (conversation, key, first_id, events) VALUES (?, CA
 SELECT key, first_id, events FROM idempotency_keys WHERE conversation = ? AND key >= CAST(? AS TEXT) ORDER BY key LIMIT ?
 
 -- name: set_key
-UPDATE conversations SET salt = ?, key_id = CAST(? AS TEXT), sealed_key = ? WHERE key = ?
+UPDATE conversations SET salt = ?, key_id = CAST(? AS TEXT), sealed_key = ?
+WHERE key = ? AND sealed_key IS ? AND erased_at IS NULL
 
 -- name: replace_row
 UPDATE events SET encoding = ?, checksum = ?, body = CASE WHEN ? THEN CAST(? AS TEXT) ELSE ? END

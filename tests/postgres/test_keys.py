@@ -1,0 +1,344 @@
+"""Encrypted conversations under contention: two processes that encrypt, rotate or erase at once, and commits whose
+outcome was not heard of. Nothing that was acknowledged is lost, doubled or unreadable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+
+from eventstore import (
+    ANY_VERSION,
+    CondensationRequest,
+    ConversationErased,
+    KeyRing,
+    KeyUnavailable,
+    Message,
+    Record,
+    Store,
+    open_store,
+)
+from eventstore.maintenance import copy, rekey
+from eventstore.recorders.base import Row, Transaction
+
+from .cutting import Cut, CuttingProxy
+from .servers import Server
+
+OLD, NEW = SecretStr("ab" * 32), SecretStr("cd" * 32)
+CUTS: tuple[Cut, ...] = ("request", "answer")
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def texts(store: Store, conversation: str = "c1") -> list[str]:
+    return [event.content for event in store.events(conversation)]  # type: ignore[union-attr, misc]
+
+
+def sound(store: Store) -> None:
+    assert [finding for verdict in store.verify() for finding in verdict.findings] == []
+
+
+@pytest.fixture
+def url(postgres_url: Callable[[], str]) -> str:
+    return postgres_url()
+
+
+@pytest.fixture
+def proxy(postgres_server: Server) -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy(postgres_server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def via(url: str, proxy: CuttingProxy, postgres_server: Server) -> str:
+    """The URL of the same store, through the proxy."""
+    return url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
+
+
+def before_recovery(store: Store, act: Callable[[], object]) -> None:
+    """Have ``act`` called once, after the next lost connection and before the next attempt."""
+    recorder: Any = store._recorder.unguarded
+    recover = recorder._recover
+
+    def first_act(*failure: Any) -> None:
+        recorder._recover = recover
+        act()
+        recover(*failure)
+
+    recorder._recover = first_act
+
+
+# -- commits in doubt --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("expected", [ANY_VERSION, 0], ids=["any", "new"])
+def test_the_first_append_of_an_encrypted_conversation_is_stored_once(
+    url: str, via: str, proxy: CuttingProxy, cut: Cut, expected: Any
+):
+    with open_store(via, keys=KeyRing([NEW])) as store:
+        proxy.order(cut, mark=b"set_key")
+        [recorded] = store.append("c1", said("once"), expected_version=expected)
+        assert proxy.cuts == 1
+        assert list(store.follow()) == [recorded]
+        sound(store)
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_the_encryption_of_another_process_is_not_taken_for_our_own(
+    url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
+):
+    """The first append of two processes with a key to a plain conversation; the outcome of one is not heard of."""
+    with open_store(via, keys=KeyRing([NEW])) as ours, open_store(url, keys=KeyRing([NEW])) as theirs:
+        before_recovery(ours, lambda: theirs.append("c1", said("theirs"), expected_version=ANY_VERSION))
+        proxy.order(cut)
+        [recorded] = ours.append("c1", said("ours"), expected_version=ANY_VERSION)
+        assert proxy.cuts == 1
+        assert texts(ours) == ["plain", *(("theirs", "ours") if cut == "request" else ("ours", "theirs"))]
+        assert recorded in list(theirs.follow())
+        sound(theirs)
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_an_append_that_encrypts_is_found_though_the_key_was_rotated_since(
+    url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
+):
+    with open_store(via, keys=KeyRing([OLD, NEW])) as ours, open_store(url, keys=KeyRing([NEW, OLD])) as theirs:
+        before_recovery(ours, lambda: list(theirs.reseal("c1")))
+        proxy.order(cut)
+        ours.append("c1", said("ours"), expected_version=ANY_VERSION)
+        assert texts(theirs) == ["plain", "ours"]
+        sound(theirs)
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_rotation_that_is_reported_is_done(url: str, via: str, proxy: CuttingProxy, cut: Cut):
+    with open_store(url, keys=KeyRing([OLD])) as store:
+        store.append("c1", said("precious"), expected_version=0)
+    with open_store(via, keys=KeyRing([NEW, OLD])) as store:
+        proxy.order(cut, mark=b"set_key")
+        assert [(done.conversation, done.key) for done in store.reseal()] == [("c1", True)]
+        assert proxy.cuts == 1
+    with open_store(url, keys=KeyRing([NEW])) as store:
+        assert texts(store) == ["precious"]
+
+
+def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url: str, via: str, proxy: CuttingProxy):
+    """Two copies of one conversation begin at once: same id, time and salt."""
+    with open_store(via) as ours, open_store(url) as theirs:
+        keys: list[int] = []
+
+        def begin(transaction: Transaction) -> int:
+            return transaction.begin("c1", 5, b"the salt of the source", staged=True).key
+
+        before_recovery(ours, lambda: keys.append(theirs._recorder.unguarded.transact(begin)))
+        proxy.order("request")
+        keys.append(ours._recorder.unguarded.transact(begin))
+        assert len(set(keys)) == 2
+
+
+# -- locks -------------------------------------------------------------------------------------------------------------
+
+
+def waiters(server: Server) -> int:
+    return int(server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+
+
+def until(condition: Callable[[], object]) -> None:
+    for _ in range(1_200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it does not come")
+
+
+@contextlib.contextmanager
+def in_thread(act: Callable[[], object]) -> Iterator[threading.Thread]:
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            act()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield thread
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_server: Server, plain: Store):
+    """Two data keys for one conversation would leave the events of one of them unreadable."""
+    ring = KeyRing([NEW])
+    with open_store(url, keys=ring) as sealing, open_store(url, keys=ring) as appending, contextlib.ExitStack() as end:
+        key = _key_of(sealing, "c1")
+
+        def slowly(transaction: Transaction) -> object:
+            transaction.conversation_of(key)
+            append = in_thread(lambda: appending.append("c1", said("sealed"), expected_version=ANY_VERSION))
+            end.enter_context(append)
+            until(lambda: waiters(postgres_server))
+            return rekey._with_key(transaction, key, ring)
+
+        sealing._recorder.unguarded.transact(slowly)
+        end.close()
+        assert texts(sealing) == ["plain", "sealed"]
+        sound(appending)
+
+
+def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became(url: str, postgres_server: Server):
+    """It was staged when the question was asked, and is published when its lock is free."""
+    with open_store(url) as importing, open_store(url) as asking, contextlib.ExitStack() as end:
+        recorder: Any = importing._recorder.unguarded
+        staged = recorder.transact(lambda transaction: transaction.begin("c1", 5, b"salt", staged=True)).key
+        recorder.transact(
+            lambda transaction: transaction.stage(staged, [Row(0, "m", 1, True, False, 5, 0, b"{}", b"")])
+        )
+        locks: list[tuple[int, ...]] = []
+
+        def ask(transaction: Any) -> None:
+            assert transaction.conversation_of(staged) is not None
+            locks.append(tuple(transaction.locks))
+            transaction.conversation("c1")
+            locks.append(tuple(transaction.locks))
+
+        def publish(transaction: Transaction) -> None:
+            transaction.publish(staged, 1)
+            transaction.last_position()  # a question, so the lock is taken
+            end.enter_context(in_thread(lambda: asking._recorder.unguarded.transact(ask)))
+            until(lambda: waiters(postgres_server))
+
+        recorder.transact(publish)
+        end.close()
+        assert len(locks[0]) == 2  # that of staging, and that of the conversation
+        assert locks[1] == locks[0]
+
+
+def test_an_erased_conversation_does_not_get_its_key_back(url: str, postgres_server: Server):
+    with open_store(url, keys=KeyRing([OLD])) as store:
+        store.append("c1", said("private"), expected_version=0)
+    schema = url.partition("schema=")[2].partition("&")[0]
+    with open_store(url, keys=KeyRing([OLD])) as erasing, open_store(url, keys=KeyRing([NEW, OLD])) as rotating:
+        with psycopg.connect(url.partition("?")[0]) as holding, contextlib.ExitStack() as end:
+            holding.execute(f"SELECT * FROM {schema}.conversations FOR UPDATE")
+            end.enter_context(in_thread(lambda: erasing.erase("c1", reason="asked to")))
+            until(lambda: blocked(postgres_server) == 1)
+            end.enter_context(in_thread(lambda: list(rotating.reseal())))
+            until(lambda: blocked(postgres_server) == 2)
+            holding.commit()
+        row = postgres_server.sql(
+            f"SELECT salt IS NULL, key_id IS NULL, sealed_key IS NULL FROM {schema}.conversations"
+        )
+        assert row == "t|t|t"
+
+
+def blocked(server: Server) -> int:
+    return int(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+
+
+def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(url: str):
+    """A process without a key compresses plain rows while another one encrypts them: they must not be plain again."""
+    with open_store(url, compression="none") as store:
+        store.append("c1", [said("x" * 500)] * 3, expected_version=0)
+    with open_store(url, compression="zlib") as compressing, open_store(url, keys=KeyRing([NEW])) as encrypting:
+        recorder: Any = compressing._recorder.unguarded
+        transact = recorder.transact
+
+        def first_encrypt(work: Any) -> Any:
+            recorder.transact = transact
+            list(encrypting.reseal())
+            return transact(work)
+
+        recorder.transact = first_encrypt
+        with pytest.raises(KeyUnavailable):
+            list(compressing.reseal())
+        with recorder.read() as reader:
+            assert all(row.encoding & 4 for row in reader.rows(_key_of(encrypting, "c1"), 0, 9, 9))
+        sound(encrypting)
+
+
+def test_idempotency_keys_do_not_come_to_an_erased_conversation(url: str, plain: Store):
+    """A copy that goes on while its target is erased must leave nothing behind."""
+    key = _key_of(plain, "c1")
+    plain.erase("c1", reason="asked to")
+    with pytest.raises(ConversationErased):
+        plain._recorder.transact(lambda transaction: copy._remember(transaction, key, [("private", 0, 1)]))
+    with plain._recorder.read() as reader:
+        assert list(reader.remembered(key, None, 9)) == []
+
+
+def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store):
+    plain.append("c1", CondensationRequest(), expected_version=1)
+    plain.project("c1", lambda snapshot: snapshot.put_records("p", [Record(2, 1, None, b"private")]))
+    with open_store(url, keys=KeyRing([NEW])) as encrypting:
+        guard = encrypting._recorder
+        key = _key_of(encrypting, "c1")
+        guard.unguarded.transact(lambda transaction: rekey._with_key(transaction, key, KeyRing([NEW])))
+        with guard.unguarded.read() as reader:
+            known = guard.vault.known(_found(reader.conversation_of(key)))
+        plain.erase("c1", reason="asked to")
+        guard.unguarded.transact(lambda transaction: rekey._seal_records(transaction, guard, known))
+        with guard.unguarded.read() as reader:
+            assert list(reader.projections(key)) == []
+
+
+def _found(found: Any) -> Any:
+    assert found is not None
+    return found
+
+
+def _key_of(store: Store, conversation: str) -> int:
+    with store._recorder.read() as reader:
+        return int(_found(reader.conversation(conversation)).key)
+
+
+@pytest.fixture
+def plain(url: str) -> Iterator[Store]:
+    """A store without keys that has begun c1."""
+    with open_store(url) as store:
+        store.append("c1", said("plain"), expected_version=0)
+        yield store
+
+
+# -- all of it at once -------------------------------------------------------------------------------------------------
+
+
+def test_two_writers_and_two_rotations_lose_nothing(url: str):
+    conversations = [f"c{n}" for n in range(25)]
+    with open_store(url) as store:
+        for name in conversations:
+            store.append(name, said("plain"), expected_version=0)
+    ring = KeyRing([NEW])
+    acknowledged: list[tuple[str, int, str]] = []
+
+    def write(name: str) -> None:
+        with open_store(url, keys=ring) as store:
+            for conversation in conversations:
+                [recorded] = store.append(conversation, said(name), expected_version=ANY_VERSION)
+                acknowledged.append((conversation, recorded.id, name))
+
+    def seal() -> None:
+        with open_store(url, keys=ring) as store:
+            list(store.reseal())
+
+    with contextlib.ExitStack() as threads:
+        for act in (seal, lambda: write("w0"), seal, lambda: write("w1")):
+            threads.enter_context(in_thread(act))
+    with open_store(url, keys=ring) as store:
+        for conversation, place, name in acknowledged:
+            assert texts(store, conversation)[place] == name
+        assert len(acknowledged) == 50
+        sound(store)
