@@ -8,11 +8,15 @@ import pytest
 
 from tests.crash import protections as crash
 from tests.fuzz import protections as fuzz
+from tests.postgres import protections as postgres
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("protection", [*crash.PROTECTIONS.values(), *fuzz.PROTECTIONS.values()], ids=lambda p: p.what)
+TABLES = [*crash.PROTECTIONS.values(), *fuzz.PROTECTIONS.values(), *postgres.PROTECTIONS.values()]
+
+
+@pytest.mark.parametrize("protection", TABLES, ids=lambda p: p.what)
 def test_a_protection_is_where_its_table_says_and_so_is_its_test(protection: crash.Protection):
     assert protection.code in (ROOT / protection.file).read_text()
     test = protection.test.removeprefix("-m tests.crash ").split()[0]  # a command of its own

@@ -25,7 +25,7 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore.maintenance import copy, rekey
+from eventstore.maintenance import copy, erase, rekey
 from eventstore.recorders.base import Row, Transaction
 
 from .cutting import Cut, CuttingProxy
@@ -131,6 +131,21 @@ def test_a_rotation_that_is_reported_is_done(url: str, via: str, proxy: CuttingP
         assert proxy.cuts == 1
     with open_store(url, keys=KeyRing([NEW])) as store:
         assert texts(store) == ["precious"]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(
+    url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
+):
+    """Only the sealed key itself says whose it is: the salt of each encrypted conversation is empty."""
+    key = _key_of(plain, "c1")
+    with open_store(via) as store:
+        recorder: Any = store._recorder.unguarded
+        recorder.transact(lambda transaction: transaction.set_key(key, b"", "k1", b"first", replaces=None))
+        proxy.order(cut)
+        recorder.transact(lambda transaction: transaction.set_key(key, b"", "k2", b"second", replaces=b"first"))
+        with recorder.read() as reader:
+            assert _found(reader.conversation_of(key)).sealed_key == b"second"
 
 
 def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url: str, via: str, proxy: CuttingProxy):
@@ -280,7 +295,7 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(url: str, plain:
         assert list(reader.remembered(key, None, 9)) == []
 
 
-def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store):
+def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, postgres_server: Server):
     plain.append("c1", CondensationRequest(), expected_version=1)
     plain.project("c1", lambda snapshot: snapshot.put_records("p", [Record(2, 1, None, b"private")]))
     with open_store(url, keys=KeyRing([NEW])) as encrypting:
@@ -289,10 +304,29 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store):
         guard.unguarded.transact(lambda transaction: rekey._with_key(transaction, key, KeyRing([NEW])))
         with guard.unguarded.read() as reader:
             known = guard.vault.known(_found(reader.conversation_of(key)))
-        plain.erase("c1", reason="asked to")
-        guard.unguarded.transact(lambda transaction: rekey._seal_records(transaction, guard, known))
+        with contextlib.ExitStack() as end:
+
+            def seal_slowly(transaction: Any) -> None:
+                put_records = transaction.put_records
+
+                def put_late(*records: Any) -> None:
+                    erasing = end.enter_context(in_thread(lambda: erase_rows(plain, key)))
+                    until(lambda: waiters(postgres_server) or not erasing.is_alive())
+                    put_records(*records)
+
+                transaction.put_records = put_late
+                rekey._seal_records(transaction, guard, known)
+
+            guard.unguarded.transact(seal_slowly)
         with guard.unguarded.read() as reader:
             assert list(reader.projections(key)) == []
+
+
+def erase_rows(store: Store, key: int) -> None:
+    """Erase without the VACUUM, which waits for other transactions."""
+    recorder: Any = store._recorder.unguarded
+    recorder.transact(lambda transaction: erase._mark(transaction, "c1", "asked to", 5))
+    recorder.transact(lambda transaction: transaction.expunge(key, 1_000))
 
 
 def _found(found: Any) -> Any:

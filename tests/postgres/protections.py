@@ -1,0 +1,94 @@
+"""Take each protection of a store on PostgreSQL out, one at a time, and see a test fail for want of it.
+
+    python -m tests.postgres.protections [NAME…]
+
+prints a table, as ``tests.crash.protections`` does. Exit status 1 where a test passed all the same.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.crash.protections import Protection, main
+
+_POSTGRES = "eventstore/recorders/postgres"
+_SQL = "eventstore/recorders/sql/postgresql/queries.sql"
+_REKEY = "eventstore/maintenance/rekey.py"
+_KEYS = "tests/postgres/test_keys.py"
+_RECORDERS = "tests/conformance/test_recorders.py"
+
+PROTECTIONS = {
+    "witness": Protection(
+        "a commit in doubt is looked for by the rows of its events",
+        f"{_POSTGRES}/writing.py",
+        "if self.witness is None or self.witness[0] != _OF_EVENTS:",
+        "if self.witness is None:",
+        _KEYS,
+    ),
+    "key-witness": Protection(
+        "a rotation in doubt is looked for by its own sealed key",
+        f"{_POSTGRES}/writing.py",
+        'self._seen_by("stands_key", bigint(key), sealed_key)',
+        'self._seen_by("stands_conversation", bigint(key), salt)',
+        f"{_KEYS} -k stored_by_the_next_attempt",
+    ),
+    "random-keys": Protection(
+        "after a promotion, no new conversation is taken for a lost one",
+        f"{_POSTGRES}/positions.py",
+        "self._key = secrets.randbits(_START_BITS)",
+        "self._key = 0",
+        "tests/postgres/test_positions.py -k the_same_key",
+    ),
+    "lock-by-key": Protection(
+        "a conversation that is asked for by its key is locked",
+        f"{_POSTGRES}/writing.py",
+        "if key not in self._locked and not self._lock_by_key(key):",
+        "if False:",
+        f"{_KEYS} -k appends_wait",
+    ),
+    "lock-again": Protection(
+        "… as what it is once the lock is free",
+        f"{_POSTGRES}/writing.py",
+        "            if name == locked:\n",
+        "            if locked:\n",
+        f"{_KEYS} -k locked_as_what_it_became",
+    ),
+    "compare-key": Protection(
+        "a data key replaces only the one that was read, and none of an erased conversation",
+        _SQL,
+        "WHERE key = $1::bigint AND erased_at IS NULL AND sealed_key IS NOT DISTINCT FROM $5::bytea",
+        "WHERE key = $1::bigint AND $5::bytea IS NOT DISTINCT FROM $5::bytea",
+        f"{_RECORDERS} -k data_key",
+    ),
+    "compare-key-sqlite": Protection(
+        "… in a SQLite file too",
+        "eventstore/recorders/sql/sqlite/queries.sql",
+        "AND sealed_key IS ? AND erased_at IS NULL",
+        "AND ? IS NOT 'x'",
+        f"{_RECORDERS} -k data_key",
+    ),
+    "rows-of-key": Protection(
+        "a row is stored in another form only while its conversation has the key that was read",
+        _REKEY,
+        "    if not _has_key(transaction, known):\n        return False\n    transaction.replace",
+        "    transaction.replace",
+        f"{_KEYS} -k rows_are_not_stored",
+    ),
+    "records-of-key": Protection(
+        "… and a record",
+        _REKEY,
+        "    if not _has_key(transaction, known):\n        return False\n    for",
+        "    for",
+        f"{_KEYS} -k records_do_not_come",
+    ),
+    "copied-keys": Protection(
+        "a copy leaves no idempotency keys in an erased conversation",
+        "eventstore/maintenance/copy.py",
+        "    not_erased(transaction.conversation_of(key))\n",
+        "",
+        f"{_KEYS} -k idempotency_keys_do_not",
+    ),
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], PROTECTIONS))
