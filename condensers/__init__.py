@@ -20,6 +20,7 @@ if typing.TYPE_CHECKING:
         AgentModel,
         Condensation,
         Condenser,
+        CondenserBase,
         Reason,
         Reply,
         Requirement,
@@ -44,7 +45,7 @@ if typing.TYPE_CHECKING:
     from condensers.models.requests import condensation_request, is_context_window_error, request_condensation_tool
     from condensers.replays import Replay, replay
     from condensers.reports import CONDENSER_METADATA_KEY
-    from condensers.rolling import RollingCondenser
+    from condensers.rolling import PipelinableCondenserBase, RollingCondenser
     from condensers.strategies.amortized import AmortizedForgettingCondenser
     from condensers.strategies.browser_output_masking import BrowserOutputCondenser
     from condensers.strategies.conversation_window import ConversationWindowCondenser
@@ -68,6 +69,7 @@ __all__ = [
     "Condensation",
     "CondenseHandler",
     "Condenser",
+    "CondenserBase",
     "CondenserConfig",
     "CondenserError",
     "ConversationWindowCondenser",
@@ -80,6 +82,7 @@ __all__ = [
     "NoCondensationAvailable",
     "NoOpCondenser",
     "ObservationMaskingCondenser",
+    "PipelinableCondenserBase",
     "PipelineCondenser",
     "Reason",
     "RecentEventsCondenser",
@@ -108,7 +111,7 @@ __all__ = [
 
 _HOMES = {
     "base": (
-        *("AgentModel", "Condensation", "Condenser", "Reason", "Reply"),
+        *("AgentModel", "Condensation", "Condenser", "CondenserBase", "Reason", "Reply"),
         *("Requirement", "Step", "Summarizer", "ToolCall"),
     ),
     "config.parameters": ("condenser_from_config", "list_strategies"),
@@ -122,7 +125,7 @@ _HOMES = {
     "models.requests": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
     "replays": ("Replay", "replay"),
     "reports": ("CONDENSER_METADATA_KEY",),
-    "rolling": ("RollingCondenser",),
+    "rolling": ("PipelinableCondenserBase", "RollingCondenser"),
     "strategies.amortized": ("AmortizedForgettingCondenser",),
     "strategies.browser_output_masking": ("BrowserOutputCondenser",),
     "strategies.conversation_window": ("ConversationWindowCondenser",),

@@ -7,21 +7,27 @@ The models that condensers talk to are behind two small protocols, ``Summarizer`
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from condensers.errors import NoCondensationAvailable
+from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.metadata import MetadataInterface
+from condensers.ported import abstract, accept_agent_llm
 from condensers.reports import Report, take_report, with_reports
 from eventstore.events import CondensationAction
 from projections import View
+
+if TYPE_CHECKING:
+    from condensers.config.registry import CondenserConfig
 
 __all__ = [
     "AgentModel",
     "Condensation",
     "Condenser",
+    "CondenserBase",
     "Reason",
     "Reply",
     "Report",
@@ -157,8 +163,11 @@ class AgentModel(Protocol):
 class Condenser(MetadataInterface):
     """Reads a View and decides what the agent goes on with.
 
-    A strategy defines ``condense``, or ``step`` where it has something to report; each is the other's default.
-    Neither changes the View. A condenser holds no state of a conversation: one object may serve many, in many threads.
+    A strategy defines ``condense``, or ``step`` where it has something to report; each is the other's default. A class
+    that defines neither is abstract. Both may leave out the argument ``agent_llm``. Neither changes the View. A
+    condenser holds no state of a conversation: one object may serve many, in many threads.
+
+    Two condensers are equal if they are of one class and have equal configurations.
     """
 
     type: ClassVar[str] = ""
@@ -166,8 +175,64 @@ class Condenser(MetadataInterface):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.condense is Condenser.condense and cls.step is Condenser.step:
-            raise TypeError(f"the condenser {cls.__name__} defines neither condense nor step")
+        accept_agent_llm(cls)
+        if cls.step is not Condenser.step and cls.condense is Condenser.condense:
+            cls.condense = _condense_by_step  # type: ignore[method-assign]
+
+    @property
+    def kind(self) -> str:
+        """The strategy's name, as ``type``: the reference calls it ``kind``."""
+        return self.type
+
+    @property
+    def config(self) -> CondenserConfig:
+        """The configuration that makes this condenser again: ``from_config(condenser.config.model_dump())`` equals it.
+
+        Keys in it are ``SecretStr``: printing shows none. Raises ``InvalidCondenser`` where the class is not
+        registered, or was made of something that no configuration can name, such as a model of one's own.
+        """
+        from condensers.config.registry import config_of
+
+        return config_of(self)
+
+    @classmethod
+    def from_config(cls, config: CondenserConfig | Mapping[str, Any]) -> Condenser:
+        """Return the condenser that a configuration describes, of whatever strategy it names.
+
+        Raises ``InvalidCondenser`` with the path of every key that is wrong.
+        """
+        from condensers.config.parameters import condenser_from_config
+
+        return condenser_from_config(config)
+
+    @classmethod
+    def register_config(cls, config_type: builtins.type[CondenserConfig]) -> None:
+        """Have configurations of ``config_type`` make condensers of this class. Raises ``InvalidCondenser`` where its
+        name is taken.
+        """
+        from condensers.config.registry import register_config
+
+        register_config(config_type, cls)
+
+    def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
+        """Return this condenser with the agent's model wherever it names no model. By default this condenser itself.
+
+        Raises ``InvalidCondenser`` where it needs a model and ``agent_llm`` is None or cannot be asked.
+        """
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or not isinstance(other, Condenser):
+            return NotImplemented
+        try:
+            return self.config == other.config
+        except InvalidCondenser:
+            return False
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.type))
 
     def handles_condensation_requests(self) -> bool:
         """Whether a ``CondensationRequest`` will be answered. An agent that overflows asks before it requests."""
@@ -179,12 +244,13 @@ class Condenser(MetadataInterface):
         """
         return self
 
+    @abstract
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
-        """The View to go on with, or a condensation to append before asking again.
+        """Return the View to go on with, or a condensation to append before asking again.
 
         Raises ``NoCondensationAvailable`` where a condensation is required (a request, too many tokens) and impossible.
         """
-        return self.step(view, agent_llm).result
+        return _condense_by_step(self, view, agent_llm)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         """``condense``, with what there is to report. Raises as it does; the error carries the reports."""
@@ -198,6 +264,15 @@ class Condenser(MetadataInterface):
             error.reports += take_report(self)
             raise
         return reported(result, (*reports, *take_report(self)))
+
+
+CondenserBase = Condenser
+"""The name of the reference's base class."""
+
+
+def _condense_by_step(self: Condenser, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
+    """Return the View to go on with, or a condensation to append before asking again. See ``Condenser.condense``."""
+    return self.step(view, agent_llm).result
 
 
 def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:

@@ -51,8 +51,9 @@ class CondenseHandler:
     def __init__(
         self, store: Store, views: CurrentViews, condenser: Condenser, agent_llm: AgentModel | None = None
     ) -> None:
-        self._store, self._views, self._condenser, self._agent_llm = store, views, condenser, agent_llm
-        self._sparing = condenser.sparing()
+        self._store, self._views, self._agent_llm = store, views, agent_llm
+        self._condenser = condenser.for_agent(agent_llm)
+        self._sparing = self._condenser.sparing()
         self._remembered: dict[str, Remembered] = {}
 
     def handle(self, conversation: str) -> View | Condensation:

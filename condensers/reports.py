@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from msgspec.structs import replace
 
@@ -80,31 +80,49 @@ def reports_of(event: Event) -> list[Any]:
     return reports if isinstance(reports, list) else []
 
 
+class _OpenReport(dict[str, Any]):
+    """A report being gathered, with the condenser that it belongs to: equal condensers have reports of their own."""
+
+    __slots__ = ("condenser",)
+
+    def __init__(self, condenser: object) -> None:
+        super().__init__()
+        self.condenser = ref(condenser)
+
+
 class _OpenReports(threading.local):
-    """The reports being gathered in this thread, by condenser: one condenser may serve several threads at once."""
+    """The reports being gathered in this thread, by the identity of their condenser: one condenser may serve several
+    threads at once.
+    """
 
     def __init__(self) -> None:
-        self.of: WeakKeyDictionary[object, dict[str, Any]] = WeakKeyDictionary()
+        self.of: dict[int, _OpenReport] = {}
 
 
 _open = _OpenReports()
 
 
 def open_report(condenser: object) -> dict[str, Any]:
-    """What ``condenser`` has gathered in this thread and not yet handed over."""
-    return _open.of.setdefault(condenser, {})
+    """Return the report that ``condenser`` is gathering in this thread."""
+    report = _open.of.get(id(condenser))
+    if report is None or report.condenser() is not condenser:
+        report = _open.of[id(condenser)] = _OpenReport(condenser)
+    return report
 
 
 def take_report(condenser: object) -> tuple[Report, ...]:
-    """Hands over what was gathered, if anything, and starts anew."""
-    report = _open.of.pop(condenser, None)
-    return (report,) if report else ()
+    """Return what was gathered, if anything, and start a new report."""
+    report = _open.of.get(id(condenser))
+    if report is None or report.condenser() is not condenser:
+        return ()
+    del _open.of[id(condenser)]
+    return (dict(report),) if report else ()
 
 
 def take_abandoned() -> tuple[Report, ...]:
-    """Hands over what condensers gathered in this thread before an error ended their step, and starts anew: it would go
-    into the report of another conversation's step.
+    """Return what condensers gathered in this thread before an error ended their step, and start new reports: else it
+    would go into the report of another conversation's step.
     """
-    reports = tuple(report for report in _open.of.values() if report)
+    reports = tuple(dict(report) for report in _open.of.values() if report and report.condenser() is not None)
     _open.of.clear()
     return reports

@@ -9,21 +9,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Set
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from condensers.base import AgentModel, Condensation, Condenser, Reason, Report, Requirement, Step, reported
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.ported import abstract
 from condensers.reports import above_size, with_reports
 from condensers.selection import forget, kept_whole, real, unkept
 from projections import View
 
-__all__ = ["RollingCondenser", "check_sizes", "reasons_by_size"]
+__all__ = ["PipelinableCondenserBase", "RollingCondenser", "check_sizes", "reasons_by_size"]
 
 
 class RollingCondenser(Condenser, ABC):
     """A condenser that emits condensations. A strategy defines ``get_condensation``, and ``reasons`` or
-    ``should_condense`` to say when.
+    ``should_condense`` to say when. Without these the class is abstract.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.reasons is not RollingCondenser.reasons and cls.should_condense is RollingCondenser.should_condense:
+            cls.should_condense = _has_reasons  # type: ignore[method-assign]
 
     asks_a_model: ClassVar[bool] = False
     """Whether a condensation takes a model's reply, which may fail and is paid for."""
@@ -38,9 +44,10 @@ class RollingCondenser(Condenser, ABC):
         """Why a condensation is due now; empty where none is."""
         return frozenset({Reason.REQUEST} if view.unhandled_condensation_request else ())
 
+    @abstract
     def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
-        """Whether a condensation is due now."""
-        return bool(self.reasons(view, agent_llm))
+        """Say whether a condensation is due now. By default, where there are ``reasons``."""
+        return _has_reasons(self, view, agent_llm)
 
     def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
         """How much one is needed now; None where it is not."""
@@ -58,6 +65,9 @@ class RollingCondenser(Condenser, ABC):
         return None
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        bound = self.for_agent(agent_llm)
+        if bound is not self:
+            return bound.step(view, agent_llm)
         return self.gather(lambda: self._roll(view, agent_llm))
 
     def without_summary(
@@ -111,6 +121,15 @@ class RollingCondenser(Condenser, ABC):
         if reset is None:
             raise unavailable
         return reset
+
+
+PipelinableCondenserBase = RollingCondenser
+"""A name of the reference: here every condenser can be a part of a pipeline."""
+
+
+def _has_reasons(self: RollingCondenser, view: View, agent_llm: AgentModel | None = None) -> bool:
+    """Say whether a condensation is due now: where there are reasons for one."""
+    return bool(self.reasons(view, agent_llm))
 
 
 class _OnlyWhereItMust(Condenser):

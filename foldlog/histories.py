@@ -50,6 +50,8 @@ def open(
     version made it.
     """
     chosen = None if condenser is None else _made(condenser)
+    if chosen is not None:
+        chosen.for_agent(agent_llm)  # a condenser that lacks a model is refused before anything is opened
     return Histories(open_store(url, durability=durability, clock=clock), condenser=chosen, agent_llm=agent_llm)
 
 
@@ -158,16 +160,18 @@ class History:
 
     def append(
         self,
-        events: Event | Iterable[Event],
+        events: Event | Condensation | Iterable[Event],
         *,
         expected_version: ExpectedVersion = ANY_VERSION,
         idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one event, or several, all or none. Returns them as recorded, with their ids.
+        """Append one event, or several, all or none. Return them as recorded, with their ids. A ``Condensation``, as a
+        condenser returns it, stands for its action.
 
         ``expected_version``, ``idempotency_key``, what it raises, and durability: as ``eventstore.Store.append``.
         """
-        return self._store.append(self.id, events, expected_version=expected_version, idempotency_key=idempotency_key)
+        appended = events if isinstance(events, Event | Iterable) else events.action
+        return self._store.append(self.id, appended, expected_version=expected_version, idempotency_key=idempotency_key)
 
     @property
     def open_calls(self) -> tuple[Action, ...]:

@@ -10,7 +10,6 @@ from pydantic.fields import FieldInfo
 
 from condensers.base import Condenser
 from condensers.config.registry import (
-    AnyCondenserConfig,
     CondenserConfig,
     config_types,
     from_config,
@@ -18,6 +17,7 @@ from condensers.config.registry import (
     register_config,
 )
 from condensers.errors import InvalidCondenser
+from condensers.models.agents_model import AGENTS_MODEL
 from condensers.models.client import LLM
 from condensers.models.llm_config import LLMConfig
 from condensers.strategies.amortized import AmortizedForgettingCondenser
@@ -143,13 +143,18 @@ class DigestCondenserConfig(_Summarizing):
 class _Asking(CondenserConfig):
     """Parameters of every strategy that asks a model."""
 
-    llm_config: LLMConfig = Field(description="the model: a table, or the name of a table [llm.NAME]; else [llm]")
+    llm_config: LLMConfig | None = Field(
+        default=None,
+        description="the model: a table, or the name of a table [llm.NAME]; else [llm]; else the agent's model",
+    )
 
     def arguments(self, path: str) -> dict[str, Any]:
         arguments = super().arguments(path)
         del arguments["llm_config"]
+        if self.llm_config is None:
+            return {**arguments, "llm": AGENTS_MODEL}
         try:
-            return {**arguments, "llm": LLM(self.llm_config)}
+            return {**arguments, "llm": LLM(self.llm_config).without_prompt_caching()}
         except InvalidCondenser as error:
             raise InvalidCondenser(f"{path}.llm_config.{error}") from error
 
@@ -185,7 +190,7 @@ class CondenserPipelineConfig(CondenserConfig):
 
     aliases = ("PipelineCondenser",)
     type: Literal["pipeline"] = "pipeline"
-    condensers: tuple[AnyCondenserConfig, ...] = Field(description="the condensers, as tables with a type each")
+    condensers: tuple[CondenserConfig, ...] = Field(description="the condensers, as tables with a type each")
 
     def arguments(self, path: str) -> dict[str, Any]:
         elements = enumerate(self.condensers)

@@ -13,19 +13,21 @@ import difflib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, ValidationError
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, SerializationInfo, ValidationError
+from pydantic_core import CoreSchema, core_schema
 
 from condensers.base import Condenser
 from condensers.errors import InvalidCondenser
+from condensers.models.agents_model import AgentsModel
 from condensers.models.llm_config import LLMConfig
 
 __all__ = [
     "CONDENSER_REGISTRY",
     "ENTRY_POINTS",
-    "AnyCondenserConfig",
     "CondenserConfig",
+    "config_of",
     "config_types",
     "from_config",
     "parse_config",
@@ -42,6 +44,9 @@ class CondenserConfig(BaseModel):
     """The parameters of one strategy. A subclass gives ``type`` as a literal with a default, and a field for each
     argument of the condenser's constructor.
 
+    As the annotation of a field of a pydantic model, this class stands for the configuration of any strategy:
+    ``condenser: CondenserConfig`` takes a table with a ``type``.
+
     Two fields are special: ``llm_config`` may name a table ``[llm.NAME]`` and is ``[llm]`` where it is not given, and
     ``condensers`` holds the configurations of other condensers.
     """
@@ -53,9 +58,24 @@ class CondenserConfig(BaseModel):
 
     type: str
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Make this class, as the annotation of a field, the union of all registered configurations."""
+        if cls is not globals().get("CondenserConfig"):  # a subclass, or this class while it is made
+            return handler(source)
+        return core_schema.no_info_plain_validator_function(
+            parse_config,
+            json_schema_input_schema=core_schema.dict_schema(),
+            serialization=core_schema.plain_serializer_function_ser_schema(_dump, info_arg=True),
+        )
+
     def arguments(self, path: str) -> dict[str, Any]:
         """What the condenser's constructor is given. ``path`` says where this configuration stands, for errors."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
+
+
+def _dump(config: CondenserConfig, info: SerializationInfo) -> dict[str, Any]:
+    return config.model_dump(mode=info.mode, exclude_none=info.exclude_none, exclude_unset=info.exclude_unset)
 
 
 CONDENSER_REGISTRY: dict[type[CondenserConfig], type[Condenser]] = {}
@@ -94,12 +114,45 @@ def config_types() -> list[type[CondenserConfig]]:
     return sorted(CONDENSER_REGISTRY, key=_name)
 
 
-def from_config(config: CondenserConfig, *, path: str = "condenser") -> Condenser:
-    """The condenser that ``config`` is of.
+def config_of(condenser: Condenser) -> CondenserConfig:
+    """Return the configuration that makes ``condenser`` again. Raises ``InvalidCondenser`` where there is none."""
+    made_by = next((kind for kind, made in CONDENSER_REGISTRY.items() if made is type(condenser)), None)
+    if made_by is None:
+        raise InvalidCondenser(
+            f"the class {type(condenser).__name__} has no configuration; register one with register_config"
+        )
+    return made_by(**{name: _argument(condenser, name) for name in made_by.model_fields if name != "type"})
+
+
+def _argument(condenser: Condenser, name: str) -> Any:
+    """Return the value of a field of the configuration, found in the condenser itself."""
+    if name == "condensers":
+        return tuple(config_of(part) for part in condenser.condensers)  # type: ignore[attr-defined]
+    if name != "llm_config":
+        try:
+            return getattr(condenser, name)
+        except AttributeError as error:
+            raise InvalidCondenser(
+                f"the class {type(condenser).__name__} does not keep its parameter {name!r}; set it as an attribute"
+            ) from error
+    llm = condenser.llm  # type: ignore[attr-defined]
+    if isinstance(llm, AgentsModel):
+        return None
+    config = getattr(llm, "config", None)
+    if not isinstance(config, LLMConfig):
+        raise InvalidCondenser(
+            f"the model {llm.model!r} of the condenser {condenser.type!r} has no configuration; use condensers.LLM"
+        )
+    return config
+
+
+def from_config(config: CondenserConfig | Mapping[str, Any], *, path: str = "condenser") -> Condenser:
+    """Return the condenser that a configuration, or the table of one, describes.
 
     Raises ``InvalidCondenser`` where its class is not registered, and, with the path, where the condenser refuses the
     parameters. Any other error of a condenser's constructor is its own, and is left alone.
     """
+    config = parse_config(config, path=path)
     condenser_type = CONDENSER_REGISTRY.get(type(config))
     if condenser_type is None:
         raise InvalidCondenser(
@@ -125,11 +178,6 @@ def parse_config(value: Any, *, path: str = "condenser", resolve_llm: LLMResolve
     fields = {name: held for name, held in value.items() if name not in {"type", "kind"}}
     if "llm_config" in config_type.model_fields:
         fields["llm_config"] = (resolve_llm or parse_llm_config)(fields.get("llm_config"), f"{path}.llm_config")
-        if fields["llm_config"] is None:
-            raise InvalidCondenser(
-                f"{path}.llm_config: a condenser of type {_name(config_type)!r} needs a model; give a table with a "
-                f"'model', the name of a table [llm.NAME], or a table [llm] for all condensers that name none"
-            )
     elements = fields.get("condensers")
     if "condensers" in config_type.model_fields and isinstance(elements, list | tuple):
         fields["condensers"] = tuple(
@@ -149,9 +197,6 @@ def parse_llm_config(value: Any, path: str) -> LLMConfig | None:
         )
     return _validated(LLMConfig, value, path)
 
-
-AnyCondenserConfig = Annotated[SerializeAsAny[CondenserConfig], BeforeValidator(parse_config)]
-"""A field that holds any condenser's configuration."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

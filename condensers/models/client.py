@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from condensers.models.deadline import within
 from condensers.models.exchange import Bill, is_final, reply_of, request_for, says_something, sendable
 from condensers.models.failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of, problem_of
 from condensers.models.llm_config import LLMConfig
+from condensers.models.prompt_caching import needs_marks, with_cache_marks
 from condensers.models.prompt_sums import PromptSums
 from condensers.models.redaction import mentions_a_secret, without_keys, without_secrets
 from condensers.models.tokens import TokenCounter
@@ -52,11 +54,19 @@ class LLM:
         self._key = config.key()
         self._sleep = sleep
         self._fallbacks = tuple(LLM(fallback, sleep=sleep) for fallback in config.fallbacks)
+        self._marks_prompts = config.caching_prompt
         self._counter = TokenCounter(self._count)
         self._sums = PromptSums(self._counter)
 
     def __repr__(self) -> str:
         return f"LLM({self.config!r})"
+
+    def without_prompt_caching(self) -> LLM:
+        """Return this model for prompts that are sent once, such as a condenser's: they are not marked for caching."""
+        once = copy(self)
+        once._marks_prompts = False
+        once._fallbacks = tuple(fallback.without_prompt_caching() for fallback in self._fallbacks)
+        return once
 
     # --- what it is asked ---
 
@@ -162,6 +172,9 @@ class LLM:
 
     def _arguments(self, request: Mapping[str, Any]) -> dict[str, Any]:
         config = self.config
+        sent: dict[str, Any] = sendable(request)  # a copy: litellm rewrites messages in place for some servers
+        if self._marks_prompts and needs_marks(config.model):
+            sent["messages"] = with_cache_marks(sent["messages"])
         return dict(
             model=config.model,
             api_key=self._key,
@@ -173,7 +186,7 @@ class LLM:
             num_retries=0,  # litellm's own retries would hide what was paid for
             stream=False,
             caching=False,
-            **sendable(request),  # a copy: litellm rewrites messages in place for some servers
+            **sent,
             **config.extra,
         )
 

@@ -71,6 +71,9 @@ class LLMConfig(BaseModel):
     tokenizer: str | None = Field(
         default=None, min_length=1, description="the model whose tokenizer counts, if not its own"
     )
+    caching_prompt: bool = Field(
+        default=True, description="mark the agent's prompts for providers that cache only what is marked"
+    )
     extra: dict[str, Any] = Field(
         default_factory=dict, repr=False, description="anything else for litellm.completion, passed on as it is"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from condensers.base import AgentModel, Condensation
+from condensers.base import AgentModel, Condensation, Reason
 from condensers.errors import NoCondensationAvailable
 from condensers.rolling import RollingCondenser
 from condensers.selection import real, unkept
@@ -24,6 +24,9 @@ class ConversationWindowCondenser(RollingCondenser):
     """
 
     type = "conversation_window"
+
+    def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
+        return frozenset({Reason.REQUEST} if view.unhandled_condensation_request else ())
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         essential = _essentials(view)

@@ -9,8 +9,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from condensers.base import AgentModel, Condensation, Reason, Reply, Report, Summarizer
+from condensers.base import AgentModel, Condensation, Condenser, Reason, Reply, Report, Summarizer
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
+from condensers.models.agents_model import with_agents_model
 from condensers.models.ask import ask, made_by, read_json, report_on, usable_text, useless
 from condensers.prompts import Prompt, load_prompt
 from condensers.prompts.rendering import event_block
@@ -46,6 +47,9 @@ class LLMAttentionCondenser(RollingCondenser):
     max_size: int = 100
     keep_first: int = 1
     max_event_length: int | None = 10_000
+
+    def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
+        return with_agents_model(self, agent_llm)
 
     def __post_init__(self) -> None:
         check_sizes(self.max_size, self.keep_first)

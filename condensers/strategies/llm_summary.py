@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from condensers.base import Summarizer
+from condensers.base import AgentModel, Condenser, Summarizer
+from condensers.models.agents_model import with_agents_model
 from condensers.models.ask import ask, made_by, report_on, usable_text
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
@@ -23,6 +24,9 @@ class LLMSummarizingCondenser(SummarizingCondenser):
     asks_a_model = True
 
     llm: Summarizer = field(kw_only=False)
+
+    def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
+        return with_agents_model(self, agent_llm)
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
         prompt = load_prompt("summary")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -29,6 +30,14 @@ class CondenserPipeline(Condenser):
 
     def handles_condensation_requests(self) -> bool:
         return any(condenser.handles_condensation_requests() for condenser in self.condensers)
+
+    def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
+        bound = tuple(condenser.for_agent(agent_llm) for condenser in self.condensers)
+        if all(map(operator.is_, bound, self.condensers)):
+            return self
+        pipeline = copy.copy(self)
+        pipeline.condensers = bound
+        return pipeline
 
     def sparing(self) -> Condenser:
         sparing = copy.copy(self)  # of a subclass too

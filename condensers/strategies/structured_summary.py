@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from condensers.base import Reply, Summarizer
+from condensers.base import AgentModel, Condenser, Reply, Summarizer
 from condensers.errors import InvalidCondenser
+from condensers.models.agents_model import with_agents_model
 from condensers.models.ask import ask, made_by, read_json, report_on, useless
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
@@ -72,6 +73,9 @@ class StructuredSummaryCondenser(SummarizingCondenser):
 
     llm: Summarizer = field(kw_only=False)
     selection: SelectionRule = "openhands-v0"
+
+    def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
+        return with_agents_model(self, agent_llm)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,0 +1,318 @@
+"""Condensers, configurations and calls as people wrote them for the reference."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+import foldlog
+from condensers import (
+    Condensation,
+    CondenseHandler,
+    Condenser,
+    CondenserBase,
+    CondenserConfig,
+    InvalidCondenser,
+    LLMConfig,
+    NoOpCondenser,
+    PipelinableCondenserBase,
+    RollingCondenser,
+    condenser_from_config,
+    from_config,
+    load_condenser,
+    load_condenser_config,
+)
+from condensers.config import registry
+from condensers.config.parameters import LLMSummarizingCondenserConfig, NoOpCondenserConfig, RecentEventsCondenserConfig
+from condensers.models.client import LLM
+from condensers.models.exchange import request_for
+from condensers.models.prompt_caching import with_cache_marks
+from condensers.reports import take_report
+from condensers.selection import forget
+from eventstore import CondensationAction, Message
+from foldlog import View
+from tests.condensers.made import messages, viewed
+from tests.condensers.scripted import Characters, Scripted
+
+
+class Counting(Scripted, Characters):
+    """An agent's model that can be asked, too."""
+
+    model = "counting"
+    max_input_tokens = None
+    unknown = False
+
+    def __init__(self, *answers):
+        Scripted.__init__(self, *answers)
+
+
+# --- signatures ---
+
+
+class WithoutModel(Condenser):
+    def condense(self, view):
+        return Condensation(forget(view[:1], {})) if len(view) > 2 else view
+
+
+class RollingWithoutModel(RollingCondenser):
+    def should_condense(self, view):
+        return len(view) > 2
+
+    def get_condensation(self, view):
+        return Condensation(forget(view[:1], {}))
+
+
+@pytest.mark.parametrize("condenser", [WithoutModel(), RollingWithoutModel()])
+def test_a_condenser_may_leave_the_agents_model_out(condenser):
+    view = viewed(*messages(3))
+    for result in (condenser.condense(view), condenser.condense(view, None), condenser.step(view, Counting()).result):
+        assert list(result.action.forgotten_event_ids) == [0]
+    with foldlog.open("memory:", condenser=condenser) as histories:
+        histories["c1"].append([Message(source="user", content=word) for word in "abc"])
+        assert isinstance(histories["c1"].step(), Condensation)
+        assert [event.id for event in histories["c1"].step()] == [1, 2]
+
+
+def test_a_method_keeps_its_name_and_its_words():
+    class Told(Condenser):
+        def condense(self, view):
+            """Say something."""
+            return view
+
+    assert (Told.condense.__name__, Told.condense.__doc__) == ("condense", "Say something.")
+
+
+def test_any_other_signature_is_the_authors_own_mistake():
+    class Odd(Condenser):
+        def condense(self):
+            return None
+
+    with pytest.raises(TypeError, match="positional argument"):
+        Odd().condense(viewed())
+
+
+def test_a_class_that_lacks_a_method_is_abstract_and_the_error_names_it():
+    class NoWords(RollingCondenser):
+        def get_condensation(self, view, agent_llm=None):
+            raise AssertionError
+
+    class Finished(NoWords):
+        def should_condense(self, view):
+            return False
+
+    for abstract, method in ((Condenser, "condense"), (RollingCondenser, "get_condensation"), (NoWords, "should_cond")):
+        with pytest.raises(TypeError, match=f"abstract.*{method}"):
+            abstract()
+    view = viewed(*messages(3))
+    assert Finished().condense(view) is view
+
+
+def test_the_names_of_the_bases_are_aliases():
+    assert CondenserBase is Condenser
+    assert PipelinableCondenserBase is RollingCondenser
+
+
+# --- configurations ---
+
+
+@pytest.fixture
+def clean_registry():
+    before, names = dict(registry.CONDENSER_REGISTRY), dict(registry._by_name)
+    yield
+    registry.CONDENSER_REGISTRY.clear()
+    registry.CONDENSER_REGISTRY.update(before)
+    registry._by_name.clear()
+    registry._by_name.update(names)
+
+
+def test_a_class_registers_its_configuration_and_makes_condensers(clean_registry):
+    class FirstConfig(CondenserConfig):
+        type: Literal["only_the_first"] = "only_the_first"
+        many: int = 1
+
+    class First(Condenser):
+        type = "only_the_first"
+
+        def __init__(self, many):
+            self.many = many
+
+        def condense(self, view):
+            return view.with_events(view[: self.many])
+
+    First.register_config(FirstConfig)
+    made = Condenser.from_config({"type": "only_the_first", "many": 2})
+    assert isinstance(made, First)
+    assert len(made.condense(viewed(*messages(3)))) == 2
+    assert made == First.from_config(FirstConfig(many=2)) != First.from_config(FirstConfig(many=3))
+    assert made.config == FirstConfig(many=2)
+
+
+TABLES = (
+    {"type": "noop"},
+    {"type": "recent", "max_events": 7, "keep_first": 2},
+    {"type": "amortized", "max_size": 40},
+    {"type": "observation_masking", "attention_window": 3},
+    {"type": "browser_output_masking"},
+    {"type": "conversation_window"},
+    {"type": "digest", "max_size": 50, "max_length": 900},
+    {"type": "llm", "llm_config": {"model": "openai/m", "api_key": "sk-secret"}, "max_size": 90},
+    {"type": "structured", "llm_config": {"model": "m", "function_calling": True, "api_key": "sk-secret"}},
+    {"type": "llm_attention", "llm_config": {"model": "m", "response_schema": True, "api_key": "sk-secret"}},
+    {"type": "llm"},
+    {"type": "pipeline", "condensers": [{"type": "noop"}, {"kind": "llm", "llm_config": {"model": "m"}}]},
+)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table["type"])
+def test_a_condenser_is_made_again_from_its_configuration(table):
+    condenser = condenser_from_config(table)
+    dumped = condenser.config.model_dump()
+    again = from_config(dumped)
+    assert again == condenser
+    assert hash(again) == hash(condenser)
+    assert again.config == condenser.config
+    assert again is not condenser
+    assert condenser.kind == condenser.type == table["type"]
+    assert "sk-secret" not in repr(dumped) + condenser.config.model_dump_json() + repr(condenser.config)
+    with_kind = {"kind" if key == "type" else key: value for key, value in dumped.items()}
+    assert from_config(with_kind) == condenser
+
+
+def test_equal_condensers_keep_reports_of_their_own():
+    one, other = NoOpCondenser(), NoOpCondenser()
+    assert one == other
+    one.add_metadata("who", "one")
+    other.add_metadata("who", "other")
+    assert [take_report(other), take_report(one), take_report(one)] == [({"who": "other"},), ({"who": "one"},), ()]
+
+
+def test_a_condenser_without_a_configuration_says_so():
+    with pytest.raises(InvalidCondenser, match="WithoutModel has no configuration; register one"):
+        WithoutModel().config  # noqa: B018
+    assert WithoutModel() != WithoutModel()
+
+
+class AgentConfig(BaseModel):
+    name: str = "agent"
+    condenser: CondenserConfig = NoOpCondenserConfig()
+    others: list[CondenserConfig] = []
+
+
+def test_an_annotation_with_the_base_takes_any_configuration():
+    config = AgentConfig.model_validate({"condenser": {"type": "recent_events", "max_events": 5}})
+    assert config.condenser == RecentEventsCondenserConfig(max_events=5)
+    assert AgentConfig().condenser == NoOpCondenserConfig()
+    assert AgentConfig.model_validate_json(config.model_dump_json()) == config
+    assert AgentConfig(others=[{"kind": "noop"}]).others == [NoOpCondenserConfig()]
+    assert config.model_dump()["condenser"] == {"type": "recent", "keep_first": 1, "max_events": 5}
+    with pytest.raises(ValidationError, match=r"unknown condenser type 'recnt' .did you mean 'recent'"):
+        AgentConfig.model_validate({"condenser": {"type": "recnt"}})
+    assert "condenser" in AgentConfig.model_json_schema()["properties"]
+
+
+# --- the agent's model where a condenser names none ---
+
+PIPELINE = """
+[condenser]
+type = "pipeline"
+[[condenser.condensers]]
+type = "browser_output"
+[[condenser.condensers]]
+type = "llm"
+max_size = 10
+keep_first = 1
+"""
+
+
+def test_a_condenser_without_a_model_uses_the_agents(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(PIPELINE)
+    agent_llm = Counting("what came before")
+    with foldlog.open("memory:", condenser=path, agent_llm=agent_llm) as histories:
+        history = histories["c1"]
+        history.append([Message(source="user", content=word) for word in "abcdefghijklmn"])
+        assert isinstance(history.step(), Condensation)
+        assert "what came before" in [getattr(event, "content", "") for event in history.view]
+        assert len(agent_llm.calls) == 1
+    assert load_condenser_config(path).condensers[1] == LLMSummarizingCondenserConfig(max_size=10, keep_first=1)
+    direct = load_condenser(path).condense(viewed(*messages(14)), agent_llm)
+    assert isinstance(direct, Condensation)
+
+
+def test_without_any_model_the_error_says_where_one_can_be_named(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(PIPELINE)
+    says = r"names no model.*a table 'llm_config'.*a table \[llm\].*agent_llm="
+    with pytest.raises(InvalidCondenser, match=says):
+        foldlog.open("memory:", condenser=path)
+    with foldlog.open("memory:") as histories, pytest.raises(InvalidCondenser, match=says):
+        CondenseHandler(histories.store, histories.views, load_condenser(path))
+    with pytest.raises(InvalidCondenser, match=says):
+        load_condenser(path).condense(viewed(*messages(14)))
+
+    class OnlyCounts:
+        model = "counts"
+
+    with pytest.raises(InvalidCondenser, match="'counts' cannot be asked"):
+        load_condenser(path).for_agent(OnlyCounts())
+
+
+def test_what_a_strategy_needs_of_a_model_is_asked_of_the_agents_model():
+    weak = Scripted(function_calling=False, response_schema=False)
+    for kind in ("structured", "llm_attention"):
+        with pytest.raises(InvalidCondenser, match="needs a model that"):
+            condenser_from_config({"type": kind}).for_agent(weak)
+
+
+# --- prompt caching ---
+
+SAID = [
+    {"role": "system", "content": "be brief"},
+    {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+    {"role": "assistant", "content": None, "tool_calls": []},
+]
+
+
+def test_marks_stand_on_the_system_prompt_and_on_the_newest_text():
+    marked = with_cache_marks(SAID)
+    mark = {"cache_control": {"type": "ephemeral"}}
+    assert marked[0]["content"] == [{"type": "text", "text": "be brief", **mark}]
+    assert marked[1]["content"] == [{"type": "text", "text": "hi", **mark}]
+    assert marked[2] == SAID[2]
+    assert SAID[0]["content"] == "be brief"
+    assert with_cache_marks([]) == []
+
+
+@pytest.mark.parametrize(
+    "table, marked",
+    [
+        ({"model": "anthropic/claude-sonnet-4", "caching_prompt": True}, True),
+        ({"model": "anthropic/claude-sonnet-4"}, True),
+        ({"model": "anthropic/claude-sonnet-4", "caching_prompt": False}, False),
+        ({"model": "openai/gpt-4o", "caching_prompt": True}, False),
+    ],
+)
+def test_the_agents_prompts_are_marked_for_providers_that_want_it_and_a_condensers_never(table, marked):
+    llm = LLM(LLMConfig(**table, api_key="k"))
+    request = request_for(SAID, (), None, None)
+    assert ("cache_control" in repr(llm._arguments(request))) is marked
+    assert "cache_control" not in repr(llm.without_prompt_caching()._arguments(request))
+    asked = condenser_from_config({"type": "llm", "llm_config": table}).llm
+    assert "cache_control" not in repr(asked._arguments(request))
+    assert "cache_control" not in repr(condenser_from_config({"type": "llm"}).for_agent(llm).llm._arguments(request))
+
+
+# --- histories ---
+
+
+def test_the_condensation_that_a_condenser_returned_can_be_appended():
+    with foldlog.open("memory:") as histories:
+        history = histories["c1"]
+        history.append([Message(source="user", content=word) for word in "abc"])
+        result = WithoutModel().condense(history.view)
+        [recorded] = history.append(result)
+        assert isinstance(recorded.event, CondensationAction)
+        assert isinstance(history.view, View)
+        assert [event.id for event in history.view] == [1, 2]
