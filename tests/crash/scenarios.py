@@ -108,6 +108,7 @@ def catch_up(path: Path, ledger: Ledger) -> None:
     with open_store(f"sqlite:///{path}") as store:
         views = Views(store)
         assert len(views.current("c1")) > 0
+        store.register(views)
         recorded = store.append("c1", batch_of("after", 4), expected_version=ANY_VERSION, idempotency_key="after")
         ledger.enter("c1", recorded[0].id, 4, "after")
 
