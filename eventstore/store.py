@@ -202,6 +202,17 @@ class Store:
         with self._read() as reader:
             return tuple(listed(found) for found in reader.conversations(after, max(limit, 0)))
 
+    def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
+        """Yield every conversation with an id after ``after``, in the order of their ids' UTF-8 bytes.
+
+        Cost: the conversations yielded, read a page at a time; memory for one page.
+        """
+        while page := self.conversations(after=after, limit=_PAGE):
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = page[-1].id
+
     def conversation(self, conversation: str) -> ConversationRow:
         """One conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
         with self._read() as reader:

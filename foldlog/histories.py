@@ -101,13 +101,8 @@ class Histories:
         return self.store.version(conversation) > 0
 
     def __iter__(self) -> Iterator[str]:
-        """The ids of all histories that have events, in the order of their UTF-8 bytes. Cost: one page at a time."""
-        after: str | None = None
-        while page := self.store.conversations(after=after):
-            for row in page:
-                if row.erased_at is None:
-                    yield row.id
-            after = page[-1].id
+        """Yield the ids of all histories that have events, in the order of their UTF-8 bytes. Read page by page."""
+        return (row.id for row in self.store.iter_conversations() if row.erased_at is None)
 
     def close(self) -> None:
         """Close the store."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foldlog.cli import terminal
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import all_conversations, open_existing
+from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -24,7 +24,7 @@ def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: 
     from foldlog.cli.gist import count
 
     with open_existing(db) as store, terminal.progress() as bars:
-        names = list(conversations or ()) or [row.id for row in all_conversations(store)]
+        names = list(conversations or ()) or [row.id for row in store.iter_conversations()]
         bar = bars.add_task(f"archiving to {path.name}", unit="histories", total=len(names))
         written = write_archive(store, path, bars.track(dict.fromkeys(names), task_id=bar))
     if as_json:

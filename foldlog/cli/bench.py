@@ -11,7 +11,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS
-from foldlog.cli.stores import all_conversations, chosen, open_existing
+from foldlog.cli.stores import chosen, open_existing
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -37,7 +37,7 @@ def run(
     with open_existing(_for_reading(db)) as store, terminal.progress() as bars:
         names = list(chosen(store, conversations)) if conversations else []
         if not names:
-            rows = heapq.nlargest(_LONGEST, all_conversations(store), key=lambda row: row.version)
+            rows = heapq.nlargest(_LONGEST, store.iter_conversations(), key=lambda row: row.version)
             names = [row.id for row in rows if row.erased_at is None]
         bar = bars.add_task("measuring", unit="conversations", total=len(names))
         measured = []

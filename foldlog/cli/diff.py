@@ -80,9 +80,10 @@ def _show(
     entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
     versions = f"from version {difference.before:,} to {difference.after:,}"
     console.print(Text(f"{name} {versions}: {entered} entered the View, {left} left it", style="bold"))
+    lines = terminal.Lines()
     for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
         for event in events:
-            terminal.print_line(console, Text(f"{sign}{event.id:>6}  {label(event):<8}{gist(event)}", style=colour))
+            lines.write((f"{sign}{event.id:>6}  {label(event):<8}{gist(event, lines.width)}", colour))
     for one in difference.summarized:
         gone = count(len(one.events), "event")
         why = because(one.condensation, requests.get(one.condensation.id, ()))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from foldlog.cli.reasons import because
 from foldlog.cli.terminal import printable
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from eventstore import Content, Event
     from eventstore.events import CondensationAction
 
@@ -32,8 +35,7 @@ STYLES = {
 
 def label(event: Event) -> str:
     """What kind of event it is, in the word of ``STYLES``."""
-    from eventstore import events
-
+    events = _kinds()
     match event:
         case events.SystemMessage():
             return "system"
@@ -61,8 +63,7 @@ def gist(event: Event, length_max: int = 400) -> str:
 
 
 def _words(event: Event) -> str:
-    from eventstore import events
-
+    events = _kinds()
     match event:
         case events.SystemMessage(content=content, tools=tools):
             return f"{_plain(content)[:200]} ({count(len(tools), 'tool')})"
@@ -82,6 +83,14 @@ def _words(event: Event) -> str:
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
             return f"{kind} of schema {schema}, which this version of foldlog does not know"
     return type(event).__name__
+
+
+@cache
+def _kinds() -> ModuleType:
+    """Return the module of the event kinds, imported when the first event is shown: the help does without it."""
+    from eventstore import events
+
+    return events
 
 
 def _condensation(event: CondensationAction) -> str:

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
 from foldlog.cli.outcome import DONE
-from foldlog.cli.stores import all_conversations, open_existing
+from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
     from eventstore import ConversationRow
 
 __all__ = ["run"]
 
 _ROOMY = 80
-"""Columns of a terminal that shows all there is to show."""
+"""Columns of a terminal that shows all columns of the list."""
+
+_PAGE = 1_000
+"""Conversations that are laid out together: the widest number of events among them gives the width of that column."""
+
+_GAP = "  "
 
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     """Show the conversations of a store: id, number of events, when the first and the last one were recorded."""
     with open_existing(db) as store:
+        rows = store.iter_conversations()
         if as_json:
-            terminal.emit_list({"db": db}, "conversations", map(_as_json, all_conversations(store)))
+            terminal.emit_list({"db": db}, "conversations", map(_as_json, rows))
         else:
-            _show(db, list(all_conversations(store)))
+            _show(db, rows)
     return DONE
 
 
@@ -40,30 +50,51 @@ def _as_json(row: ConversationRow) -> dict[str, Any]:
     }
 
 
-def _show(db: str, rows: list[ConversationRow]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
+def _show(db: str, rows: Iterator[ConversationRow]) -> None:
     from eventstore.urls import without_password
 
-    console = terminal.console()
-    if not rows:
+    page = list(islice(rows, _PAGE))
+    if not page:
         where = terminal.printable(without_password(db))
-        console.print(f"No conversations yet in {where}. Bring some in: foldlog import PATH")
+        terminal.console().print(f"No conversations yet in {where}. Import some: foldlog import PATH")
         return
-    roomy = console.width >= _ROOMY
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("conversation", overflow="fold", ratio=1)
-    table.add_column("events", justify="right", no_wrap=True)
+    lines = terminal.Lines()
+    roomy = lines.width >= _ROOMY
+    heading = ["conversation", "events", *(["first recorded (UTC)"] if roomy else [])]
+    heading.append("last recorded (UTC)" if roomy else "last")
+    widths = [len(column) for column in heading]
+    while page:
+        cells = [_cells(row, roomy=roomy) for row in page]
+        for column in range(1, len(widths)):
+            widths[column] = max(widths[column], max(len(row[column]) for row in cells))
+        widths[0] = max(1, lines.width - sum(widths[1:]) - len(_GAP) * (len(widths) - 1))
+        if heading:
+            _write(lines, heading, widths, "bold")
+            heading.clear()
+        for row, cell in zip(page, cells, strict=True):
+            _write(lines, cell, widths, "dim" if row.erased_at is not None else "")
+        page = list(islice(rows, _PAGE))
+
+
+def _cells(row: ConversationRow, *, roomy: bool) -> list[str]:
+    events = "erased" if row.erased_at is not None else f"{row.version:,}"
+    name = terminal.printable(row.id, one_line=True)
     if roomy:
-        table.add_column("first recorded (UTC)", no_wrap=True)
-    table.add_column("last recorded (UTC)" if roomy else "last", no_wrap=True)
-    for row in rows:
-        erased = row.erased_at is not None
-        table.add_row(
-            Text(terminal.printable(row.id, one_line=True), style="dim" if erased else ""),
-            "erased" if erased else f"{row.version:,}",
-            *([f"{row.created_at:%Y-%m-%d %H:%M:%S}"] if roomy else []),
-            f"{row.updated_at:%Y-%m-%d %H:%M:%S}" if roomy else f"{row.updated_at:%Y-%m-%d}",
-        )
-    console.print(table)
+        return [name, events, _moment(row.created_at), _moment(row.updated_at)]
+    return [name, events, str(row.updated_at.date())]
+
+
+def _moment(at: datetime) -> str:
+    return at.isoformat(" ", "seconds")[:19]
+
+
+def _write(lines: terminal.Lines, cells: Sequence[str], widths: Sequence[int], style: str) -> None:
+    """Write one row. A name that is wider than its column goes on below."""
+    name, *more = terminal.folded(cells[0], widths[0])
+    figures = [
+        cells[1].rjust(widths[1]),
+        *(cell.ljust(width) for cell, width in zip(cells[2:], widths[2:], strict=True)),
+    ]
+    lines.write((name, style), (_GAP + _GAP.join(figures).rstrip(), "bold" if style == "bold" else ""))
+    for part in more:
+        lines.write((part.rstrip(), style))

@@ -67,18 +67,12 @@ def _sound(store: Store, conversation: str, start: int, stop: int | None, findin
 
 
 def _show(events: Iterable[Event]) -> None:
-    from rich.text import Text
-
     from eventstore import is_structural
     from foldlog.cli.gist import STYLES, gist, label
 
-    console = terminal.console()
+    lines = terminal.Lines()
+    write, width = lines.write, lines.width
     for event in events:
         kind = label(event)
-        line = Text.assemble(
-            (f"{event.id:>6}  ", "dim"),
-            (f"{kind:<8}", STYLES[kind]),
-            gist(event),
-            style="" if event.shown or is_structural(event) else "dim",
-        )
-        terminal.print_line(console, line)
+        style = "" if event.shown or is_structural(event) else "dim "
+        write((f"{event.id:>6}  ", "dim"), (f"{kind:<8}", f"{style}{STYLES[kind]}"), (gist(event, width), style))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eventstore import ConversationRow, Store
+    from eventstore import Store
 
-__all__ = ["all_conversations", "chosen", "ids_from", "open_existing", "open_or_create"]
+__all__ = ["chosen", "ids_from", "open_existing", "open_or_create"]
 
 
 def open_or_create(db: str) -> Store:
@@ -44,14 +45,6 @@ def open_existing(db: str) -> Store:
     return open_store(f"{db}{'&' if location.options else '?'}mode={mode}")
 
 
-def all_conversations(store: Store) -> Iterator[ConversationRow]:
-    """Every conversation, a page at a time, in the order of their ids."""
-    after: str | None = None
-    while page := store.conversations(after=after, limit=500):
-        yield from page
-        after = page[-1].id
-
-
 def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
     """The conversations named, each once, or else all that have events. Raises ``ConversationNotFound`` or
     ``ConversationErased`` before the first is done, where one of those named is not there, or not any more.
@@ -61,17 +54,12 @@ def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
             store.events(name, stop=0)
         yield from dict.fromkeys(conversations)
     else:
-        yield from (row.id for row in all_conversations(store) if row.erased_at is None)
+        yield from (row.id for row in store.iter_conversations() if row.erased_at is None)
 
 
 def ids_from(store: Store, beginning: str, limit: int) -> Iterator[str]:
-    """Ids that begin with ``beginning``, at most ``limit``."""
-    after = None
-    if beginning:
-        if store.version(beginning):
-            yield beginning
-        after = beginning
-    for row in store.conversations(after=after, limit=limit):
-        if not row.id.startswith(beginning):
-            return
-        yield row.id
+    """Yield the ids that begin with ``beginning``, at most ``limit``."""
+    if beginning and store.version(beginning):
+        yield beginning
+    rows = islice(store.iter_conversations(after=beginning or None), limit)
+    yield from takewhile(lambda name: name.startswith(beginning), (row.id for row in rows))

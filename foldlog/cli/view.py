@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,19 +38,16 @@ def run(
         views = Views(store)
         view = views.current(conversation) if at is None else views.at(conversation, version=at)
         if as_json:
-            terminal.emit(document(conversation, view))
+            terminal.emit_list(_head(conversation, view), "events", _event_documents(view))
         else:
             show(terminal.console(), conversation, view)
     return DONE
 
 
-def document(conversation: str, view: View) -> dict[str, Any]:
-    """The View for programs. An event's ``role`` is that of the chat message that it goes into, None where no model is
-    sent it.
-    """
+def _head(conversation: str, view: View) -> dict[str, Any]:
+    """Return the View for programs, without its events."""
     from eventstore import CondensationSummary
 
-    roles = {position: message["role"] for message, positions in view.rendered() for position in positions}
     return {
         "conversation": conversation,
         "version": view.version,
@@ -60,8 +58,20 @@ def document(conversation: str, view: View) -> dict[str, Any]:
             for position, event in enumerate(view)
             if isinstance(event, CondensationSummary)
         ],
-        "events": [_event(event, roles.get(position)) for position, event in enumerate(view)],
     }
+
+
+def document(conversation: str, view: View) -> dict[str, Any]:
+    """Return the View for programs, whole."""
+    return {**_head(conversation, view), "events": list(_event_documents(view))}
+
+
+def _event_documents(view: View) -> Iterator[dict[str, Any]]:
+    """Yield the events of the View for programs. ``role`` is the role of the chat message that an event goes into, None
+    where a model is not sent it.
+    """
+    roles = {position: message["role"] for message, positions in view.rendered() for position in positions}
+    return (_event(event, roles.get(position)) for position, event in enumerate(view))
 
 
 def _event(event: Event, role: str | None) -> dict[str, Any]:
@@ -81,12 +91,13 @@ def show(console: Console, conversation: str, view: View) -> None:
     console.print(
         Text(f"{name} at version {view.version:,}: the model is shown {count(len(view), 'event')}{asked}", style="bold")
     )
+    lines = terminal.Lines()
     for event in view:
         kind = label(event)
-        start = Text.assemble((f"{event.id:>6}  ", "dim"), (f"{kind:<8}", STYLES[kind]))
+        start = ((f"{event.id:>6}  ", "dim"), (f"{kind:<8}", STYLES[kind]))
         if isinstance(event, CondensationSummary):
             by = f"condensation {summary_of(event.id)} forgot" if event.id < 0 else "was forgotten"
-            console.print(start.append(f"stands for what {by}:", style="dim"))
+            lines.write(*start, (f"stands for what {by}:", "dim"))
             console.print(Padding(Text(summary_text(event.content), style="magenta"), (0, 0, 0, 16)))
         else:
-            terminal.print_line(console, start.append(gist(event)))
+            lines.write(*start, (gist(event, lines.width), ""))

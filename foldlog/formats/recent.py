@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -16,14 +17,16 @@ class Recent(Generic[K, V]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: dict[K, V] = {}
+        # Not a dict: that one would look for its first key after all keys that were deleted.
+        self._entries: OrderedDict[K, V] = OrderedDict()
 
     def __setitem__(self, key: K, value: V) -> None:
         entries = self._entries
-        entries.pop(key, None)  # a key that is set again is the latest
+        if key in entries:
+            entries.move_to_end(key)  # a key that is set again is the latest
         entries[key] = value
         if len(entries) > self._limit:
-            del entries[next(iter(entries))]
+            entries.popitem(last=False)
 
     def get(self, key: K) -> V | None:
         return self._entries.get(key)

@@ -39,7 +39,7 @@ from projections.revision_codec import PROJECTION
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from eventstore import ConversationRow, Logged, Recorded
+    from eventstore import Logged, Recorded
 
 __all__ = [
     "WHOLE_STORE",
@@ -48,7 +48,6 @@ __all__ = [
     "NoAuditDatabase",
     "Updated",
     "add_events",
-    "all_conversations",
     "check",
     "describe",
     "open_database",
@@ -145,7 +144,7 @@ def update(
     try:
         if conversations is None:
             added, touched = _follow_all(store, database, on_events)
-            touched |= {row.id for row in all_conversations(store) if row.erased_at is not None}
+            touched |= {row.id for row in store.iter_conversations() if row.erased_at is not None}
         else:
             added, touched = _follow_some(store, database, conversations, on_events)
         gone, lost = False, list(added.damaged)
@@ -429,10 +428,3 @@ def table_of(database: Database, name: str) -> Table:
     table = database[name]
     assert isinstance(table, Table)  # none of ours is a view
     return table
-
-
-def all_conversations(store: Store) -> Iterator[ConversationRow]:
-    after: str | None = None
-    while page := store.conversations(after=after, limit=_CHUNK):
-        yield from page
-        after = page[-1].id

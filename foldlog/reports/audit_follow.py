@@ -22,7 +22,6 @@ from foldlog.reports.audit_database import (
     WHOLE_STORE,
     Damaged,
     add_events,
-    all_conversations,
     describe,
     open_database,
     purge,
@@ -68,7 +67,7 @@ class AuditTables(TrackingRecorder):
                 for row in self._database.execute("SELECT id FROM conversations WHERE erased_at IS NOT NULL").fetchall()
             }
             touched |= {
-                row.id for row in all_conversations(self.store) if row.erased_at is not None and row.id not in known
+                row.id for row in self.store.iter_conversations() if row.erased_at is not None and row.id not in known
             }
             gone = [describe(self.store, self._database, conversation) for conversation in sorted(touched)]
             if any(gone):

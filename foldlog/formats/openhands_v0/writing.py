@@ -19,6 +19,7 @@ from eventstore.events import (
 from foldlog.formats.delta import apply
 from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
+from foldlog.formats.source_ids import SourceIds
 
 __all__ = ["NAME", "OBSERVED_BOOKKEEPING", "Before", "Encoder", "Marks", "predicted", "usual_naming"]
 
@@ -91,7 +92,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self._before = Before()
-        self._source_ids: list[Any] = []
+        self._source_ids = SourceIds()
         self._array: list[dict[str, Any]] = []
         self._missing = 0
 
@@ -104,7 +105,7 @@ class Encoder:
             record["args"]["forgotten_event_ids"] = self._forgotten(event)
         record = apply(record, rest)
         self._before.add(event, record)
-        self._source_ids.append(record.get("id"))
+        self._source_ids.add(record.get("id"))
         if "list" in marks:
             self._missing = marks["list"]
         if not self._missing:

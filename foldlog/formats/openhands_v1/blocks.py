@@ -36,8 +36,10 @@ def parts_of(content: Content) -> tuple[dict[str, Any], ...]:
 
 def blocks_of(content: Content) -> list[dict[str, Any]]:
     """Content as the blocks that it most likely comes from: images side by side were one block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
     blocks: list[dict[str, Any]] = []
-    for part in parts_of(content):
+    for part in content:
         if part.get("type") == "image_url":
             url = part["image_url"]["url"]
             if blocks and "image_urls" in blocks[-1]:

@@ -23,6 +23,7 @@ from foldlog.formats.delta import apply
 from foldlog.formats.openhands_v1.blocks import blocks_of, split
 from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
+from foldlog.formats.source_ids import SourceIds
 
 __all__ = ["ANSWERS", "NAME", "SUMMARY", "Before", "Encoder", "Marks", "predicted"]
 
@@ -88,18 +89,19 @@ class Encoder:
 
     def __init__(self) -> None:
         self._before = Before()
-        self._source_ids: list[Any] = []
+        self._source_ids = SourceIds()
 
     def records(self, event: Event) -> list[Any]:
         """The record of ``event``."""
         rest = rest_of(event, NAME)
-        marks = {mark: rest[mark] for mark in MARKS if mark in rest}
+        marks = {mark: rest[mark] for mark in MARKS if mark in rest} if rest else {}
         record = predicted(event, marks, self._before)
         if type(event) is CondensationAction and event.origin is None:
             record["forgotten_event_ids"] = self._forgotten(event)
-        record = apply(record, rest)
+        if rest:
+            record = apply(record, rest)
         self._before.add(event, record.get("id"))
-        self._source_ids.append(record.get("id"))
+        self._source_ids.add(record.get("id"))
         return [record]
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:

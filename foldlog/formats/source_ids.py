@@ -1,0 +1,56 @@
+"""The ids that a history's source gave its events, all of them, in few bytes: an export of a long history needs them
+where a condensation names events of any age.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["SourceIds"]
+
+_SLOT = 17
+"""Bytes for each event: what its id is, and the id."""
+_OTHER, _UUID, _INTEGER = range(3)
+_INTEGER_MAX = 2**127
+
+
+class SourceIds:
+    """Ids by the number of the event, added in order. 17 bytes for a UUID or an integer, any other id as it is."""
+
+    def __init__(self) -> None:
+        self._slots = bytearray()
+        self._others: dict[int, Any] = {}
+
+    def add(self, source_id: Any) -> None:
+        """Add the id of the next event."""
+        packed = _packed(source_id)
+        if packed is None:
+            self._others[len(self._slots) // _SLOT] = source_id
+            packed = bytes(_SLOT)
+        self._slots += packed
+
+    def __getitem__(self, number: int) -> Any:
+        kind, *_ = slot = self._slots[number * _SLOT : (number + 1) * _SLOT]
+        if kind == _OTHER:
+            return self._others[number]
+        if kind == _INTEGER:
+            return int.from_bytes(slot[1:], "big", signed=True)
+        return _uuid_text(slot[1:].hex())
+
+
+def _packed(source_id: Any) -> bytes | None:
+    """The id in a slot; None where it is neither a UUID as it is usually written nor an integer."""
+    if type(source_id) is int and abs(source_id) < _INTEGER_MAX:
+        return bytes((_INTEGER,)) + source_id.to_bytes(16, "big", signed=True)
+    if type(source_id) is not str or len(source_id) != 36:
+        return None
+    digits = source_id.replace("-", "")
+    try:
+        packed = bytes.fromhex(digits)
+    except ValueError:
+        return None
+    return bytes((_UUID,)) + packed if _uuid_text(packed.hex()) == source_id else None
+
+
+def _uuid_text(digits: str) -> str:
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
