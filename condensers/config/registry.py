@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -174,6 +175,7 @@ def parse_config(value: Any, *, path: str = "condenser", resolve_llm: LLMResolve
         return value
     if not isinstance(value, Mapping):
         raise InvalidCondenser(f"{path}: should be a table with a 'type', not {told(value)}")
+    import_module("condensers.config.parameters")  # where our own strategies register
     config_type = _type_of(value, path)
     fields = {name: held for name, held in value.items() if name not in {"type", "kind"}}
     if "llm_config" in config_type.model_fields:
