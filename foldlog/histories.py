@@ -4,8 +4,9 @@ here.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
@@ -15,13 +16,16 @@ from eventstore import (
     ANY_VERSION,
     Action,
     AnyVersion,
+    CondensationAction,
     CondensationRequest,
+    CondensationSummary,
     ConversationNotFound,
     Event,
     Recorded,
     Store,
     open_store,
 )
+from eventstore.events import summary_id
 from projections import Difference, View, Views, Why, interrupt
 
 if TYPE_CHECKING:
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
     ChosenCondenser = Condenser | CondenserConfig | Mapping[str, Any] | str | os.PathLike[str]
 
 __all__ = ["Histories", "History", "open"]
+
+_log = logging.getLogger("foldlog")
+_warned = False
+"""Whether this process was warned that an older summary still stands."""
 
 ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
 
@@ -166,7 +174,29 @@ class History:
         ``expected_version``, ``idempotency_key``, what it raises, and durability: as ``eventstore.Store.append``.
         """
         appended = events if isinstance(events, Event | Iterable) else events.action
-        return self._store.append(self.id, appended, expected_version=expected_version, idempotency_key=idempotency_key)
+        recorded = self._store.append(
+            self.id, appended, expected_version=expected_version, idempotency_key=idempotency_key
+        )
+        if any(isinstance(one.event, CondensationAction) for one in recorded):
+            self._warn_of_older_summaries(recorded)
+        return recorded
+
+    def _warn_of_older_summaries(self, recorded: Sequence[Recorded]) -> None:
+        """Log a warning, once in a process, where a condensation brought a summary and an older one still stands."""
+        global _warned
+        newest = max(one.id for one in recorded if isinstance(one.event, CondensationAction))
+        standing = [event.id for event in self.view if isinstance(event, CondensationSummary)]
+        older = [summary for summary in standing if summary != summary_id(newest)]
+        if _warned or summary_id(newest) not in standing or not older:
+            return
+        _warned = True
+        _log.warning(
+            "conversation %r: condensation %d brought a summary, and the View still shows the older summary %d; to "
+            "replace it, name its id in forgotten_event_ids (docs/COMING_FROM_OPENHANDS.md)",
+            self.id,
+            newest,
+            older[-1],
+        )
 
     @property
     def open_calls(self) -> tuple[Action, ...]:

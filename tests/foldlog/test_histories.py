@@ -114,3 +114,18 @@ def test_the_module_has_no_other_names():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = foldlog.nothing
     assert set(foldlog.__all__) <= set(dir(foldlog))
+
+
+def test_an_older_summary_that_is_left_standing_is_warned_of_once(monkeypatch, caplog):
+    monkeypatch.setattr("foldlog.histories._warned", False)
+    with foldlog.open("memory:") as histories:
+        history = histories["c1"]
+        history.append([Message(source="user", content=word) for word in "abcdefg"])
+        history.append(CondensationAction(forgotten_event_ids=[1], summary="one", summary_offset=1))
+        history.append(CondensationAction(forgotten_event_ids=[-9, 2], summary="two", summary_offset=1))
+        assert caplog.messages == []
+        for event_id in (3, 4):
+            history.append(CondensationAction(forgotten_event_ids=[event_id], summary="three", summary_offset=1))
+        [said] = caplog.messages
+        assert said.startswith("conversation 'c1': condensation 9 brought a summary, and the View still shows")
+        assert "the older summary -10;" in said
