@@ -9,7 +9,7 @@ from eventstore import ConversationErased, CorruptEvent, HistoryDiverged, Invali
 from eventstore.maintenance.copy import Arrival, Arrived, Carried, RememberedKey, chunked
 from eventstore.maintenance.damage import translated
 from eventstore.recorders.base import Row
-from foldlog.archives.compression import is_compressed
+from foldlog.archives.compression import NotReadable, decompressed, is_compressed
 from foldlog.archives.lines import (
     VERSION,
     ArchiveLine,
@@ -25,15 +25,19 @@ from foldlog.archives.writing import Problem
 
 __all__ = ["is_archive", "read_archive"]
 
+_BEGINNING = b'{"foldlog_archive":'
 _BESIDE_THE_BODY = 4_096
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the file is compressed as archives are; if it is none all the same, reading it says so. Raises
-    ``OSError``.
-    """
+    """Return whether the file is compressed and begins as archives do, or cannot be read. Raises ``OSError``."""
     with path.open("rb") as file:
-        return is_compressed(file)
+        if not is_compressed(file):
+            return False
+        try:
+            return next(decompressed(file), b"").startswith(_BEGINNING)
+        except NotReadable:
+            return True  # reading it says why
 
 
 def read_archive(store: Store, path: Path) -> Iterator[Arrived | Problem]:

@@ -45,15 +45,19 @@ def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: 
     return FINDINGS if written.problems else DONE
 
 
-def parted(paths: Sequence[Path], conversation: str | None, *, strict: bool) -> tuple[list[Path], list[Path]]:
+def parted(
+    paths: Sequence[Path], conversation: str | None, prefix: str, *, strict: bool
+) -> tuple[list[Path], list[Path]]:
     """Archives, and the other paths. Refused where an option is given that archives do not have."""
     from foldlog.archives import is_archive
 
     archives = [path for path in paths if path.is_file() and is_archive(path)]
-    if archives and (conversation is not None or strict):
+    given = {"--conversation": conversation is not None, "--prefix": bool(prefix), "--strict": strict}
+    refused = [option for option, is_given in given.items() if is_given]
+    if archives and refused:
         raise Refused(
             f"{archives[0]} is an archive: each of its histories comes under its own id, whole or not at all; "
-            f"leave out {'--strict' if conversation is None else '--conversation'}"
+            f"leave out {refused[0]}"
         )
     return archives, [path for path in paths if path not in archives]
 

@@ -62,6 +62,10 @@ def run(
             "--conversation", metavar="ID", show_default="the source's own", help="What to call the one history."
         ),
     ] = None,
+    prefix: Annotated[
+        str,
+        typer.Option("--prefix", metavar="TEXT", show_default=False, help="Text before the name of each conversation."),
+    ] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Import nothing if anything cannot be read.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -69,8 +73,10 @@ def run(
     """Bring histories in, whole folders at once; again adds nothing, a source that has grown adds its tail."""
     from eventstore import EventStoreError
 
-    archives, paths = parted(paths, conversation, strict=strict)
-    sources = _sources(paths, format)
+    archives, paths = parted(paths, conversation, prefix, strict=strict)
+    sources = _sources(paths, format, prefix)
+    if conversation is not None and prefix:
+        raise Refused("--conversation is the whole name; leave out --prefix")
     if conversation is not None and len(list(islice(sources, 2))) > 1:
         raise Refused("--conversation names one history, and there are several; import them one at a time")
     if strict:
@@ -99,12 +105,12 @@ def run(
     return FINDINGS if elsewhere or any(one.findings_count for one in brought) else DONE
 
 
-def _sources(paths: list[Path], format: str) -> Sources:
+def _sources(paths: list[Path], format: str, prefix: str) -> Sources:
     """The histories under the paths. Refused, before anything is imported, where a path has none."""
     from foldlog.formats import NotAHistory, UnknownFormat, open_sources
 
     try:
-        return open_sources(paths, format)
+        return open_sources(paths, format, prefix=prefix)
     except (NotAHistory, UnknownFormat) as error:
         raise Refused(str(error)) from error
 
@@ -170,7 +176,7 @@ def bring_in(
         for source in sources:
             name = source.name if conversation is None else conversation
             progress.update(task, description=terminal.printable(name, one_line=True)[:40])
-            brought = _bring(store, source, name, progress, task)
+            brought = _bring(store, source, conversation, progress, task)
             progress.advance(task)
             _warn(brought.findings, brought.findings_count, str(source.path))
             if not quiet:
@@ -178,16 +184,21 @@ def bring_in(
             yield brought
 
 
-def _bring(store: Store, source: Source, name: str, progress: Progress, task: TaskID) -> Brought:
+def _bring(store: Store, source: Source, conversation: str | None, progress: Progress, task: TaskID) -> Brought:
     from eventstore import ConversationErased, HistoryDiverged, InvalidEvent, VersionConflict
+    from foldlog.importing import Imported, import_source
 
-    added, version, refused = 0, 0, []
+    imported, refused = Imported(source.name if conversation is None else conversation, 0, 0), []
     try:
-        added, version = store.ingest(name, _counted(source.events(), progress, task))
-    except (ConversationErased, HistoryDiverged, InvalidEvent, VersionConflict, OSError) as error:
+        imported = import_source(store, source, conversation, lambda events: _counted(events, progress, task))
+    except HistoryDiverged as error:
+        hint = "" if "--prefix" in str(error) else ", with --conversation or --prefix"
+        refused.append(f"{source.path}: {error}{hint}")
+    except (ConversationErased, InvalidEvent, VersionConflict, OSError) as error:
         refused.append(f"{source.path}: {error}")
     findings = (*refused, *map(str, source.findings))
     count = source.findings_count + len(refused)
+    name, added, version = imported
     return Brought(str(source.path), name, source.format, added, version, bool(refused), findings, count)
 
 

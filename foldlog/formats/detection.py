@@ -1,26 +1,53 @@
-"""Which format a JSON value is a record of."""
+"""Which format a history is in, by its first records."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
-from foldlog.formats.format import Format, Recognize
+from foldlog.formats.format import LOOK_AT, Format, Lookalike, Recognize
 from foldlog.formats.registry import FORMATS, format_named
 
 __all__ = ["format_of", "recognize"]
 
 
 def recognize(format: str = "auto") -> Recognize:
-    """Return how to recognize records: of any format, or all that can pass for a record of ``format``.
+    """Return how to recognize a history: of any format, or one whose records can pass for ``format``.
 
     Raises ``UnknownFormat``.
     """
     if format == "auto":
         return format_of
     named = format_named(format)
-    return lambda record: named if named.accepts(record) else None
+    return lambda records: _settled(records, lambda record: _accepted(record, named))
 
 
-def format_of(record: Any) -> Format | None:
-    """Return the format that ``record`` is most likely a record of, or None."""
-    return next((format for format in FORMATS.values() if format.matches(record)), None)
+def format_of(records: Iterable[Any]) -> Format | Lookalike | None:
+    """Return the format of the first of ``records`` that has one, looking at the first few.
+
+    A record of a lookalike among them decides against the format that it looks like: the messages of a chat and of its
+    lookalikes are the same until the first call of a tool.
+    """
+    return _settled(records, _of_one)
+
+
+def _settled(records: Iterable[Any], of_one: Any) -> Format | Lookalike | None:
+    found = [format for record in islice(records, LOOK_AT) if (format := of_one(record)) is not None]
+    lookalikes = [format for format in found if isinstance(format, Lookalike)]
+    first = next((format for format in found if isinstance(format, Format)), None)
+    if first is not None and not any(lookalike in first.lookalikes for lookalike in lookalikes):
+        return first
+    return lookalikes[0] if lookalikes else None
+
+
+def _of_one(record: Any) -> Format | Lookalike | None:
+    format = next((format for format in FORMATS.values() if format.matches(record)), None)
+    others = FORMATS.values() if format is None else (format,)
+    lookalikes = (lookalike for each in others for lookalike in each.lookalikes)
+    return next((lookalike for lookalike in lookalikes if lookalike.matches(record)), format)
+
+
+def _accepted(record: Any, named: Format) -> Format | Lookalike | None:
+    lookalike = next((each for each in named.lookalikes if each.matches(record)), None)
+    return lookalike or (named if named.accepts(record) else None)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Protocol
 
 from eventstore.events import Event
 
-__all__ = ["LOOK_AT", "Decoder", "Encoder", "Format", "Options", "Recognize", "first_format", "unnamed"]
+__all__ = ["LOOK_AT", "Decoder", "Encoder", "Format", "Lookalike", "Options", "Recognize", "unnamed"]
 
 LOOK_AT = 50
 """The format and the name of a history show in its first records, or they do not."""
@@ -52,6 +51,20 @@ def unnamed(records: Iterable[Any]) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Lookalike:
+    """A format that foldlog cannot import, and whose records can be taken for those of one that it can.
+
+    ``name``     what people call it
+    ``matches``  whether a JSON value is a record of it, and surely none of ours
+    ``hint``     what to do, as the end of a sentence
+    """
+
+    name: str
+    matches: Callable[[Any], bool]
+    hint: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One format of histories. Everything that the rest of the code knows about a format is in this object.
@@ -63,6 +76,7 @@ class Format:
     ``encoder``       the encoder of a history
     ``conversation``  the name that the first records give their conversation, or None
     ``looks_ahead``   whether ``decoder`` reads the records
+    ``lookalikes``    formats whose histories would pass for this one; they are refused by their names
     """
 
     name: str
@@ -72,12 +86,8 @@ class Format:
     encoder: Callable[[], Encoder]
     conversation: Callable[[Iterable[Any]], str | None] = unnamed
     looks_ahead: bool = False
+    lookalikes: tuple[Lookalike, ...] = ()
 
 
-Recognize = Callable[[Any], Format | None]
-"""Tells the format that a JSON value is a record of, or None."""
-
-
-def first_format(records: Iterable[Any], recognize: Recognize) -> Format | None:
-    """Return the format of the first of ``records`` that has one, looking at the first few."""
-    return next((format for record in islice(records, LOOK_AT) if (format := recognize(record)) is not None), None)
+Recognize = Callable[[Iterable[Any]], Format | Lookalike | None]
+"""Tells the format of a history by its first records: one of ours, one that foldlog cannot import, or none."""

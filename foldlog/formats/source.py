@@ -20,7 +20,8 @@ _FINDINGS_MAX = 1_000
 class Source:
     """One history, as it stands in a file or a folder.
 
-    ``name``      the source's own id of the conversation, else the file's; unique within one ``open_sources``
+    ``name``      the source's own name of the conversation, else the file's: see ``files/naming.py``
+    ``former_names``  names under which it may have been imported before
     ``format``    one of ``FORMATS``
     ``path``      the file or folder
     ``findings``  what could not be read, as of the last time that ``events`` was iterated: the first 1,000
@@ -28,7 +29,8 @@ class Source:
     """
 
     def __init__(self, history: Found) -> None:
-        self.name, self.format, self.path = history.name, history.format.name, history.path
+        self.name, self.former_names = history.name
+        self.format, self.path = history.format.name, history.path
         self.findings: list[Finding] = []
         self.findings_count = 0
         self._format = history.format
@@ -42,22 +44,31 @@ class Source:
         return self._reader.size_bytes
 
     def events(self, *, as_history: bool = False) -> Iterator[Event]:
-        """The events, with ids 0, 1, 2, …; what is no event becomes a finding and is left out.
+        """Yield the events, with ids 0, 1, 2, …; what is no event becomes a finding and is left out.
 
         Memory: a record at a time, and what the format remembers.
         """
+        for _, events in self._decoded(Options(as_history=as_history, leaf=self._leaf)):
+            yield from events
+
+    def records(self) -> Iterator[Any]:
+        """Yield the records that ``events`` are made of, as JSON values."""
+        for record, _ in self._decoded(Options(leaf=self._leaf)):
+            yield record
+
+    def _decoded(self, options: Options) -> Iterator[tuple[Any, list[Event]]]:
         self.findings.clear()
         self.findings_count = 0
         try:
-            yield from self._events(as_history)
+            yield from self._read(options)
         except OSError as error:
             self._find(str(self.path), f"cannot be read any further: {error.strerror}")
 
-    def _events(self, as_history: bool) -> Iterator[Event]:
+    def _read(self, options: Options) -> Iterator[tuple[Any, list[Event]]]:
         if self._held is None and self._reader.size_bytes <= found.HELD_BYTES_MAX:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
-        decoder = self._format.decoder(_Values(records), Options(as_history=as_history, leaf=self._leaf))
+        decoder = self._format.decoder(_Values(records), options)
         for located in records:
             if located.problem is not None:
                 self._find(self._reader.place(located), located.problem)
@@ -67,7 +78,7 @@ class Source:
             except NotAnEvent as error:
                 self._find(self._reader.place(located), str(error))
                 continue
-            yield from events
+            yield located.value, events
 
     def _find(self, place: str, problem: str) -> None:
         self.findings_count += 1

@@ -10,7 +10,7 @@ from typing import Any
 from foldlog.formats.detection import format_of, recognize
 from foldlog.formats.files.found import Found, NotAHistory
 from foldlog.formats.files.histories import histories
-from foldlog.formats.format import Recognize, first_format
+from foldlog.formats.format import Format, Recognize
 from foldlog.formats.record import Finding
 from foldlog.formats.source import Source
 
@@ -23,10 +23,11 @@ class Sources:
     ``findings`` is what could not be read and belongs to no history, as of the last iteration.
     """
 
-    def __init__(self, paths: Iterable[Path], recognize: Recognize) -> None:
+    def __init__(self, paths: Iterable[Path], recognize: Recognize, prefix: str = "") -> None:
         self.findings: list[Finding] = []
         self._paths = tuple(paths)
         self._recognize = recognize
+        self._prefix = prefix
         for path in self._paths:
             self._check(path)
 
@@ -46,12 +47,11 @@ class Sources:
 
     def __iter__(self) -> Iterator[Source]:
         self.findings.clear()
-        taken: set[str] = set()
         for path in self._paths:
             try:
                 for found in histories(path, self._recognize):
                     if isinstance(found, Found):
-                        yield Source(found._replace(name=_unique(found.name, taken)))
+                        yield Source(found._replace(name=found.name.prefixed(self._prefix)))
                     else:
                         self.findings.append(found)
             except NotAHistory as error:  # it was one when it was looked at
@@ -60,34 +60,27 @@ class Sources:
                 self.findings.append(Finding(str(path), f"cannot be read any further: {error.strerror}"))
 
 
-def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto") -> Sources:
-    """The histories at ``paths``, each a file or a folder, in the order of the paths and in a stable order below each.
+def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto", *, prefix: str = "") -> Sources:
+    """Open the histories at ``paths``, each a file or a folder, in the order of the paths, below each in a stable one.
+
+    ``prefix`` goes before the name of each history.
 
     Raises ``NotAHistory`` where one of the paths holds none (nothing was read of the others then that matters), and
     ``UnknownFormat``. Cost: a look at the beginning of each path.
     """
-    return Sources((Path(fspath(path)) for path in paths), recognize(format))
+    return Sources((Path(fspath(path)) for path in paths), recognize(format), prefix)
 
 
 def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
-    """The format of a file, a folder, or records: one of ``FORMATS``.
+    """Return the format of a file, a folder, or records: one of ``FORMATS``.
 
     Raises ``NotAHistory`` for a path without a history, ``ValueError`` for records of no known format.
     """
     if isinstance(source, str | PathLike):
         return next(iter(open_sources([source]))).format
-    format = first_format(source, format_of)
+    format = format_of(source)
+    if isinstance(format, Format):
+        return format.name
     if format is None:
         raise ValueError("these records are of no format that is known here")
-    return format.name
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    """``name``, or where it is taken, the first free one of ``name#2``, ``name#3``, …; what is no text is mended."""
-    name = name.encode("utf-8", "replace").decode().replace("\0", "?")
-    free, number = name, 1
-    while free in taken:
-        number += 1
-        free = f"{name}#{number}"
-    taken.add(free)
-    return free
+    raise ValueError(f"these records are of {format.name}, which foldlog cannot import{format.hint}")

@@ -124,7 +124,8 @@ def test_a_source_that_has_grown_adds_its_tail(foldlog, write):
 
 
 def test_a_source_that_says_something_else_is_a_finding_and_the_rest_is_imported(foldlog, write):
-    foldlog("import", write("a/c1.jsonl", [said(0, "one")]))
+    write("a/c1.jsonl", [said(0, "one")])
+    foldlog("import", "a")
     write("a/c1.jsonl", [said(0, "another"), said(1, "two")])
     write("a/c2.jsonl", [said(0, "new")])
     ran = foldlog("import", "a")
@@ -137,7 +138,9 @@ def test_a_whole_folder_is_imported_in_one_command(foldlog, write):
     for number in range(3):
         write(f"many/deep/h{number}.jsonl", [said(0, f"history {number}")])
     assert foldlog("import", "many").status == 0
-    assert [row["id"] for row in foldlog("list", "--json").document["conversations"]] == ["h0", "h1", "h2"]
+    assert [row["id"] for row in foldlog("list", "--json").document["conversations"]] == [
+        f"many/deep/h{number}" for number in range(3)
+    ]
 
 
 def test_an_import_can_be_given_another_id(foldlog, five_messages):

@@ -23,7 +23,7 @@ from typing import Any
 
 from foldlog.formats.claude_code.branches import active_branch
 from foldlog.formats.claude_code.reading import Decoder
-from foldlog.formats.claude_code.recognition import accepts, conversation, matches
+from foldlog.formats.claude_code.recognition import LOOKALIKES, accepts, conversation, matches
 from foldlog.formats.claude_code.writing import NAME, Encoder
 from foldlog.formats.format import Format, Options
 
@@ -42,4 +42,5 @@ FORMAT = Format(
     encoder=Encoder,
     conversation=conversation,
     looks_ahead=True,
+    lookalikes=LOOKALIKES,
 )

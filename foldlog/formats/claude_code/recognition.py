@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from foldlog.formats.format import LOOK_AT
+from foldlog.formats.format import LOOK_AT, Lookalike
 
-__all__ = ["accepts", "conversation", "matches"]
+__all__ = ["LOOKALIKES", "accepts", "conversation", "matches"]
 
 _TYPES = frozenset(("user", "assistant", "system", "progress", "summary", "file-history-snapshot", "queue-operation"))
 _KEYS = ("sessionId", "uuid", "leafUuid", "messageId")
@@ -31,3 +31,19 @@ def conversation(records: Iterable[Any]) -> str | None:
         if type(session) is str and session:
             return None if record.get("isSidechain") is True else session
     return None
+
+
+_QWEN_SUBTYPES = frozenset(("chat_compression", "slash_command", "ui_telemetry", "at_command", "attribution_snapshot"))
+
+
+def _is_qwen(record: Any) -> bool:
+    """Return whether it is a line of Qwen Code, whose messages are Google's: parts, not content."""
+    if not accepts(record) or type(record.get("sessionId")) is not str:
+        return False
+    message = record.get("message")
+    if type(message) is dict and type(message.get("parts")) is list and "content" not in message:
+        return True
+    return record["type"] == "tool_result" or (record["type"] == "system" and record.get("subtype") in _QWEN_SUBTYPES)
+
+
+LOOKALIKES = (Lookalike("Qwen Code", _is_qwen),)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foldlog.formats.files.found import Found
+from foldlog.formats.files.found import Found, supported
 from foldlog.formats.files.json_text import TOO_LONG, Unreadable
-from foldlog.formats.files.naming import name_of
+from foldlog.formats.files.naming import Names
 from foldlog.formats.files.readers import Array, Held, Located, elements
 from foldlog.formats.files.scanner import Broken, Scanner
-from foldlog.formats.format import LOOK_AT, Format, Recognize, first_format
+from foldlog.formats.format import LOOK_AT, Format, Recognize
 from foldlog.formats.record import Finding, described
 
 __all__ = ["Container", "container_at", "history_in", "history_of"]
@@ -30,12 +30,12 @@ class Container(NamedTuple):
     problem: Located | None
 
 
-def history_in(path: Path, located: Located, number: str, recognize: Recognize) -> Found | Finding:
-    """Return the history in one line of a file, or in one element of an array."""
+def history_in(path: Path, located: Located, number: str, names: Names, recognize: Recognize) -> Found | Finding:
+    """Return the history in one line of a file, or in one element of an array. Raises ``NotAHistory``."""
     value, place = located.value, f"{path}:{located.line}"
     if located.problem == TOO_LONG:  # for a record, not for a history
         container = container_at(path, located.offset, located.line, hold=False)
-        found = history_of(path, container, located.offset, located.line, number, recognize, held=False)
+        found = history_of(path, container, located.offset, located.line, number, names, recognize, held=False)
         return Finding(place, TOO_LONG) if found is None else found
     if located.problem is not None:
         return Finding(place, located.problem)
@@ -44,11 +44,11 @@ def history_in(path: Path, located: Located, number: str, recognize: Recognize) 
     if type(value) is not dict:
         return Finding(place, f"expected an object that holds a history, found {described(value)}")
     arrays = {key: value[key] for key in CONTAINER_KEYS if type(value.get(key)) is list}
-    found_at = _recognized(arrays, recognize)
+    found_at = _recognized(path, arrays, recognize)
     if found_at is None:
         return Finding(place, "no history in it")
     key, format = found_at
-    name = name_of(value, path.stem) or f"{path.stem}:{number}"
+    name = names.of(value, number=number, conversation=format.conversation(arrays[key]))
     return Found(name, format, path, Held(path, located.line, arrays[key]))
 
 
@@ -102,16 +102,25 @@ def _field(scanner: Scanner, key: str, fields: dict[str, Any]) -> None:
 
 
 def history_of(
-    path: Path, container: Container, offset: int, line: int, number: str, recognize: Recognize, *, held: bool
+    path: Path,
+    container: Container,
+    offset: int,
+    line: int,
+    number: str,
+    names: Names,
+    recognize: Recognize,
+    *,
+    held: bool,
 ) -> Found | None:
+    """Return the history in a container, or None where it has none. ``held`` is whether its arrays are whole."""
     arrays = {key: [located.value for located in array] for key, array in container.arrays.items()}
-    found = _recognized(arrays, recognize)
+    found = _recognized(path, arrays, recognize)
     if found is None:
         return None
     key, format = found
     after = () if container.problem is None else (container.problem,)
     return Found(
-        name_of(container.fields, path.stem) or (f"{path.stem}:{number}" if number else path.stem),
+        names.of(container.fields, number=number, conversation=format.conversation(arrays[key])),
         format,
         path,
         Array(path, offset=offset, line=line, key=key, after=after),
@@ -119,9 +128,9 @@ def history_of(
     )
 
 
-def _recognized(lists: Mapping[str, Iterable[Any]], recognize: Recognize) -> tuple[str, Format] | None:
+def _recognized(path: Path, lists: Mapping[str, Iterable[Any]], recognize: Recognize) -> tuple[str, Format] | None:
     """Return the key of the array that holds the history's records, and their format."""
     for key in CONTAINER_KEYS:
-        if key in lists and (format := first_format(lists[key], recognize)) is not None:
+        if key in lists and (format := supported(path, recognize(lists[key]))) is not None:
             return key, format
     return None

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from foldlog.formats.files.naming import Name
 from foldlog.formats.files.readers import Located, Reader
-from foldlog.formats.format import Format
+from foldlog.formats.format import Format, Lookalike
 
-__all__ = ["HELD_BYTES_MAX", "Found", "NotAHistory"]
+__all__ = ["HELD_BYTES_MAX", "Found", "NotAHistory", "supported"]
 
 HELD_BYTES_MAX = 4 * 2**20
 """A history up to this size is parsed once and held; a longer one is read again for each pass over it."""
@@ -21,7 +22,7 @@ class Found(NamedTuple):
     ends, where the container says so.
     """
 
-    name: str
+    name: Name
     format: Format
     path: Path
     reader: Reader
@@ -39,3 +40,10 @@ class NotAHistory(ValueError):
     def __init__(self, path: Path, why: str, *, foreign: bool = False) -> None:
         super().__init__(f"{path}: {why}")
         self.path, self.why, self.foreign = path, why, foreign
+
+
+def supported(path: Path, format: Format | Lookalike | None) -> Format | None:
+    """Return ``format``. Raises ``NotAHistory`` where it is one that foldlog cannot import."""
+    if isinstance(format, Lookalike):
+        raise NotAHistory(path, f"is a history of {format.name}, which foldlog cannot import{format.hint}")
+    return format

@@ -20,17 +20,20 @@ from typing import Any
 
 from foldlog.formats.files import found
 from foldlog.formats.files.containers import container_at, history_in, history_of
-from foldlog.formats.files.found import Found, NotAHistory
+from foldlog.formats.files.found import Found, NotAHistory, supported
 from foldlog.formats.files.json_text import RECORD_SIZE_MAX, Unreadable, parse
-from foldlog.formats.files.naming import name_of
-from foldlog.formats.files.readers import Array, Files, Held, Lines, Reader, elements
+from foldlog.formats.files.naming import Names
+from foldlog.formats.files.readers import Array, Files, Held, Lines, Located, Reader, elements
 from foldlog.formats.files.scanner import Broken, Scanner
-from foldlog.formats.format import LOOK_AT, Format, Recognize, first_format
+from foldlog.formats.format import LOOK_AT, Format, Recognize
 from foldlog.formats.record import Finding
 
 __all__ = ["histories"]
 
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
+_COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
+_MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")
+_MAGIC_LENGTH = 6
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
@@ -40,14 +43,14 @@ _NOTHING = "holds no event of a format that is known here"
 
 
 def histories(path: Path, recognize: Recognize) -> Iterator[Found | Finding]:
-    """The histories at ``path``, in a stable order, and between them what could not be read.
+    """Yield the histories at ``path``, in a stable order, and between them what could not be read.
 
     Raises ``NotAHistory`` where it is a file without one, ``OSError`` where it cannot be read.
     """
     if path.is_dir():
-        yield from _in_folder(path, recognize)
+        yield from _in_folder(path, path, recognize)
     elif path.is_file():
-        yield from _in_file(path, recognize)
+        yield from _File(path, path, recognize).histories()
     else:
         raise NotAHistory(path, "is neither a file nor a folder" if path.exists() else "no such file or folder")
 
@@ -55,25 +58,31 @@ def histories(path: Path, recognize: Recognize) -> Iterator[Found | Finding]:
 # -- folders ----------------------------------------------------------------------------------------------------------
 
 
-def _in_folder(folder: Path, recognize: Recognize) -> Iterator[Found | Finding]:
+def _in_folder(root: Path, folder: Path, recognize: Recognize) -> Iterator[Found | Finding]:
     names = sorted(os.listdir(folder))
     steps = _event_files(names)
-    format = first_format((each.value for each in Files(folder, steps[:LOOK_AT])), recognize)
-    if format is not None:
-        yield _of_event_files(folder, steps, format)
-    taken = frozenset(steps if format is not None else ())
+    format = recognize(each.value for each in Files(folder, steps[:LOOK_AT]))
+    taken: frozenset[str] = frozenset()
+    if isinstance(format, Format):
+        yield _of_event_files(root, folder, steps, format)
+        taken = frozenset(steps)
     for entry in (folder / name for name in names if name not in taken):
         try:
             if entry.is_dir():
                 if not entry.is_symlink() and entry.name not in _NO_HISTORIES:
-                    yield from _in_folder(entry, recognize)
-            elif entry.suffix in _SUFFIXES and entry.name not in _SIDECARS and entry.is_file():
-                yield from _in_file(entry, recognize)
+                    yield from _in_folder(root, entry, recognize)
+            elif _may_hold_histories(entry):
+                yield from _File(root, entry, recognize).histories()
         except NotAHistory as error:
             if not error.foreign:
                 yield Finding(str(entry), error.why)
         except OSError as error:
             yield Finding(str(entry), f"cannot be read: {error.strerror}")
+
+
+def _may_hold_histories(entry: Path) -> bool:
+    suffix = Path(entry.stem).suffix if entry.suffix in _COMPRESSED else entry.suffix
+    return suffix in _SUFFIXES and entry.name not in _SIDECARS and entry.is_file()
 
 
 def _event_files(names: Iterable[str]) -> list[str]:
@@ -82,16 +91,17 @@ def _event_files(names: Iterable[str]) -> list[str]:
     return [name for _, name in sorted(numbered)]
 
 
-def _of_event_files(folder: Path, names: list[str], format: Format) -> Found:
+def _of_event_files(root: Path, folder: Path, names: list[str], format: Format) -> Found:
     home = folder.absolute().parent if folder.name == "events" else folder.absolute()
     state = {**_sidecar(home / "metadata.json"), **_sidecar(home / "base_state.json")}
     leaf = state.get("leaf_event_id")
-    name = name_of(state, home.name) or home.name
-    return Found(name, format, folder, Files(folder, names), leaf=leaf if type(leaf) is str else None)
+    reader = Files(folder, names)
+    name = Names(root, home, folder=True).of(state, conversation=format.conversation(each.value for each in reader))
+    return Found(name, format, folder, reader, leaf=leaf if type(leaf) is str else None)
 
 
 def _sidecar(path: Path) -> dict[str, Any]:
-    """What stands beside the events. It is no history, so that it may be missing or damaged."""
+    """Return what stands beside the events. It is no history, so that it may be missing or damaged."""
     try:
         value = parse(path.read_bytes())
     except (OSError, Unreadable):
@@ -102,97 +112,115 @@ def _sidecar(path: Path) -> dict[str, Any]:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def _in_file(path: Path, recognize: Recognize) -> Iterator[Found | Finding]:
-    yield from _in_lines(path, recognize) if _is_lines(path) else _in_document(path, recognize)
+class _File:
+    """One file, at the path that is imported or below it, and the histories in it."""
 
+    def __init__(self, root: Path, path: Path, recognize: Recognize) -> None:
+        self._path = path
+        self._recognize = recognize
+        self._names = Names(root, path)
 
-def _is_lines(path: Path) -> bool:
-    """JSON Lines by name, or by an object that ends with the first of several lines."""
-    if path.suffix in _LINES_SUFFIXES:
-        return True
-    with path.open("rb") as file:
-        first, second = file.readline(2**20), file.readline(2**20)
-    try:
-        return type(parse(first)) is dict and second.strip() != b""
-    except Unreadable:
-        return False
+    def histories(self) -> Iterator[Found | Finding]:
+        with self._path.open("rb") as file:
+            if file.read(_MAGIC_LENGTH).startswith(_MAGIC):
+                raise NotAHistory(self._path, "is compressed; decompress it, then import the result")
+        yield from self._in_lines() if self._is_lines() else self._in_document()
 
-
-def _in_lines(path: Path, recognize: Recognize) -> Iterator[Found | Finding]:
-    lines = Lines(path)
-    first_problem = ""
-    for located in lines:
-        format = recognize(located.value)
-        if format is not None:
-            yield _of_records(path, format, lines)
-            return
-        if type(history_in(path, located, str(located.line), recognize)) is Found:
-            for each in lines:
-                yield history_in(path, each, str(each.line), recognize)
-            return
-        if located.problem is not None and not first_problem:
-            first_problem = f"line {located.line}: {located.problem}"
-    if path.stat().st_size == 0:
-        raise NotAHistory(path, "is empty")
-    raise NotAHistory(path, first_problem or _NOTHING, foreign=not first_problem)
-
-
-def _in_document(path: Path, recognize: Recognize) -> Iterator[Found | Finding]:
-    first = _first_character(path)
-    if first == "[":
-        yield from _in_array(path, recognize)
-    elif first == "{":
-        yield _in_object(path, recognize)
-    else:
-        raise NotAHistory(path, "is not JSON" if first else "is empty")
-
-
-def _first_character(path: Path) -> str:
-    with path.open("rb") as file:
+    def _is_lines(self) -> bool:
+        """Return whether it is JSON Lines, by its name or by an object that ends with the first of several lines."""
+        if self._path.suffix in _LINES_SUFFIXES:
+            return True
+        with self._path.open("rb") as file:
+            first, second = file.readline(2**20), file.readline(2**20)
         try:
-            return Scanner(file).peek()
-        except Broken as error:
-            raise NotAHistory(path, f"is {error}") from error
+            return type(parse(first)) is dict and second.strip() != b""
+        except Unreadable:
+            return False
 
-
-def _in_array(path: Path, recognize: Recognize) -> Iterator[Found | Finding]:
-    problem = ""
-    with path.open("rb") as file:
-        for number, located in enumerate(islice(elements(Scanner(file), offsets=True), LOOK_AT)):
-            format = recognize(located.value)
-            if format is not None:
-                yield _of_records(path, format, Array(path))
+    def _in_lines(self) -> Iterator[Found | Finding]:
+        lines = Lines(self._path)
+        first_problem = ""
+        for located in lines:
+            if self._recognize((located.value,)) is not None:
+                first = located.line
+                yield from self._of_records(lines, (it.value for it in lines if it.line >= first))
                 return
-            if type(history_in(path, located, str(number), recognize)) is Found:
+            if self._holds_history(located):
+                yield from (self._history_in(each, each.line) for each in lines)
+                return
+            if located.problem is not None and not first_problem:
+                first_problem = f"line {located.line}: {located.problem}"
+        if self._path.stat().st_size == 0:
+            raise NotAHistory(self._path, "is empty")
+        raise NotAHistory(self._path, first_problem or _NOTHING, foreign=not first_problem)
+
+    def _in_document(self) -> Iterator[Found | Finding]:
+        first = self._first_character()
+        if first == "[":
+            yield from self._in_array()
+        elif first == "{":
+            yield self._in_object()
+        else:
+            raise NotAHistory(self._path, "is not JSON" if first else "is empty")
+
+    def _first_character(self) -> str:
+        with self._path.open("rb") as file:
+            try:
+                return Scanner(file).peek()
+            except Broken as error:
+                raise NotAHistory(self._path, f"is {error}") from error
+
+    def _in_array(self) -> Iterator[Found | Finding]:
+        problem = ""
+        with self._path.open("rb") as file:
+            first = list(islice(elements(Scanner(file), offsets=True), LOOK_AT))
+        for located in first:
+            if self._recognize((located.value,)) is not None:
+                yield from self._of_records(Array(self._path), (it.value for it in first))
+                return
+            if self._holds_history(located):
                 break
             if located.problem is not None and not problem:
                 problem = f"line {located.line}: {located.problem}"
         else:
-            raise NotAHistory(path, problem or _NOTHING, foreign=not problem)
-    with path.open("rb") as file:
-        for number, located in enumerate(elements(Scanner(file), offsets=True)):
-            yield history_in(path, located, str(number), recognize)
+            raise NotAHistory(self._path, problem or _NOTHING, foreign=not problem)
+        with self._path.open("rb") as file:
+            for number, located in enumerate(elements(Scanner(file), offsets=True)):
+                yield self._history_in(located, number)
 
+    def _of_records(self, reader: Reader, records: Iterable[Any]) -> Iterator[Found]:
+        """Yield the one history of a file, whose records ``reader`` reads."""
+        format = supported(self._path, self._recognize(records))
+        if format is not None:
+            name = self._names.of({}, conversation=format.conversation(it.value for it in reader))
+            yield Found(name, format, self._path, reader)
 
-def _of_records(path: Path, format: Format, reader: Reader) -> Found:
-    """The one history of a file, whose records ``reader`` reads."""
-    return Found(format.conversation(it.value for it in reader) or path.stem, format, path, reader)
+    def _in_object(self) -> Found:
+        size = self._path.stat().st_size
+        hold = size <= found.HELD_BYTES_MAX
+        container = container_at(self._path, 0, 1, hold=hold)
+        history = history_of(self._path, container, 0, 1, "", self._names, self._recognize, held=hold)
+        if history is not None:
+            return history
+        if container.problem is not None:
+            raise NotAHistory(self._path, f"line {container.problem.line}: {container.problem.problem}")
+        try:
+            value = parse(self._path.read_bytes()) if size <= RECORD_SIZE_MAX else None
+        except Unreadable as error:
+            raise NotAHistory(self._path, str(error)) from error
+        for history in self._of_records(Held(self._path, 1, [value]), (value,)):
+            return history
+        raise NotAHistory(self._path, _NOTHING, foreign=True)
 
+    def _holds_history(self, located: Located) -> bool:
+        """Return whether one element of the file is an object with a history, if one that cannot be imported."""
+        try:
+            return type(history_in(self._path, located, "", Names(self._path, self._path), self._recognize)) is Found
+        except NotAHistory:
+            return True
 
-def _in_object(path: Path, recognize: Recognize) -> Found:
-    size = path.stat().st_size
-    hold = size <= found.HELD_BYTES_MAX
-    container = container_at(path, 0, 1, hold=hold)
-    history = history_of(path, container, 0, 1, "", recognize, held=hold)
-    if history is not None:
-        return history
-    if container.problem is not None:
-        raise NotAHistory(path, f"line {container.problem.line}: {container.problem.problem}")
-    try:
-        value = parse(path.read_bytes()) if size <= RECORD_SIZE_MAX else None
-    except Unreadable as error:
-        raise NotAHistory(path, str(error)) from error
-    format = recognize(value)
-    if format is None:
-        raise NotAHistory(path, _NOTHING, foreign=True)
-    return _of_records(path, format, Held(path, 1, [value]))
+    def _history_in(self, located: Located, number: int) -> Found | Finding:
+        try:
+            return history_in(self._path, located, str(number), self._names, self._recognize)
+        except NotAHistory as error:
+            return Finding(f"{self._path}:{located.line}", error.why)

@@ -1,22 +1,140 @@
-"""What a history is called."""
+"""What a history is called. A name depends on the history and on its place, never on what else is imported.
+
+    the source names the conversation   that name: ``conversation_id``, ``session_id``, the session in its records
+    the source names a task             the file's name and the task's: ``runs/1/output:django__django-11276``
+    the source names nothing            the file's name: ``runs/1/events``, or with a number where it holds several
+
+Below a folder that is imported, a file's name is its path from that folder, beginning with the folder's name. The name
+of a file that is imported by itself is its own; where that says nothing (``events``), its folder's comes before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
-__all__ = ["name_of"]
+__all__ = ["Name", "Names"]
+
+_CONVERSATION = ("conversation", "conversation_id", "session_id", "id")
+_OLD_CONVERSATION = ("conversation", "conversation_id", "session_id", "instance_id", "id")
+_NUMBERS = ("task_id", "question_id", "trial")
+
+_SAYS_NOTHING = re.compile(
+    r"\d+|(chat|conversation|data|events?|export|history|histories|log|messages?|output|records?|results?|rollout|run"
+    r"|session|traj|trajectory|trajectories|transcript)([._-]?\d+)?",
+    re.IGNORECASE,
+)
+"""Names that files have in folder after folder."""
 
 
-def name_of(container: Mapping[str, Any], stem: str) -> str | None:
-    """Return the name that a container gives its history. A number says little: the file's ``stem`` goes before it."""
+class Name(NamedTuple):
+    """What a history is called, and under which names it may have been imported before: with another folder, or by a
+    version of foldlog that named it differently.
+    """
+
+    name: str
+    former: tuple[str, ...] = ()
+
+    def prefixed(self, prefix: str) -> Name:
+        """Return the name behind ``prefix``, which no version left out before."""
+        return Name(_clean(prefix + self.name)) if prefix else self
+
+
+class Names:
+    """Names the histories of one file or folder.
+
+    ``root`` is the path that is imported, ``place`` that of the file or folder itself, at it or below it.
+    """
+
+    def __init__(self, root: Path, place: Path, *, folder: bool = False) -> None:
+        absolute = Path(os.path.abspath(place))
+        self._root = Path(os.path.abspath(root))
+        self._whole = absolute if folder else absolute.with_name(absolute.stem)
+        self._stem = self._whole.name
+        self._place = self._path_from_root() if self._root in absolute.parents else self._alone(folder=folder)
+        self._seen: dict[str, int] = {}
+
+    def _path_from_root(self) -> str:
+        start = self._root if self._root == Path.cwd() else self._root.parent
+        return str(self._whole.relative_to(start))
+
+    def _alone(self, *, folder: bool) -> str:
+        parent = self._whole.parent.name
+        says_nothing = not folder and _SAYS_NOTHING.fullmatch(self._stem) is not None
+        return f"{parent}/{self._stem}" if says_nothing and parent else self._stem
+
+    def of(self, container: Mapping[str, Any], *, number: str = "", conversation: str | None = None) -> Name:
+        """Return the name of one history.
+
+        ``conversation`` is the name in its records, ``container`` the object around them, ``number`` its place among
+        the histories of this file.
+        """
+        numbered = f":{number}" if number else ""
+        own = _conversation_in(container) or conversation
+        if own is not None:
+            return self._name(own, (own, f"{self._stem}{numbered}"))
+        task = _task_in(container)
+        if task is None:
+            name = f"{self._place}{numbered}"
+        else:
+            name = self._place if task == self._stem and not number else f"{self._place}:{task}"
+        old = _old_name(container, self._stem) or f"{self._stem}{numbered}"
+        tails = (f"{tail}{name.removeprefix(self._place)}" for tail in self._tails())
+        return self._name(name, (old, *tails))
+
+    def _name(self, name: str, former: tuple[str, ...]) -> Name:
+        """Return ``name``, with a number where this file holds several histories of that name."""
+        count = self._seen[name] = self._seen.get(name, 0) + 1
+        again = f"#{count}" if count > 1 else ""
+        called = _clean(f"{name}{again}")
+        before = dict.fromkeys(_clean(f"{one}{again}") for one in former)
+        return Name(called, tuple(one for one in before if one != called))
+
+    def _tails(self) -> Iterator[str]:
+        """Yield the ends of the path, the shortest first: its names below other folders."""
+        parts = self._whole.parts[1:]
+        yield from ("/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
+
+
+def _conversation_in(container: Mapping[str, Any]) -> str | None:
+    """Return the name that an object gives the conversation in it."""
     about = container.get("conversation")
     for named in (container, about if type(about) is dict else {}):
-        for key in ("conversation", "conversation_id", "session_id", "instance_id", "id"):
+        for key in _CONVERSATION:
             name = named.get(key)
             if type(name) is str and name:
                 return name
-    numbers = [container[key] for key in ("task_id", "question_id", "trial") if key in container]
-    if numbers and all(type(number) is int or type(number) is str for number in numbers):
-        return ":".join([stem, *map(str, numbers)])
     return None
+
+
+def _task_in(container: Mapping[str, Any]) -> str | None:
+    """Return the task that an object names. Other runs of the task have the same, so it names no conversation."""
+    task = container.get("instance_id")
+    return task if type(task) is str and task else _numbers_in(container)
+
+
+def _numbers_in(container: Mapping[str, Any]) -> str | None:
+    numbers = [container[key] for key in _NUMBERS if key in container]
+    if numbers and all(type(number) is int or type(number) is str for number in numbers):
+        return ":".join(map(str, numbers))
+    return None
+
+
+def _old_name(container: Mapping[str, Any], stem: str) -> str | None:
+    """Return the name of a container as version 0.1.0 had it."""
+    about = container.get("conversation")
+    for named in (container, about if type(about) is dict else {}):
+        for key in _OLD_CONVERSATION:
+            name = named.get(key)
+            if type(name) is str and name:
+                return name
+    numbers = _numbers_in(container)
+    return f"{stem}:{numbers}" if numbers is not None else None
+
+
+def _clean(name: str) -> str:
+    """Return ``name`` as a text that a store can hold: without lone surrogates and NUL."""
+    return name.encode("utf-8", "replace").decode().replace("\0", "?")

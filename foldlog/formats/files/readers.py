@@ -40,7 +40,7 @@ class Reader(Protocol):
 
 
 class Lines:
-    """JSON Lines: a record a line. Empty lines are nothing."""
+    """JSON Lines: a record a line. Empty lines, and NUL bytes around a line, are nothing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,7 +59,10 @@ class Lines:
                     while not line.endswith(b"\n") and (line := file.readline(RECORD_SIZE_MAX)):
                         offset += len(line)
                     yield Located(number, start, None, TOO_LONG)
-                elif not line.isspace():
+                    continue
+                if b"\0" in line:
+                    line = line.strip(_PADDING)
+                if line and not line.isspace():
                     yield _parsed(line, number, start)
 
     def place(self, located: Located) -> str:
@@ -148,6 +151,9 @@ class Held:
     def place(self, located: Located) -> str:
         return f"{self._path}:{self._line}, record {located.line}"
 
+
+_PADDING = b" \t\n\r\0"
+"""What stands around a line. A crash of the machine leaves NUL bytes where a file was growing."""
 
 _BETWEEN = (",", "]")
 _NUMBERS = (int, float)

@@ -31,7 +31,7 @@ _NEAR_END = 16
 
 _DELIMITERS = tuple(" \t\n\r,]}")
 
-_WHITESPACE = re.compile(r"[ \t\n\r]*")
+_WHITESPACE = re.compile(r"[ \t\n\r\0]*")  # a crash of the machine leaves NUL bytes
 _SCALAR = re.compile(r"[^\s,\]\}]*")
 _OUTSIDE = re.compile(r'["\[\]{}]')
 _INSIDE = re.compile(r'["\\]')

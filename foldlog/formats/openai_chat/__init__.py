@@ -20,6 +20,7 @@ from typing import Any
 
 from foldlog.formats.format import Format, Options
 from foldlog.formats.openai_chat.dialect import NAME
+from foldlog.formats.openai_chat.lookalikes import LOOKALIKES
 from foldlog.formats.openai_chat.reading import Decoder
 from foldlog.formats.openai_chat.recognition import accepts, matches
 from foldlog.formats.openai_chat.writing import Encoder
@@ -31,4 +32,4 @@ def _decoder(records: Iterable[Any], options: Options) -> Decoder:
     return Decoder()
 
 
-FORMAT = Format(name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder)
+FORMAT = Format(name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder, lookalikes=LOOKALIKES)

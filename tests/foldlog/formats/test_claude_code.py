@@ -407,7 +407,8 @@ def written(path, *records):
     return source
 
 
-def test_a_log_is_named_by_its_session_and_one_of_a_sub_agent_by_its_file(tmp_path):
+def test_a_log_is_named_by_its_session_and_one_of_a_sub_agent_by_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     note = {"type": "summary", "summary": "x", "leafUuid": "z"}
     assert written(tmp_path / "a.jsonl", note, asked("a", None, sessionId="s1")).name == "s1"
     assert written(tmp_path / "agent-7.jsonl", asked("a", None, sessionId="s1", isSidechain=True)).name == "agent-7"

@@ -26,8 +26,12 @@ def v1(name, text="hi", **more):
 
 
 @pytest.fixture
-def write(tmp_path):
-    """``write("a.jsonl", value, …)``: a value a line in a file of JSON Lines, else one document; bytes as they are."""
+def write(tmp_path, monkeypatch):
+    """``write("a.jsonl", value, …)``: a value a line in a file of JSON Lines, else one document; bytes as they are.
+
+    The folder of the files is the current one.
+    """
+    monkeypatch.chdir(tmp_path)
 
     def written(name, *content):
         path = tmp_path / name
@@ -80,7 +84,8 @@ CHATS = [chat("a"), chat("b", "assistant")]
         ("a.json", [CHATS], "a"),
         ("a.traj.json", [{"info": {"x": [1]}, "messages": CHATS, "trajectory_format": "mini-swe-agent-1"}], "a.traj"),
         ("a.json", [{"conversation": "c9", "messages": CHATS}], "c9"),
-        ("a.json", [{"messages": CHATS, "instance_id": "repo__1"}], "repo__1"),
+        ("a.json", [{"messages": CHATS, "instance_id": "repo__1"}], "a:repo__1"),
+        ("repo__1.json", [{"messages": CHATS, "instance_id": "repo__1"}], "repo__1"),
         ("a.json", [{"conversation": {"title": "t", "conversation_id": "c8"}, "events": CHATS}], "c8"),
         ("a.jsonl", [{"conversation": {"id": "c7"}, "events": CHATS}], "c7"),
         ("a.jsonl", [{"task_id": 3, "trial": 1, "traj": CHATS}], "a:3:1"),
@@ -98,7 +103,7 @@ def test_the_records_of_a_swe_agent_file_are_its_history_wherever_it_stands(writ
     for number, container in enumerate(
         ({"trajectory": [step], "history": [said], "info": {}}, {"history": [said], "trajectory": [step]})
     ):
-        assert only(write(f"{number}.traj", container)) == (str(number), "swe-agent", [said], [])
+        assert only(write(f"x{number}.traj", container)) == (f"x{number}", "swe-agent", [said], [])
     assert "holds no event" in refusal(write("steps.traj", {"trajectory": [step], "info": {}}))
 
 
@@ -132,7 +137,7 @@ def test_pairs_are_a_history_and_lists_of_messages_are_several(write):
 def test_many_histories_in_a_file_each_have_a_name(write, name):
     many = [{"instance_id": f"i{n % 2}", "history": [v0(n)]} for n in range(3)]
     found, findings = read(write(name, *many) if name == "a.jsonl" else write(name, many))
-    assert [(it[0], it[2]) for it in found] == [("i0", [v0(0)]), ("i1", [v0(1)]), ("i0#2", [v0(2)])]
+    assert [(it[0], it[2]) for it in found] == [("a:i0", [v0(0)]), ("a:i1", [v0(1)]), ("a:i0#2", [v0(2)])]
     assert findings == []
 
 
@@ -175,16 +180,16 @@ def test_a_tree_of_histories_leaves_other_files_alone(write, tmp_path):
     write("a/0.json", {"messages": CHATS})
     write("empty/LICENSE", b"")
     found, findings = read(tmp_path)
-    assert [it[0] for it in found] == ["0", "x", "x#2"]
+    assert [it[0] for it in found] == ["a/0", "a/x", "b/x"]
     assert findings == []
 
 
 def test_in_a_tree_what_cannot_be_read_is_a_finding_and_the_rest_is_imported(write, tmp_path):
-    good = write("c.jsonl", *CHATS)
+    write("c.jsonl", *CHATS)
     broken = write("a.json", b'{"messages": oops')
     diary = write("b.jsonl", b"Dear diary")
     found, findings = read(tmp_path)
-    assert [it[0] for it in found] == [good.stem]
+    assert [it[0] for it in found] == ["c"]
     assert findings[0] == f"{broken}: line 1: not JSON: Expecting value"
     assert findings[1] == f"{diary}: line 1: not JSON at character 0: Expecting value"
     assert len(findings) == 2

@@ -1,0 +1,125 @@
+"""One history from a source into a store: into which conversation, and what of it is new.
+
+Versions of foldlog may name a history differently, and read a record into other events. So a history that is there
+under a former name is continued there, and one whose records are there, read by an earlier version, is not imported
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count, zip_longest
+from typing import NamedTuple
+
+from eventstore import ConversationNotFound, Event, HistoryDiverged, Store
+from foldlog.formats import Source, UnknownFormat, encode
+from foldlog.formats.delta import delta
+
+__all__ = ["Imported", "ReadOtherwise", "import_source"]
+
+_SHARED_MIN = 3
+"""So many events in common, or all, make a conversation with a former name the beginning of a history. Two histories of
+one task begin with the same prompt.
+"""
+
+Watch = Callable[[Iterator[Event]], Iterator[Event]]
+"""Looks at the events that pass, to show progress."""
+
+
+class Imported(NamedTuple):
+    """Where a history is now: its conversation, how many events were added, and the version since."""
+
+    conversation: str
+    added: int
+    version: int
+
+
+class ReadOtherwise(HistoryDiverged):
+    """A source has grown, and its beginning is read into other events than are stored. Nothing was added."""
+
+    def __init__(self, conversation: str, version: int, records: int) -> None:
+        Exception.__init__(
+            self,
+            f"conversation {conversation!r} holds the first {records} records of this source, but read into other "
+            f"events: later records leave a branch, or an earlier version of foldlog imported it; nothing was added; "
+            f"import the source under another name with --conversation or --prefix",
+        )
+        self.conversation, self.event_id, self.version = conversation, version, version
+
+
+def import_source(store: Store, source: Source, conversation: str | None = None, watch: Watch = iter) -> Imported:
+    """Import a history into ``conversation``, by default into the one of its name.
+
+    Importing it again adds only new events. Raises what ``store.ingest`` raises, ``ReadOtherwise`` among it.
+    """
+    if conversation is not None:
+        return _ingest(store, source, conversation, watch)
+    if _is_there(store, source.name):
+        return _ingest(store, source, source.name, watch)
+    for former in _former_names(store, source):
+        if _holds(store, former, source):
+            return _ingest(store, source, former, watch)
+    return _ingest(store, source, source.name, watch)
+
+
+def _is_there(store: Store, conversation: str) -> bool:
+    """Return whether there is such a conversation. Raises ``ConversationErased`` where there was one."""
+    try:
+        next(store.events(conversation, 0, 1), None)
+    except ConversationNotFound:
+        return False
+    return True
+
+
+def _former_names(store: Store, source: Source) -> Iterator[str]:
+    """Yield the conversations that may be this history under a former name. A number was added to a name in use."""
+    for name in source.former_names:
+        if _is_there(store, name):
+            yield name
+            numbered = (f"{name}#{number}" for number in count(2))
+            for again in numbered:
+                if not _is_there(store, again):
+                    break
+                yield again
+
+
+def _holds(store: Store, conversation: str, source: Source) -> bool:
+    """Return whether a conversation holds this history, or its beginning."""
+    format = next(store.events(conversation, 0, 1)).origin
+    if format is None or format.format != source.format:
+        return False
+    same, stored, given = _compare(store, conversation, source)
+    return same and (not given or stored >= _SHARED_MIN)
+
+
+def _ingest(store: Store, source: Source, conversation: str, watch: Watch) -> Imported:
+    try:
+        return Imported(conversation, *store.ingest(conversation, watch(source.events())))
+    except HistoryDiverged:
+        same, records, more = _compare(store, conversation, source)
+        if not same:
+            raise
+        version = store.version(conversation)
+        if more:
+            raise ReadOtherwise(conversation, version, records) from None
+        return Imported(conversation, 0, version)
+
+
+def _compare(store: Store, conversation: str, source: Source) -> tuple[bool, int, bool]:
+    """Compare the records of a conversation with those of a source.
+
+    Return whether one begins with the other, how many they have in common, and whether the source has more.
+    """
+    nothing = object()
+    records = 0
+    try:
+        stored = encode(store.events(conversation), source.format)
+        for ours, given in zip_longest(stored, source.records(), fillvalue=nothing):
+            if ours is nothing or given is nothing:
+                return True, records, given is not nothing
+            if delta(ours, given) is not None:
+                return False, records, True
+            records += 1
+    except (UnknownFormat, ValueError):  # of another format, or half a record
+        return False, records, True
+    return True, records, False

@@ -1,0 +1,120 @@
+"""Histories of agents that foldlog cannot import are refused by their names, however much they look like another's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from foldlog.formats import NotAHistory, detect, open_sources
+
+ASKED = {"role": "user", "content": "how far is it?"}
+TEXT = {"role": "assistant", "content": [{"type": "text", "text": "I measure it."}]}
+
+ANTHROPIC = [
+    ASKED,
+    TEXT,
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "measure", "input": {}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "9 km"}]},
+]
+GOOSE = [
+    {"working_dir": "/w", "description": "distances", "message_count": 3},
+    {"role": "user", "created": 1760000000, "content": [{"type": "text", "text": "how far is it?"}]},
+    {
+        "role": "assistant",
+        "created": 1760000001,
+        "content": [
+            {"type": "toolRequest", "id": "t1", "toolCall": {"status": "success", "value": {"name": "measure"}}}
+        ],
+    },
+]
+RESPONSES = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "how far is it?"}]},
+    {"type": "reasoning", "id": "rs_1", "summary": []},
+    {"type": "function_call", "call_id": "call_1", "name": "measure", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "call_1", "output": "9 km"},
+]
+
+
+def qwen(number, type_, **more):
+    about = {"uuid": f"u{number}", "parentUuid": None, "sessionId": "s", "cwd": "/w", "version": "0.5.0"}
+    return {**about, "timestamp": "2026-01-02T03:04:05.000Z", "type": type_, **more}
+
+
+QWEN = [
+    qwen(0, "system", subtype="slash_command", systemPayload={"phase": "invocation"}),
+    qwen(1, "user", message={"role": "user", "parts": [{"text": "how far is it?"}]}),
+    qwen(2, "assistant", message={"role": "model", "parts": [{"functionCall": {"name": "measure"}}]}),
+    qwen(3, "tool_result", message={"role": "user", "parts": [{"functionResponse": {"name": "measure"}}]}),
+]
+
+FOREIGN = {
+    "Anthropic's Messages API": ANTHROPIC,
+    "Goose": GOOSE,
+    "items of OpenAI's Responses API": RESPONSES,
+    "Qwen Code": QWEN,
+}
+
+
+def lines(path, records):
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return path
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_lookalike_is_refused_by_its_name_in_every_container(name, tmp_path):
+    records = FOREIGN[name]
+    array, holder = tmp_path / "b.json", tmp_path / "c.json"
+    array.write_text(json.dumps(records))
+    holder.write_text(json.dumps({"model": "m", "messages": records}))
+    for path in (lines(tmp_path / "a.jsonl", records), array, holder):
+        with pytest.raises(NotAHistory, match=f": is a history of {name}, which foldlog cannot import"):
+            open_sources([path])
+    with pytest.raises(ValueError, match=f"are of {name}, which foldlog cannot import"):
+        detect(records)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_among_other_files_a_lookalike_is_a_finding(name, tmp_path):
+    lines(tmp_path / "a.jsonl", FOREIGN[name])
+    lines(tmp_path / "b.jsonl", [{"messages": FOREIGN[name]}, {"messages": [ASKED]}])
+    lines(tmp_path / "c.jsonl", [ASKED, TEXT])
+    sources = open_sources([tmp_path])
+    assert [source.name.split("/")[-1] for source in sources] == ["b:2", "c"]
+    problem = f"is a history of {name}, which foldlog cannot import"
+    assert [finding.problem.startswith(problem) for finding in sources.findings] == [True, True]
+    assert [finding.place.split("/")[-1] for finding in sources.findings] == ["a.jsonl", "b.jsonl:1"]
+
+
+@pytest.mark.parametrize(
+    "records, named",
+    [(ANTHROPIC, "openai-chat"), (GOOSE, "openai-chat"), (RESPONSES, "openai-chat"), (QWEN, "claude-code")],
+)
+def test_naming_the_format_that_a_lookalike_looks_like_does_not_help(records, named, tmp_path):
+    with pytest.raises(NotAHistory, match="which foldlog cannot import"):
+        open_sources([lines(tmp_path / "a.jsonl", records)], named)
+
+
+def test_chats_and_sessions_are_no_lookalikes():
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    chat = [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}, image]},
+        {"role": "assistant", "content": None, "tool_calls": [call], "thinking_blocks": [thinking]},
+        {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "9 km"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "9 km"}], "created": "2026"},
+    ]
+    assert detect(chat) == "openai-chat"
+    session = {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}}
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "b", "sessionId": "s"}
+    assert detect([boundary, session]) == "claude-code"
+
+
+def test_the_command_refuses_a_lookalike_and_imports_nothing(foldlog, write):
+    ran = foldlog("import", write("a.jsonl", ANTHROPIC))
+    assert ran.status == 2
+    assert ran.err == (
+        "foldlog: a.jsonl: is a history of Anthropic's Messages API, which foldlog cannot import; "
+        "convert it to OpenAI's chat messages\n"
+    )

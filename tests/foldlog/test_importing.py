@@ -1,0 +1,180 @@
+"""Importing into a store: under which name, and what becomes of histories that an earlier version imported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eventstore import codec, open_store
+from foldlog.formats import decode, encode, open_sources
+from foldlog.formats.delta import delta
+from foldlog.importing import import_source
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "imports"
+EARLIER = [json.loads(line) for path in sorted(GOLDEN.glob("*.jsonl")) for line in path.read_text().splitlines()]
+"""Records, and the events that the version of 2026-11-20 stored of them."""
+
+
+def chat(*texts):
+    return [{"role": "user" if place % 2 == 0 else "assistant", "content": text} for place, text in enumerate(texts)]
+
+
+def lines(path, records):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+
+def ids(foldlog):
+    return [row["id"] for row in foldlog("list", "--json").document["conversations"]]
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as opened:
+        yield opened
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_files_of_one_name_in_many_folders_have_names_that_another_folder_does_not_change(foldlog, tmp_path):
+    for name in ("b", "c"):
+        lines(tmp_path / "runs" / name / "events.jsonl", chat(name))
+    assert foldlog("import", "runs").status == 0
+    assert ids(foldlog) == ["runs/b/events", "runs/c/events"]
+    lines(tmp_path / "runs" / "a" / "events.jsonl", chat("a"))
+    again = foldlog("import", "runs", "--json").document["imported"]
+    assert [(one["conversation"], one["added"]) for one in again] == [
+        ("runs/a/events", 1),
+        ("runs/b/events", 0),
+        ("runs/c/events", 0),
+    ]
+
+
+def test_files_that_are_named_one_by_one_do_not_collide_where_their_names_say_nothing(foldlog, tmp_path):
+    for name in ("a", "b"):
+        lines(tmp_path / name / "events.jsonl", chat(name))
+    assert foldlog("import", "a/events.jsonl", "b/events.jsonl").status == 0
+    assert ids(foldlog) == ["a/events", "b/events"]
+
+
+def test_a_second_run_of_a_benchmark_is_imported_beside_the_first(foldlog, tmp_path):
+    for run in ("1", "2"):
+        tasks = [{"instance_id": f"task-{n}", "history": chat(f"run {run} of {n}")} for n in range(2)]
+        lines(tmp_path / "runs" / run / "output.jsonl", tasks)
+        assert foldlog("import", f"runs/{run}/output.jsonl").status == 0
+    assert ids(foldlog) == [f"{run}/output:task-{n}" for run in (1, 2) for n in range(2)]
+
+
+def test_a_prefix_goes_before_each_name(foldlog, tmp_path):
+    lines(tmp_path / "a.jsonl", chat("one"))
+    foldlog("import", "a.jsonl")
+    lines(tmp_path / "a.jsonl", chat("two"))
+    refused = foldlog("import", "a.jsonl")
+    assert refused.status == 1
+    assert "import it as another conversation, with --conversation or --prefix" in refused.err
+    assert foldlog("import", "a.jsonl", "--prefix", "second/").status == 0
+    assert ids(foldlog) == ["a", "second/a"]
+    assert "leave out --prefix" in foldlog("import", "a.jsonl", "--prefix", "x", "--conversation", "y").err
+
+
+def test_histories_of_one_name_in_one_file_are_numbered_within_it(foldlog, tmp_path):
+    lines(tmp_path / "a.jsonl", [{"session_id": "s", "history": chat(text)} for text in ("x", "y")])
+    assert foldlog("import", "a.jsonl").status == 0
+    assert ids(foldlog) == ["s", "s#2"]
+
+
+def test_the_same_history_is_recognized_wherever_it_is_named_from(foldlog, tmp_path, monkeypatch):
+    lines(tmp_path / "runs" / "a" / "kite.jsonl", chat("one", "two", "three"))
+    foldlog("import", "runs")
+    for path in ("runs/a", "runs/a/kite.jsonl", tmp_path):
+        again = foldlog("import", path, "--json").document["imported"]
+        assert [(one["conversation"], one["added"]) for one in again] == [("runs/a/kite", 0)], path
+    lines(tmp_path / "runs" / "a" / "kite.jsonl", chat("one", "two", "three", "four"))
+    assert foldlog("import", "runs/a", "--json").document["imported"][0]["added"] == 1
+
+
+# -- histories that an earlier version imported -----------------------------------------------------------------------
+
+
+def old_names(store, *named):
+    for name, records in named:
+        store.ingest(name, decode(records, "openai-chat"))
+
+
+def test_a_history_under_the_name_that_an_earlier_version_gave_is_continued(tmp_path, store):
+    old_names(store, ("x", chat("a", "b", "c")), ("x#2", chat("d", "e", "f")), ("x#3", chat("g", "h", "i")))
+    for folder, texts in (("1", "abc"), ("2", "def"), ("3", "ghij")):
+        lines(tmp_path / folder / "x.jsonl", chat(*texts))
+    imported = [import_source(store, source) for source in open_sources([tmp_path])]
+    assert imported == [("x", 0, 3), ("x#2", 0, 3), ("x#3", 1, 4)]
+
+
+def test_a_conversation_that_only_begins_alike_is_another_history(tmp_path, store):
+    old_names(store, ("x", chat("same task", "answer")))
+    lines(tmp_path / "1" / "x.jsonl", chat("same task", "answer", "thanks"))
+    (imported,) = (import_source(store, source) for source in open_sources([tmp_path]))
+    assert imported == (f"{tmp_path.name}/1/x", 3, 3)
+
+
+def test_what_was_erased_does_not_come_back_under_a_new_name(foldlog, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with open_store("sqlite:///foldlog.db") as opened:
+        old_names(opened, ("x", chat("a", "b", "c")))
+    assert foldlog("erase", "x", "--reason", "asked to").status == 0
+    lines(tmp_path / "1" / "x.jsonl", chat("a", "b", "c"))
+    ran = foldlog("import", "1")
+    assert ran.status == 1
+    assert "was erased" in ran.err
+    assert ids(foldlog) == ["x"]
+
+
+@pytest.mark.parametrize("golden", EARLIER, ids=lambda golden: f"{golden['stored'][0][0]}-{golden['name']}")
+def test_events_that_an_earlier_version_stored_still_give_their_records_back(golden):
+    stored = [codec.decode(kind, schema, body.encode(), n) for n, (kind, schema, body) in enumerate(golden["stored"])]
+    format = next(event.origin.format for event in stored if event.origin is not None)
+    records = list(encode(stored, format))
+    assert len(records) == len(golden["records"])
+    assert [delta(ours, given) for ours, given in zip(records, golden["records"], strict=True) if ours != given] == []
+
+
+@pytest.mark.parametrize("golden", EARLIER, ids=lambda golden: f"{golden['stored'][0][0]}-{golden['name']}")
+def test_importing_again_what_an_earlier_version_imported_adds_nothing(golden, tmp_path, store):
+    stored = [codec.decode(kind, schema, body.encode(), n) for n, (kind, schema, body) in enumerate(golden["stored"])]
+    path = tmp_path / "kept.jsonl"
+    lines(path, golden["records"])
+    (source,) = open_sources([path])
+    store.ingest(source.name, stored)
+    assert import_source(store, source) == (source.name, 0, len(stored))
+
+
+def test_there_are_golden_imports_of_every_format():
+    formats = {row["stored"][-1][2].partition('"format":"')[2].partition('"')[0] for row in EARLIER}
+    assert formats == {"openhands-v0", "openhands-v1", "openai-chat", "claude-code", "codex", "swe-agent"}
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_compressed_file_is_refused_with_what_to_do(foldlog, tmp_path):
+    import gzip
+
+    packed = gzip.compress(b"".join(json.dumps(record).encode() + b"\n" for record in chat("a")))
+    (tmp_path / "a.jsonl.gz").write_bytes(packed)
+    ran = foldlog("import", "a.jsonl.gz")
+    assert (ran.status, ran.err) == (2, "foldlog: a.jsonl.gz: is compressed; decompress it, then import the result\n")
+    lines(tmp_path / "runs" / "b.jsonl", chat("b"))
+    (tmp_path / "runs" / "a.jsonl.gz").write_bytes(packed)
+    ran = foldlog("import", "runs")
+    assert (ran.status, ids(foldlog)) == (1, ["runs/b"])
+    assert "a.jsonl.gz: is compressed; decompress it" in ran.err
+
+
+def test_nul_bytes_that_a_crash_leaves_cost_no_line(foldlog, tmp_path):
+    one, two, three = (json.dumps(record).encode() for record in chat("a", "b", "c"))
+    (tmp_path / "a.jsonl").write_bytes(one + b"\n" + bytes(4096) + two + b"\n" + bytes(100) + b"\n" + three + bytes(9))
+    (tmp_path / "b.json").write_bytes(b"[%b,%b,%b]" % (one, two, three) + bytes(4096))
+    for path in ("a.jsonl", "b.json"):
+        assert foldlog("import", path, "--json").document["imported"][0]["version"] == 3
