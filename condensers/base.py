@@ -134,7 +134,10 @@ class Summarizer(Protocol):
 
 @runtime_checkable
 class AgentModel(Protocol):
-    """What a token budget needs of the model that the agent talks to."""
+    """What a token budget needs of the model that the agent talks to.
+
+    It may also have ``dialect``, the form of messages that its server accepts: see ``projections.View.to_messages``.
+    """
 
     @property
     def model(self) -> str: ...

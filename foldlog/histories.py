@@ -71,7 +71,8 @@ class Histories:
     ``condenser``   decides what is forgotten when a history takes a step: a ``Condenser``, or what describes one, the
                     path of a TOML file or a table. None is the one that needs no model: a digest by size, a
                     conversation window on request
-    ``agent_llm``   the model whose room a View must fit, such as ``condensers.LLM``; without it only events are counted
+    ``agent_llm``   the model whose room a View must fit, such as ``condensers.LLM``; without it only events are
+                    counted. Its ``dialect``, where it has one, is the form of ``view.to_messages()``
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Histories:
         agent_llm: AgentModel | None = None,
     ) -> None:
         self.store = store
-        self.views = Views(store)
+        self.views = Views(store, dialect=getattr(agent_llm, "dialect", "litellm"))
         store.register(self.views)  # revisions are stored in the transaction of their events
         self.agent_llm = agent_llm
         if condenser is not None:

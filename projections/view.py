@@ -10,7 +10,7 @@ from typing import Any, overload
 from eventstore.events import Action, CondensationAction, Event
 from projections.condensations import JoinedCondensations
 from projections.fold import ViewState, fold
-from projections.messages import Rendered, rendered
+from projections.messages import Dialect, Rendered, checked, rendered, system_prompt
 from projections.units import Units, cut_positions, fit_positions, open_positions, units
 
 __all__ = ["View"]
@@ -31,6 +31,8 @@ class View:
     state: ViewState
     condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
     """All condensations, oldest first. For a View from a store they are read when this is iterated over."""
+    dialect: Dialect = field(default="litellm", compare=False, repr=False)
+    """The form of the messages where none is named: that of the agent's model, for Views of a store that knows it."""
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
@@ -43,14 +45,14 @@ class View:
     def then(self, events: Iterable[Event]) -> View:
         """Return the View after the next events of the conversation. Cost: those, and the items of this View once."""
         state, condensations = fold(events, self.state)
-        return View(state, _joined(self.condensations, condensations))
+        return View(state, _joined(self.condensations, condensations), self.dialect)
 
     def with_events(self, events: Iterable[Event]) -> View:
         """Return the same View with these events instead, for example with some of them masked or left out."""
         items = tuple(events)
         left_behind = self.left_behind.intersection(event.id for event in items)
         state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)
-        return View(state, self.condensations)
+        return View(state, self.condensations, self.dialect)
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
@@ -95,17 +97,26 @@ class View:
     def _units(self) -> Units:
         return units(self.events, self.left_behind)
 
-    def rendered(self) -> list[Rendered]:
-        """Return the messages of ``to_messages``, each with the indices of the events that it was made of."""
-        return rendered(self.events, self.fit_positions)
-
-    def to_messages(self) -> list[dict[str, Any]]:
-        """Return the messages to send to a model, in OpenAI's chat format, made of the events that are fit for it.
-
-        Every tool call is answered by one tool message, right after the message that makes it. The messages are the
-        caller's own. Cost: the events of the View.
+    @property
+    def system_prompt(self) -> str:
+        """The text of the system prompts that it shows; empty where there is none. Anthropic's server takes it apart
+        from the messages.
         """
-        return [message for message, _ in self.rendered()]
+        return system_prompt(self.events)
+
+    def rendered(self, dialect: Dialect | None = None) -> list[Rendered]:
+        """Return the messages of ``to_messages``, each with the indices of the events that it was made of."""
+        return rendered(self.events, self.fit_positions, self.dialect if dialect is None else checked(dialect))
+
+    def to_messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
+        """Return the messages to send to a model, made of the events that are fit for it.
+
+        ``dialect`` is the form that the model's server accepts, ``openai``, ``litellm`` or ``anthropic``; by default
+        ``view.dialect``. Every tool call is answered right after the message that makes it. The messages are the
+        caller's own. Those of ``anthropic`` do not hold the system prompt: send ``view.system_prompt`` beside them.
+        Raises ``ValueError`` for another dialect. Cost: the events of the View.
+        """
+        return [message for message, _ in self.rendered(dialect)]
 
     def __len__(self) -> int:
         return len(self.events)

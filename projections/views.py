@@ -21,6 +21,7 @@ from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
 from projections.fold import summary_event
 from projections.loading import CHUNK, Progress, fold_events, fold_log, is_stored, load_revision
+from projections.messages import Dialect, checked
 from projections.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.revision_codec import PROJECTION
 from projections.view import View
@@ -54,8 +55,10 @@ class Views:
 
     name = PROJECTION
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, dialect: Dialect = "litellm") -> None:
+        """``dialect`` is that of the messages of these Views, where none is named: see ``View.to_messages``."""
         self._store = store
+        self._dialect = checked(dialect)
         self._lock = threading.Lock()
         self._latest: dict[str, _Latest] = {}
 
@@ -175,7 +178,7 @@ class Views:
 
     def _view_of(self, conversation: str, folded: ViewFold) -> View:
         condensations = StoredCondensations(self._store, conversation, folded.version, folded.condensations)
-        return View(folded.state, condensations)
+        return View(folded.state, condensations, self._dialect)
 
 
 def _is_near(latest: _Latest, version: int) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from condensers.base import Reply
 from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from condensers.models.deadline import within
+from condensers.models.dialects import dialect_of_model
 from condensers.models.exchange import Bill, is_final, reply_of, request_for, says_something, sendable
 from condensers.models.failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of, problem_of
 from condensers.models.llm_config import LLMConfig
@@ -29,6 +30,7 @@ from condensers.models.tokens import TokenCounter
 
 if TYPE_CHECKING:
     from projections import View
+    from projections.messages import Dialect
 
 __all__ = ["LLM", "LLMConfig"]
 
@@ -191,6 +193,12 @@ class LLM:
         )
 
     # --- what fits ---
+
+    @property
+    def dialect(self) -> Dialect:
+        """The form of messages that this model's server and those of its fallbacks accept: see ``View.to_messages``."""
+        own = self.config.dialect or dialect_of_model(self.model)
+        return "openai" if "openai" in (own, *(llm.dialect for llm in self._fallbacks)) else own
 
     @property
     def max_input_tokens(self) -> int | None:

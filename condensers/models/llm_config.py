@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
@@ -73,6 +73,9 @@ class LLMConfig(BaseModel):
     )
     caching_prompt: bool = Field(
         default=True, description="mark the agent's prompts for providers that cache only what is marked"
+    )
+    dialect: Literal["openai", "litellm"] | None = Field(
+        default=None, description="form of the agent's messages: openai for a plain server; else by the model's name"
     )
     extra: dict[str, Any] = Field(
         default_factory=dict, repr=False, description="anything else for litellm.completion, passed on as it is"

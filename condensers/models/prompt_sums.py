@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from condensers.models.tokens import TokenCounter
 from eventstore.events import Action, Event, SystemMessage
 from projections import View
-from projections.messages import rendered
+from projections.messages import Dialect, rendered, says_something
 
 __all__ = ["PromptSums", "offered_tools"]
 
@@ -37,7 +37,7 @@ class PromptSums:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self._lock = threading.Lock()
-        self._last: dict[int, _Measured] = {}
+        self._last: dict[tuple[int, Dialect], _Measured] = {}
 
     def of(self, view: View) -> tuple[int, ...]:
         """``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
@@ -47,21 +47,25 @@ class PromptSums:
         and the rendering of those behind what it shares with the last one.
         """
         events, fit = view.events, view.fit_positions
-        key = id(events[0]) if events else 0
+        # What a model is sent through litellm is counted in litellm's form.
+        dialect: Dialect = "litellm" if view.dialect == "anthropic" else view.dialect
+        key = (id(events[0]) if events else 0, dialect)
         before = self._last.get(key)
         if before is not None and before.events is events:
             return before.sums
         seam = _seam(before, view) if before is not None else 0
         added = [*before.added[:seam], *[0] * (len(events) - seam)] if before else [0] * len(events)
-        for message, positions in rendered(events, fit[bisect_left(fit, seam) :]):
+        place = bisect_left(fit, seam)
+        opening = not any(added[at] and not isinstance(events[at], SystemMessage) for at in fit[:place])
+        for message, positions in rendered(events, fit[place:], dialect, opening=opening):
             added[positions[-1]] += self._counter.of(message)
-        sent_system = any(isinstance(events[position], SystemMessage) for position in fit)
+        sent_system = any(_says_something(events[position]) for position in fit)
         frame = self._counter.frame(offered_tools(view), beside_system=sent_system)
         measured = _Measured(events, fit, tuple(added), tuple(accumulate(added, initial=frame)))
         self._keep(key, measured)
         return measured.sums
 
-    def _keep(self, key: int, measured: _Measured) -> None:
+    def _keep(self, key: tuple[int, Dialect], measured: _Measured) -> None:
         with self._lock:
             self._last.pop(key, None)
             while len(self._last) >= _CONVERSATIONS_KEPT:
@@ -76,6 +80,11 @@ def offered_tools(view: View) -> tuple[Any, ...]:
     """
     prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
     return tuple(_in_openais_shape(tool) for tool in prompt.tools) if prompt else ()
+
+
+def _says_something(event: Event) -> bool:
+    """Whether it is a system prompt that is sent: an empty one is not."""
+    return isinstance(event, SystemMessage) and says_something(event.content)
 
 
 def _in_openais_shape(tool: Any) -> Any:

@@ -7,7 +7,10 @@ from collections import deque
 from eventstore.events import Action
 from foldlog.formats.recent import Recent
 
-__all__ = ["OpenCalls"]
+__all__ = ["REJECTED", "OpenCalls"]
+
+REJECTED = "The action was rejected, and no reason was given."
+"""What a model is told of a rejection that holds no reason: "no output" would say that the action was done."""
 
 _CALLS_MAX = 10_000
 """A call that is not answered within so many calls is not paired with its answer."""

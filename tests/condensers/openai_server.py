@@ -21,6 +21,19 @@ from typing import Any
 
 CHARACTERS_PER_TOKEN = 4
 
+ANTHROPICS_OK = json.dumps(
+    {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "content": [{"type": "text", "text": "ok"}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+).encode()
+"""What is answered to a request in the form of Anthropic's messages, whatever is scripted."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -186,7 +199,7 @@ class OpenAIServer:
     def _answer(self, request: Request) -> Answer:
         with self._lock:
             self.requests.append(request)
-            return self._responder(request)
+            return Raw(ANTHROPICS_OK) if request.path == "/v1/messages" else self._responder(request)
 
     def _completion(self, request: Request, answer: Text | ToolCall, number: int) -> bytes:
         reply = answer.message()
@@ -215,7 +228,7 @@ class OpenAIServer:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 request = Request(self.path, dict(self.headers), body)
-                if self.path != "/v1/chat/completions":
+                if self.path not in ("/v1/chat/completions", "/v1/messages"):
                     self._send(404, b'{"error": {"message": "no such path"}}')
                     return
                 answer = server._answer(request)

@@ -21,6 +21,7 @@ from eventstore.events import (
     Source,
     SystemMessage,
 )
+from foldlog.formats.calls import REJECTED
 from foldlog.formats.delta import object_delta
 from foldlog.formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING, Before, Marks, predicted, usual_naming
 from foldlog.formats.record import NotAnEvent, described, read_time
@@ -146,6 +147,8 @@ class Decoder:
         content = _text(record.get("content"))
         if name == "condense":
             return CondensationSummary(content=content, **fields)
+        if name == "user_rejected" and not content.strip():
+            content = REJECTED
         call_id, _ = _call(record)
         return Observation(
             tool=name, content=content, extras=extras, call_id=call_id, is_error=name == "error", **fields

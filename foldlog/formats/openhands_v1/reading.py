@@ -23,6 +23,7 @@ from eventstore.events import (
     SystemMessage,
     summary_id,
 )
+from foldlog.formats.calls import REJECTED
 from foldlog.formats.delta import object_delta
 from foldlog.formats.openhands_v1.blocks import content_of, parts_of
 from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, SUMMARY, Before, Marks, predicted
@@ -114,6 +115,8 @@ class Decoder:
         if kind != "ObservationEvent":
             marks["kind"] = kind
             answer = _text(record.get(ANSWERS[kind]))
+            if kind == "UserRejectObservation" and not answer.strip():
+                answer = REJECTED
             return Observation(content=answer, is_error=kind == "AgentErrorEvent", **fields)
         observation = record.get("observation")
         if type(observation) is not dict:

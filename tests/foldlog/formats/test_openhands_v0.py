@@ -117,6 +117,13 @@ def test_the_error_observation_is_an_error():
     assert not one(observation("run", content="error")).is_error
 
 
+def test_a_rejection_without_a_reason_says_that_the_action_was_not_done():
+    records = [action("run", command="rm -r /"), observation("user_rejected", 1, cause=0)]
+    events = read(*records)
+    assert events[1].content == "The action was rejected, and no reason was given."
+    assert list(encode(events, "openhands-v0")) == records
+
+
 def test_a_naive_time_stays_text_and_is_never_called_utc():
     event = one({**action("run"), "timestamp": "2025-08-31T15:23:21.581223"})
     assert (event.timestamp, event.origin.time) == (None, "2025-08-31T15:23:21.581223")

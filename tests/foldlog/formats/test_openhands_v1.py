@@ -18,6 +18,7 @@ from eventstore import (
 )
 from foldlog.formats import decode, encode
 from foldlog.formats.openhands_v1.branches import outside_branch
+from projections import View
 
 V1 = "openhands-v1"
 
@@ -122,6 +123,16 @@ def test_three_kinds_answer_a_call():
     assert [event.content for event in (ran, refused, error)] == ["a b", "no", "boom"]
     assert [event.is_error for event in (ran, refused, error)] == [False, False, True]
     assert ran.extras == {"kind": "TerminalObservation"}
+
+
+@pytest.mark.parametrize("reason", ["", " ", None])
+def test_a_rejection_without_a_reason_says_that_the_action_was_not_done(reason):
+    rejected = {"kind": "UserRejectObservation", "id": "r", "tool_call_id": "c1", "rejection_reason": reason}
+    records = [call("a"), rejected]
+    events = read(*records)
+    (told,) = (m["content"] for m in View.from_events(events).to_messages() if m["role"] == "tool")
+    assert told == "The action was rejected, and no reason was given."
+    assert list(encode(events, "openhands-v1")) == records
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""A View's events as the messages that a model's server accepts.
+
+    SystemMessage          system
+    Message                user or assistant, after its source; the environment speaks as user, since many models take
+                           a system message only at the beginning
+    Action                 assistant, with a tool call; adjacent actions of one response are one message
+    Observation            tool, right after the message that made the call, where servers insist on it
+    CondensationSummary    user
+    Annotation, unknown    not sent to a model
+
+Neighbouring user messages become one. A message that says nothing, without text, image or call, is left out: servers
+refuse it. A *dialect* is the form that one kind of server accepts:
+
+    openai       OpenAI's chat completions, and the many servers that speak the same
+    litellm      the same for litellm, which translates it for each provider: with thinking blocks, and with images in
+                 tool messages
+    anthropic    Anthropic's messages; the system prompt is not among them, see ``View.system_prompt``
+
+``tests/projections/chat_rules.py`` has the rules of each. What a dialect cannot say becomes a text that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eventstore.events import Event
+from projections.messages import anthropic, chat
+from projections.messages.content import says_something
+from projections.messages.turns import DIALECTS, Dialect, Rendered, checked, turns
+
+__all__ = ["DIALECTS", "Dialect", "Rendered", "checked", "rendered", "says_something", "system_prompt"]
+
+system_prompt = anthropic.system_prompt
+
+
+def rendered(
+    events: Sequence[Event], positions: Sequence[int], dialect: Dialect = "litellm", *, opening: bool = True
+) -> list[Rendered]:
+    """Return the messages of the ``events`` at the ascending ``positions``, which must be fit for a model.
+
+    Every tool call has one later tool message, also where an id is used twice: the later call then gets an id of its
+    own. Equal events give equal messages. ``opening`` says that these are the first messages of a conversation: in the
+    dialects ``litellm`` and ``anthropic`` one that begins with the assistant then gets a user's message before it,
+    since most providers refuse it otherwise. Cost: the positions.
+    """
+    found = turns(events, positions)
+    messages = anthropic.messages_of(found) if dialect == "anthropic" else chat.messages_of(found, dialect)
+    return _opened(messages) if opening and dialect != "openai" else messages
+
+
+def _opened(messages: list[Rendered]) -> list[Rendered]:
+    """Put a user's message before an assistant's that comes first."""
+    first = next((place for place, each in enumerate(messages) if each.message["role"] != "system"), None)
+    if first is not None and messages[first].message["role"] == "assistant":
+        messages.insert(first, Rendered({"role": "user", "content": _BEGINNING}, messages[first].positions[:1]))
+    return messages
+
+
+_BEGINNING = "[The conversation before this point is not shown.]"

@@ -1,0 +1,123 @@
+"""Turns in the form of Anthropic's messages: blocks, results in the user's messages, the system prompt apart."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+
+from eventstore.events import Content, Event, SystemMessage
+from projections.messages.chat import limited_cache_marks, matching, signed, unsaid
+from projections.messages.content import Part, data_of, image_url_of, is_blank, named, parts_of, sendable, text_part
+from projections.messages.turns import Call, Rendered, Turn, arguments_of
+
+__all__ = ["messages_of", "system_prompt"]
+
+_NAME_MAX = 64
+
+
+def system_prompt(events: Sequence[Event]) -> str:
+    """Return the text of all system prompts among ``events``, in order; empty where there is none."""
+    prompts = [event.content for event in events if isinstance(event, SystemMessage)]
+    return "\n\n".join(_text_of(part) for content in prompts for part in parts_of(content))
+
+
+def messages_of(turns: Iterable[Turn]) -> list[Rendered]:
+    """Return the messages of ``turns``: user and assistant by turns, the user first."""
+    messages: list[Rendered] = []
+    for turn in turns:
+        if turn.role == "system":
+            continue
+        if turn.role == "user":
+            _say(messages, "user", [block for content in turn.contents for block in _blocks(content)], turn.positions)
+            continue
+        images: list[Part] = []
+        blocks = [block for content in turn.contents for block in _texts(content, images)]
+        if turn.calls:
+            _say(messages, "assistant", [*signed(turn.calls), *blocks, *map(_tool_use, turn.calls)], turn.positions)
+            for call in turn.calls:
+                _say(messages, "user", [_tool_result(call, images)], (call.answered,))
+        else:
+            _say(messages, "assistant", blocks, turn.positions)
+        _say(messages, "user", images, turn.positions)
+    return limited_cache_marks(_without_trailing_space(messages))
+
+
+def _say(messages: list[Rendered], role: str, blocks: list[Part], positions: tuple[int, ...]) -> None:
+    """Add blocks: to the last message where it has the same role, else as a new one."""
+    if not blocks:
+        return
+    if messages and messages[-1].message["role"] == role:
+        before = messages.pop()
+        blocks = [*before.message["content"], *blocks]
+        positions = tuple(dict.fromkeys(before.positions + positions))
+    messages.append(Rendered({"role": role, "content": blocks}, positions))
+
+
+def _without_trailing_space(messages: list[Rendered]) -> list[Rendered]:
+    """Cut the white space at the end of a last message of the assistant, which the server refuses."""
+    if messages and messages[-1].message["role"] == "assistant":
+        last = messages[-1].message["content"][-1]
+        if last["type"] == "text":
+            last["text"] = last["text"].rstrip()
+    return messages
+
+
+def _blocks(content: Content) -> list[Part]:
+    return [_block(part) for part in parts_of(content)]
+
+
+def _texts(content: Content, images: list[Part]) -> list[Part]:
+    """Return what an assistant says, which is texts alone; its images go to ``images``."""
+    texts: list[Part] = []
+    for block in _blocks(content):
+        if block["type"] == "image":
+            images += [text_part("[an image of what came before follows]"), block]
+            block = text_part("[image: it is in the user's message after this one]")
+        texts.append(block)
+    return texts
+
+
+def _block(part: Part) -> Part:
+    mark = {"cache_control": part["cache_control"]} if "cache_control" in part else {}
+    if part["type"] == "text":
+        return {**text_part(part["text"]), **mark}
+    url = image_url_of(part)
+    if url is None:
+        return named(part if part["type"] != "image_url" else {"type": "image"})
+    media_type, data = data_of(url)
+    if not data:
+        return {"type": "image", "source": {"type": "url", "url": url}, **mark}
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}, **mark}
+
+
+def _text_of(part: Part) -> str:
+    text: str = (part if part["type"] == "text" else named(part))["text"]
+    return text
+
+
+def _tool_use(call: Call) -> Part:
+    arguments = json.loads(arguments_of(call.action), parse_float=_finite)
+    return {
+        "type": "tool_use",
+        "id": matching(call.id, _NAME_MAX),
+        "name": matching(call.action.tool, _NAME_MAX),
+        "input": arguments,
+    }
+
+
+def _finite(number: str) -> float | str:
+    value = float(number)
+    return value if math.isfinite(value) else number
+
+
+def _tool_result(call: Call, images: list[Part]) -> Part:
+    """Return the result of a call. That of a failure may hold texts only: its images go to ``images``."""
+    result: Part = {"type": "tool_result", "tool_use_id": matching(call.id, _NAME_MAX)}
+    content, failed = call.observation.content, call.observation.is_error
+    said: str | list[Part]
+    if isinstance(content, str):
+        said = "" if is_blank(content) else sendable(content)
+    else:
+        said = _texts(content, images) if failed else _blocks(content)
+    return {**result, "content": said or unsaid(call.observation), **({"is_error": True} if failed else {})}

@@ -1,0 +1,201 @@
+"""Turns in the form of chat completions, as OpenAI's server takes it, or as litellm does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from eventstore.events import Content, Observation
+from projections.messages.content import Part, image_url_of, is_blank, joined, named, parts_of, sendable, text_part
+from projections.messages.turns import Call, Dialect, Rendered, Turn, arguments_of
+
+__all__ = ["limited_cache_marks", "matching", "messages_of", "signed", "unsaid"]
+
+_CALL_ID_MAX = 40
+_NAME_MAX = 64
+_CACHE_MARKS_MAX = 4
+
+_Message = dict[str, Any]
+_Said = str | list[Part]
+
+
+def messages_of(turns: Iterable[Turn], dialect: Dialect) -> list[Rendered]:
+    """Return the messages of ``turns`` in the dialect ``openai`` or ``litellm``."""
+    plain = dialect == "openai"
+    messages: list[Rendered] = []
+    for turn in turns:
+        if turn.role == "user":
+            _say_as_user(messages, [said for content in turn.contents if (said := _said(content))], turn.positions)
+            continue
+        images: list[Part] = []
+        contents = [said for content in turn.contents if (said := _said(content, images, "this message"))]
+        if turn.calls:
+            messages.append(Rendered(_calls_message(contents, turn.calls, plain), turn.positions))
+            shown: list[int] = []
+            for call in turn.calls:
+                moved = len(images)
+                messages.append(Rendered(_result(call, images if plain else None, plain), (call.answered,)))
+                shown += [call.answered] * (len(images) > moved)
+            _say_as_user(messages, [images] if images else [], tuple(shown) or turn.positions)
+        else:
+            if contents:
+                messages.append(Rendered({"role": turn.role, "content": joined(contents)}, turn.positions))
+            _say_as_user(messages, [images] if images else [], turn.positions)
+    return [_flat(each) for each in messages] if plain else limited_cache_marks(messages)
+
+
+def _say_as_user(messages: list[Rendered], contents: list[_Said], positions: tuple[int, ...]) -> None:
+    """Add a user message. Where the last message is one too, both become one."""
+    if not contents:
+        return
+    if messages and messages[-1].message["role"] == "user":
+        before = messages.pop()
+        contents = [before.message["content"], *contents]
+        positions = tuple(dict.fromkeys(before.positions + positions))
+    messages.append(Rendered({"role": "user", "content": joined(contents)}, positions))
+
+
+def _said(content: Content, images: list[Part] | None = None, where: str = "") -> _Said:
+    """Return what a content says; empty where that is nothing. A text stays a text.
+
+    Where ``images`` is given, the message may hold texts only: its images go there, and texts stand in their places.
+    """
+    if isinstance(content, str):
+        return "" if is_blank(content) else sendable(content)
+    if images is None:
+        return parts_of(content)
+    texts: list[Part] = []
+    for part in parts_of(content):
+        if part["type"] == "text":
+            texts.append(part)
+        elif part["type"] == "image_url":
+            images += [text_part(f"[an image of {where} follows]"), part]
+            texts.append(text_part("[image: it is in the user's message after this one]"))
+        else:
+            texts.append(named(part))
+    return texts
+
+
+def _calls_message(thoughts: list[_Said], calls: tuple[Call, ...], plain: bool) -> _Message:
+    message: _Message = {
+        "role": "assistant",
+        "content": joined(thoughts) if thoughts else None,
+        "tool_calls": [
+            {
+                "id": _call_id(call, plain),
+                "type": "function",
+                "function": {"name": matching(call.action.tool, _NAME_MAX), "arguments": arguments_of(call.action)},
+            }
+            for call in calls
+        ],
+    }
+    if not plain and (thinking := signed(calls)):  # models that think between calls want it back as it was
+        message["thinking_blocks"] = thinking
+    return message
+
+
+def _result(call: Call, images: list[Part] | None, plain: bool) -> _Message:
+    said = _said(call.observation.content, images, f"the result of {call.action.tool or 'the call'}")
+    return {"role": "tool", "tool_call_id": _call_id(call, plain), "content": said or unsaid(call.observation)}
+
+
+def unsaid(observation: Observation) -> str:
+    """Return what stands for a result without a text: some servers refuse an empty one, and a model would take the
+    empty result of a failure for a success.
+    """
+    return "(it failed and said nothing)" if observation.is_error else "(no output)"
+
+
+def _call_id(call: Call, plain: bool) -> str:
+    """Return the id of a call. OpenAI's server takes ids of at most 40 characters; some that litellm knows by their
+    meaning are longer.
+    """
+    call_id = sendable(call.id)
+    return call_id if not plain or len(call_id) <= _CALL_ID_MAX else _shortened(call_id, _CALL_ID_MAX)
+
+
+def matching(name: str, length_max: int) -> str:
+    """Return a name or id that servers take: letters, digits, ``_`` and ``-``. What differs before differs after."""
+    if _NAME.fullmatch(name) and len(name) <= length_max:
+        return name
+    return _shortened(_OTHERS.sub("_", name) or "unnamed", length_max, name) if name else "unnamed"
+
+
+def _shortened(text: str, length_max: int, whole: str | None = None) -> str:
+    digest = sha256((text if whole is None else whole).encode("utf-8", "replace")).hexdigest()[:12]
+    return f"{text[: length_max - len(digest) - 1]}_{digest}"
+
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+def signed(calls: tuple[Call, ...]) -> list[Part]:
+    """Return the thinking blocks of ``calls`` that a model takes back: those with their signature, or redacted."""
+    return [
+        {key: block[key] for key in keys}
+        for call in calls
+        for block in call.action.thinking
+        if (keys := _THINKING.get(str(block.get("type")))) and _is_whole(block, keys)
+    ]
+
+
+def _is_whole(block: Part, keys: Sequence[str]) -> bool:
+    """Whether the block has its signature and can be sent as it is: a model takes back no other."""
+    values = [block.get(key) for key in keys]
+    return bool(values[-1]) and all(isinstance(value, str) and sendable(value) == value for value in values)
+
+
+_THINKING: Mapping[str, tuple[str, ...]] = {
+    "thinking": ("type", "thinking", "signature"),
+    "redacted_thinking": ("type", "data"),
+}
+
+
+def _flat(rendered: Rendered) -> Rendered:
+    """Return a message as a plain server takes it: a text where its parts are texts, and of parts only what is known.
+
+    Many servers of this kind take parts in a user's message alone.
+    """
+    message, _ = rendered
+    parts = message["content"]
+    if isinstance(parts, list):
+        known = [_plain_part(part) for part in parts]
+        texts = [part["text"] for part in known if part["type"] == "text"]
+        message["content"] = "\n\n".join(texts) if len(texts) == len(known) else known
+    return rendered
+
+
+def _plain_part(part: Part) -> Part:
+    match part["type"]:
+        case "text":
+            return text_part(part["text"])
+        case "image_url":
+            return _plain_image(part)
+        case "input_audio" | "file" as kind if isinstance(part.get(kind), Mapping):
+            return {"type": kind, kind: part[kind]}
+    return named(part)
+
+
+def _plain_image(part: Part) -> Part:
+    url = image_url_of(part)
+    if url is None:
+        return named({"type": "image"})
+    detail = part["image_url"].get("detail")
+    image = {"url": url, "detail": detail} if detail in ("auto", "low", "high") else {"url": url}
+    return {"type": "image_url", "image_url": image}
+
+
+def limited_cache_marks(messages: list[Rendered]) -> list[Rendered]:
+    """Leave the marks for the prompt cache on the last four parts that have one: servers refuse more."""
+    left = _CACHE_MARKS_MAX
+    for message, _ in reversed(messages):
+        content = message["content"]
+        for part in reversed(content) if isinstance(content, list) else ():
+            if "cache_control" in part:
+                left -= 1
+                if left < 0:
+                    del part["cache_control"]
+    return messages

@@ -1,0 +1,124 @@
+"""What a message says: a text, or parts, each a text, an image or something else, in OpenAI's shape."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from eventstore.events import Content
+
+__all__ = [
+    "IMAGE_TYPES",
+    "Part",
+    "data_of",
+    "image_url_of",
+    "is_blank",
+    "joined",
+    "named",
+    "parts_of",
+    "says_something",
+    "sendable",
+    "text_part",
+]
+
+Part = dict[str, Any]
+
+IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+"""The media types that both OpenAI's and Anthropic's servers take as images."""
+
+
+def sendable(text: str) -> str:
+    """Return the text as it can be sent: half a surrogate pair, which some logs hold, becomes a question mark."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text is empty or white space alone. Cost: the white space at its beginning."""
+    return not text or text.isspace()
+
+
+def text_part(text: str) -> Part:
+    return {"type": "text", "text": text}
+
+
+def named(part: Mapping[str, Any], why: str = "it cannot be sent to this server") -> Part:
+    """Return a text that stands for a part that cannot be sent."""
+    return text_part(f"[{part.get('type') or 'part'}: {why}]")
+
+
+def parts_of(content: Content) -> list[Part]:
+    """Return the parts of a content that say something, as copies: texts without white space alone, and all others."""
+    if isinstance(content, str):
+        return [] if is_blank(content) else [text_part(sendable(content))]
+    parts: list[Part] = []
+    for part in content:
+        text = part.get("text")
+        if part.get("type") == "text" or (isinstance(text, str) and "type" not in part):
+            if isinstance(text, str) and not is_blank(text):
+                parts.append({**copy.deepcopy(part), "type": "text", "text": sendable(text)})
+        elif part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
+            parts += parts_of(part["refusal"])
+        elif part.get("type") in ("image", "image_url"):
+            parts.append(_image(part))
+        elif isinstance(part.get("type"), str):
+            parts.append(copy.deepcopy(part))
+        else:
+            parts.append(named({}))
+    return parts
+
+
+def says_something(content: Content) -> bool:
+    """Whether a message with this content is sent: one that says nothing is left out."""
+    return not is_blank(content) if isinstance(content, str) else bool(parts_of(content))
+
+
+def _image(part: Mapping[str, Any]) -> Part:
+    """Return an image in OpenAI's shape. One in Anthropic's shape is put into it."""
+    source = part.get("source")
+    if isinstance(source, Mapping):
+        url = source.get("url")
+        if isinstance(source.get("data"), str):
+            url = f"data:{source.get('media_type')};base64,{source['data']}"
+        part = {"image_url": {"url": url}}
+    image = part.get("image_url")
+    image = {"url": image} if isinstance(image, str) else image
+    if not isinstance(image, Mapping) or not isinstance(image.get("url"), str) or is_blank(image["url"]):
+        return named({"type": "image"}, "the history does not hold it")
+    return {"type": "image_url", "image_url": copy.deepcopy(dict(image))}
+
+
+def image_url_of(part: Mapping[str, Any]) -> str | None:
+    """Return the address of an image that a server can read by itself: on the web, or data of a type that it takes.
+
+    None for any other part.
+    """
+    if part.get("type") != "image_url":
+        return None
+    url: str = part["image_url"]["url"]
+    if url.startswith(("https://", "http://")):
+        return url
+    return url if data_of(url)[0] in IMAGE_TYPES else None
+
+
+def data_of(url: str) -> tuple[str, str]:
+    """Return the media type and the base64 text of a data URL; two empty texts for any other."""
+    head, comma, data = url.partition(";base64,")
+    return (head[5:].lower(), data) if comma and head.startswith("data:") and data else ("", "")
+
+
+def joined(contents: Iterable[str | list[Part]]) -> str | list[Part]:
+    """Return several contents as one: parts, unless there is only one."""
+    several = list(contents)
+    if len(several) == 1:
+        return several[0]
+    parts: list[Part] = []
+    for content in several:
+        parts += [text_part(content)] if isinstance(content, str) else content
+    return parts

@@ -1,0 +1,142 @@
+"""The turns of a conversation, before they are put into the words of a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import msgspec
+
+from eventstore.events import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
+from projections.messages.content import is_blank, sendable
+from projections.units import units
+
+__all__ = ["DIALECTS", "Call", "Dialect", "Rendered", "Turn", "arguments_of", "checked", "turns"]
+
+Dialect = Literal["openai", "litellm", "anthropic"]
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+
+
+class Rendered(NamedTuple):
+    """A chat message, and the indices of the events that it was made of, in order."""
+
+    message: dict[str, Any]
+    positions: tuple[int, ...]
+
+
+class Call(NamedTuple):
+    """An action under the id that its message has, its observation, and the indices of both."""
+
+    id: str
+    action: Action
+    position: int
+    observation: Observation
+    answered: int
+
+
+class Turn(NamedTuple):
+    """What one message says: the contents of one event, or the thoughts of several actions with their calls."""
+
+    role: Literal["system", "user", "assistant"]
+    contents: tuple[Content, ...]
+    positions: tuple[int, ...]
+    calls: tuple[Call, ...] = ()
+
+
+def checked(dialect: str) -> Dialect:
+    """Return the dialect of that name. Raises ``ValueError`` for a name that is none of them."""
+    for known in DIALECTS:
+        if dialect == known:
+            return known
+    raise ValueError(f"unknown dialect {dialect!r}; use {', '.join(map(repr, DIALECTS))}")
+
+
+def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Turn]:
+    """Yield the turns of the ``events`` at the ascending ``positions``, which must be fit for a model."""
+    shown = [events[position] for position in positions]
+    answers = units(shown).answers
+    call_ids = _CallIds()
+    for group in _groups(shown):
+        where = tuple(positions[place] for place in group)
+        calls = []
+        for place in group:
+            action, observation = shown[place], shown[answers.get(place, place)]
+            if isinstance(action, Action) and isinstance(observation, Observation):
+                answered = positions[answers[place]]
+                calls.append(Call(call_ids.of(action), action, positions[place], observation, answered))
+        if calls:
+            yield Turn("assistant", tuple(call.action.thought for call in calls), where, tuple(calls))
+            continue
+        match shown[group[0]]:
+            case SystemMessage(content=content):
+                yield Turn("system", (content,), where)
+            case Message(content=content, source=source):
+                yield Turn("assistant" if source == "agent" else "user", (content,), where)
+            case CondensationSummary(content=content):
+                yield Turn("user", (content,), where)
+
+
+def _groups(shown: Sequence[Event]) -> Iterator[list[int]]:
+    """Yield places, by the message that they go into: adjacent actions of one response together, all else alone."""
+    group: list[int] = []
+    response_id: str | None = None
+    for place, event in enumerate(shown):
+        following = event.response_id if isinstance(event, Action) else None
+        if group and (following is None or following != response_id):
+            yield group
+            group = []
+        group.append(place)
+        response_id = following
+    if group:
+        yield group
+
+
+def arguments_of(action: Action) -> str:
+    """Return the arguments as JSON text of an object: the very text that the model wrote, where it is one.
+
+    Servers read the text, and refuse a conversation in which a model once wrote broken JSON. Such a text goes under the
+    name ``invalid_arguments``.
+    """
+    arguments = action.arguments
+    if isinstance(arguments, str):
+        text = sendable(arguments)
+        if is_blank(text):
+            return "{}"
+        return text if _is_object(text) else _invalid(text)
+    try:
+        return sendable(_STRICT.encode(arguments or {}))
+    except ValueError:  # a number that JSON has no word for
+        return _invalid(sendable(json.dumps(arguments, ensure_ascii=False, default=str)))
+    except RecursionError:
+        return _invalid("(nested too deeply to be shown)")
+
+
+def _invalid(text: str) -> str:
+    return json.dumps({"invalid_arguments": text}, ensure_ascii=False)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        _OBJECT.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_STRICT = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)
+
+
+class _CallIds:
+    """Call ids for the messages of one View: those that the events have, made where they have none or repeat one."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def of(self, action: Action) -> str:
+        call_id = action.call_id or f"call_{action.id}"
+        while call_id in self._used:
+            call_id = f"call_{action.id}" if call_id == action.call_id else f"{call_id}_"
+        self._used.add(call_id)
+        return call_id

@@ -1,0 +1,94 @@
+"""The agent's messages on their way through the real litellm: what arrives is what each server accepts."""
+
+from __future__ import annotations
+
+import pytest
+
+import condensers.models.client
+import foldlog
+from condensers import LLM, LLMConfig
+from condensers.models.dialects import dialect_of_model
+from eventstore import Action, Message, Observation, SystemMessage
+from projections import View
+from tests.condensers.openai_server import OpenAIServer
+from tests.projections.chat_rules import anthropic_problems, openai_problems
+from tests.projections.test_dialects import SIGNED, image, text
+
+TOOLS = [{"type": "function", "function": {"name": "run", "description": "run", "parameters": {"type": "object"}}}]
+EVENTS = [
+    SystemMessage(content="be kind"),
+    Action(tool="run it", call_id="a b", arguments='{"command": "ls"}', response_id="r1", thinking=(SIGNED,)),
+    Observation(tool="run it", call_id="a b", content=(text("seen"), image())),
+    Message(source="agent", content=" "),
+    Action(tool="run", call_id="c", arguments="{broken", response_id="r2", thinking=({"type": "thinking"},)),
+    Action(tool="run", call_id="c", arguments="", response_id="r2", thought="both"),
+    Observation(tool="run", call_id="c", content="", is_error=True),
+    Observation(tool="run", call_id="c", content=""),
+    Message(source="user", content=(text(""), text("look"), image("https://example.com/a.png"))),
+]
+
+
+def body_at(model: str, **settings) -> tuple[View, dict]:
+    """The View whose messages were sent, and what arrived."""
+    with OpenAIServer() as server:
+        base_url = server.url if model.startswith("openai/") else server.url.removesuffix("/v1")
+        llm = LLM(LLMConfig(model=model, base_url=base_url, api_key="key", retries=0, **settings))
+        with foldlog.open("memory:", agent_llm=llm) as histories:
+            histories["c"].append(EVENTS)
+            view = histories["c"].view
+        llm.complete(view.to_messages(), tools=TOOLS)
+        (request,) = server.requests
+    return view, request.body
+
+
+def test_a_plain_server_gets_what_it_accepts():
+    view, body = body_at("openai/a-private-model")
+    assert view.dialect == "openai"
+    assert openai_problems(body["messages"]) == []
+    assert "thinking" not in str(body["messages"])
+
+
+def test_a_plain_server_would_have_refused_litellms_form():
+    _, body = body_at("openai/a-private-model", dialect="litellm")
+    assert any("thinking_blocks" in problem for problem in openai_problems(body["messages"]))
+
+
+def test_anthropics_server_gets_what_it_accepts_through_litellm():
+    view, body = body_at("anthropic/claude-sonnet-4-5")
+    assert view.dialect == "litellm"
+    assert anthropic_problems(body["messages"]) == []
+    assert SIGNED in body["messages"][1]["content"]
+
+
+@pytest.mark.parametrize(
+    "model, dialect",
+    [
+        ("gpt-4o", "openai"),
+        ("openai/claude-sonnet-4-5", "openai"),
+        ("azure/gpt-4o", "openai"),
+        ("deepseek/deepseek-chat", "openai"),
+        ("a-private-model", "openai"),
+        ("claude-sonnet-4-5", "litellm"),
+        ("anthropic/claude-sonnet-4-5", "litellm"),
+        ("bedrock/anthropic.claude-sonnet-4-5", "litellm"),
+        ("vertex_ai/gemini-2.5-pro", "litellm"),
+        ("litellm_proxy/claude", "litellm"),
+    ],
+)
+def test_the_dialect_follows_from_the_name_and_the_configuration_has_the_last_word(model, dialect):
+    assert dialect_of_model(model) == LLM(LLMConfig(model=model)).dialect == dialect
+    assert LLM(LLMConfig(model=model, dialect="openai")).dialect == "openai"
+    assert LLM(LLMConfig(model=model, dialect="litellm")).dialect == "litellm"
+
+
+def test_a_plain_fallback_decides_for_all():
+    claude, plain = LLMConfig(model="claude-sonnet-4-5"), LLMConfig(model="openai/mine")
+    assert LLM(claude.model_copy(update={"fallbacks": (claude,)})).dialect == "litellm"
+    assert LLM(claude.model_copy(update={"fallbacks": (plain,)})).dialect == "openai"
+
+
+def test_models_that_anthropic_makes_are_sent_their_thinking_whatever_litellm_calls_them():
+    litellm = condensers.models.client._litellm()
+    named = [name for name, about in litellm.model_cost.items() if about.get("litellm_provider") == "anthropic"]
+    assert len(named) > 5
+    assert [name for name in named if dialect_of_model(name) != "litellm"] == []

@@ -1,0 +1,252 @@
+"""What servers refuse: the rules of three forms of messages, written from their documentation and their error messages.
+
+Each function returns what is wrong with a list of messages; nothing for a list that the server accepts. They share no
+code with the product: a rule that both had wrong would not show.
+
+OpenAI's rules are those of the API reference (Create chat completion) and of the schema that its client package has;
+Anthropic's those of the Messages API reference. Behind a rule that these do not say, the server's message is quoted.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def openai_problems(messages: Any) -> list[str]:
+    """What a server of OpenAI's chat completions refuses."""
+    return list(_chat(messages, litellm=False))
+
+
+def litellm_problems(messages: Any) -> list[str]:
+    """What litellm refuses for some provider, or passes on to a provider that refuses it.
+
+    Beside OpenAI's form it takes thinking blocks and images in tool messages. It leaves the order of roles as it is.
+    """
+    return list(_chat(messages, litellm=True))
+
+
+def _chat(messages: Any, *, litellm: bool) -> Iterator[str]:
+    if not _is_json(messages):
+        yield "not JSON that can be encoded as UTF-8"
+        return
+    waiting: list[str] = []
+    seen: set[str] = set()
+    spoken = False
+    for place, message in enumerate(messages):
+        role = message.get("role")
+        at = f"messages[{place}] ({role})"
+        allowed = {
+            "system": {"role", "content"},
+            "user": {"role", "content"},
+            "assistant": {"role", "content", "tool_calls"} | ({"thinking_blocks"} if litellm else set()),
+            "tool": {"role", "content", "tool_call_id"},
+        }
+        if role not in allowed:
+            yield f"{at}: unknown role"
+            continue
+        if unknown := message.keys() - allowed[role]:
+            yield f"{at}: unknown keys {sorted(unknown)}"  # "Extra inputs are not permitted"
+        if role == "tool":
+            if message.get("tool_call_id") not in waiting:
+                yield f"{at}: answers no call of the message before"  # "must be a response to a preceding message with"
+            else:
+                waiting.remove(message["tool_call_id"])
+        elif waiting:
+            yield f"{at}: comes before the results of {waiting}"  # "must be followed by tool messages"
+            waiting = []
+        if litellm and not spoken and role == "assistant":
+            yield f"{at}: comes first"  # Anthropic: 'first message must use the "user" role'; Bedrock and Gemini too
+        spoken = spoken or role != "system"
+        if role == "assistant" and "tool_calls" in message:
+            yield from _calls(at, message["tool_calls"], seen, litellm=litellm)
+            waiting = [call.get("id") for call in message["tool_calls"]]
+            if message.get("content") is not None:
+                yield from _content(at, role, message["content"], litellm=litellm)
+        else:
+            yield from _content(at, role, message.get("content"), litellm=litellm)
+        yield from _thinking(at, message.get("thinking_blocks", []))
+    if waiting:
+        yield f"the results of {waiting} are missing"
+    if litellm:
+        marks = sum("cache_control" in part for m in messages for part in m["content"] or () if isinstance(part, dict))
+        if marks > 4:
+            yield f"{marks} marks for the cache"  # "A maximum of 4 blocks with cache_control may be provided"
+
+
+def _calls(at: str, calls: Any, seen: set[str], *, litellm: bool) -> Iterator[str]:
+    if not calls:
+        yield f"{at}: empty tool_calls"  # "[] is too short - 'messages.1.tool_calls'"
+    for call in calls:
+        if call.keys() != {"id", "type", "function"} or call["type"] != "function":
+            yield f"{at}: a call of another form"
+        elif not isinstance(call["id"], str) or not call["id"] or call["id"] in seen:
+            yield f"{at}: the call id {call['id']!r} is empty, or stands twice"
+        elif not litellm and len(call["id"]) > 40:
+            yield f"{at}: the call id is too long"  # "string too long. Expected a string with maximum length 40"
+        elif not _NAME.fullmatch(call["function"].get("name", "")):
+            yield f"{at}: the name {call['function'].get('name')!r}"  # "string does not match pattern"
+        elif not isinstance(_loaded(call["function"].get("arguments")), dict):
+            yield f"{at}: arguments are no JSON object"  # litellm and vLLM: they are parsed before they are sent on
+        seen.add(call.get("id"))
+
+
+def _content(at: str, role: str, content: Any, *, litellm: bool) -> Iterator[str]:
+    if isinstance(content, str):
+        if not content.strip():
+            yield f"{at}: says nothing"  # Mistral: "must have either content or"; Bedrock: "content field is empty"
+        return
+    if not isinstance(content, list) or not content:
+        yield f"{at}: content is neither a text nor a list of parts"
+        return
+    for part in content:
+        kind = part.get("type")
+        if kind == "text":
+            if not isinstance(part.get("text"), str) or not part["text"].strip():
+                yield f"{at}: an empty text"  # "text content blocks must be non-empty"
+            if not litellm and part.keys() != {"type", "text"}:
+                yield f"{at}: unknown keys in a text"  # "Unknown parameter: 'messages[0].content[0].cache_control'"
+        elif role in ("system", "assistant") or (role == "tool" and not litellm):
+            yield f"{at}: a part of type {kind!r}"  # "Invalid value: 'image_url'. Supported values are: 'text'"
+        elif kind == "image_url":
+            if not isinstance(part.get("image_url"), dict) or not isinstance(part["image_url"].get("url"), str):
+                yield f"{at}: an image without an address"
+            elif not litellm and not _is_image(part["image_url"]["url"]):
+                yield f"{at}: an image of another type"  # "You uploaded an unsupported image"
+        elif not litellm and kind not in ("input_audio", "file"):
+            yield f"{at}: a part of type {kind!r}"
+
+
+def _thinking(at: str, blocks: Any) -> Iterator[str]:
+    for block in blocks:
+        if block.get("type") == "thinking":
+            whole = block.keys() == {"type", "thinking", "signature"} and isinstance(block["thinking"], str)
+            whole = whole and isinstance(block["signature"], str) and bool(block["signature"])
+        else:
+            whole = (
+                block.get("type") == "redacted_thinking" and block.keys() == {"type", "data"} and bool(block["data"])
+            )
+        if not whole:
+            yield f"{at}: thinking without its signature"  # "messages.1.content.0.thinking.signature: Field required"
+
+
+def anthropic_problems(messages: Any) -> list[str]:
+    """What a server of Anthropic's messages refuses."""
+    return list(_anthropic(messages))
+
+
+def _anthropic(messages: Any) -> Iterator[str]:
+    if not _is_json(messages):
+        yield "not JSON that can be encoded as UTF-8"
+        return
+    used: set[str] = set()
+    waiting: list[str] = []
+    marks = 0
+    for place, message in enumerate(messages):
+        role, content = message.get("role"), message.get("content")
+        at = f"messages.{place} ({role})"
+        if message.keys() != {"role", "content"}:
+            yield f"{at}: has {sorted(message)}"
+        if role != ("assistant" if place % 2 else "user"):
+            yield f"{at}: out of turn"  # 'first message must use the "user" role', "roles must alternate"
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        if not isinstance(content, list) or not content:
+            yield f"{at}: no content"
+            continue
+        marks += sum("cache_control" in block for block in content)
+        answered = [block.get("tool_use_id") for block in content if block.get("type") == "tool_result"]
+        if sorted(answered) != sorted(
+            waiting
+        ):  # "tool_use ids were found without tool_result blocks immediately after"
+            yield f"{at}: has results of {answered}, and the message before calls {waiting}"
+        if answered and any(block.get("type") != "tool_result" for block in content[: len(answered)]):
+            yield f"{at}: results come after something else"
+        for block in content:
+            yield from _block(at, role, block, used)
+        waiting = [block["id"] for block in content if block.get("type") == "tool_use"]
+    if waiting:
+        yield f"the results of {waiting} are missing"
+    if marks > 4:
+        yield f"{marks} marks for the cache"
+    if messages and messages[-1]["role"] == "assistant" and isinstance(messages[-1]["content"], list):
+        last = messages[-1]["content"][-1]
+        if last["type"] == "text" and last["text"] != last["text"].rstrip():
+            yield "ends in white space"  # "final assistant content cannot end with trailing whitespace"
+
+
+def _block(at: str, role: Any, block: dict[str, Any], used: set[str]) -> Iterator[str]:
+    keys = block.keys() - {"cache_control"}
+    match block.get("type"):
+        case "text":
+            if keys != {"type", "text"} or not isinstance(block["text"], str) or not block["text"].strip():
+                yield f"{at}: an empty text"  # "text content blocks must contain non-whitespace text"
+        case "image":
+            source = block.get("source", {})
+            if role != "user" or keys != {"type", "source"}:
+                yield f"{at}: an image"
+            elif source.get("type") == "base64":
+                if source.keys() != {"type", "media_type", "data"} or source["media_type"] not in IMAGES:
+                    yield f"{at}: an image of another type"  # "Input should be 'image/jpeg', 'image/png', …"
+            elif source.keys() != {"type", "url"} or not str(source["url"]).startswith(("https://", "http://")):
+                yield f"{at}: an image from nowhere"  # "Only HTTPS URLs are supported"
+        case "tool_use":
+            if role != "assistant" or keys != {"type", "id", "name", "input"}:
+                yield f"{at}: a call of another form"
+            elif not re.fullmatch(r"[a-zA-Z0-9_-]+", block["id"]) or block["id"] in used:
+                yield f"{at}: the call id {block['id']!r}"  # "String should match pattern", "ids must be unique"
+            elif not _NAME.fullmatch(block["name"]) or not isinstance(block["input"], dict):
+                yield f"{at}: the call of {block['name']!r}"
+            used.add(str(block.get("id")))
+        case "tool_result":
+            if role != "user" or not keys <= {"type", "tool_use_id", "content", "is_error"}:
+                yield f"{at}: a result of another form"
+            said = block.get("content", [])
+            inner = [{"type": "text", "text": said}] if isinstance(said, str) else said
+            for each in inner:
+                if each.get("type") not in ("text", "image"):
+                    yield f"{at}: {each.get('type')!r} in a result"
+                yield from _block(at, role, each, used)
+            if block.get("is_error") and (not inner or any(each.get("type") != "text" for each in inner)):
+                yield f"{at}: an error without a text alone"  # 'all content must be type "text" if "is_error" is true'
+        case "thinking" | "redacted_thinking" if role == "assistant":
+            yield from _thinking(at, [block])
+        case kind:
+            yield f"{at}: a block of type {kind!r}"
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _loaded(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _is_image(url: str) -> bool:
+    if url.startswith(("https://", "http://")):
+        return True
+    found = re.fullmatch(r"data:([^;]+);base64,(.+)", url, re.DOTALL)
+    if found is None or found[1] not in IMAGES:
+        return False
+    try:
+        base64.b64decode(found[2], validate=False)
+    except ValueError:
+        return False
+    return True
+
+
+PROBLEMS = {"openai": openai_problems, "litellm": litellm_problems, "anthropic": anthropic_problems}

@@ -1,0 +1,309 @@
+"""Messages in the form that each server accepts: what is never sent, and what is never lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from eventstore import open_store
+from eventstore.events import (
+    Action,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+from foldlog.formats import open_sources
+from projections import View, Views
+from projections.messages import DIALECTS, Dialect
+from tests.projections.chat_rules import PROBLEMS
+
+SAMPLES = Path(__file__).parents[3] / "shared" / "data"
+PNG = "data:image/png;base64,iVBORw0KGgo="
+WEB = "https://example.com/a.png"
+SIGNED = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+
+
+def text(said: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": said, **more}
+
+
+def image(url: Any = PNG, **more: Any) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url, **more}}
+
+
+def call(call_id: str | None = "a", tool: str = "run", **more: Any) -> Action:
+    return Action(tool=tool, call_id=call_id, **{"arguments": {"command": "ls"}, **more})
+
+
+def result(content: Any = "done", call_id: str = "a", **more: Any) -> Observation:
+    return Observation(tool="run", content=content, call_id=call_id, **more)
+
+
+ASKED = Message(source="user", content="go")
+
+
+def sent(dialect: Dialect, *events: Event) -> list[dict[str, Any]]:
+    messages = View.from_events([ASKED, *events]).to_messages(dialect)
+    assert PROBLEMS[dialect](messages) == []
+    return messages
+
+
+def contents(messages: list[dict[str, Any]], role: str) -> list[Any]:
+    return [message["content"] for message in messages if message["role"] == role]
+
+
+# -- what no server takes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("blank", ["", " \n", (), ({"type": "text", "text": " "},), ({"type": "text"},)])
+@pytest.mark.parametrize("source", ["agent", "user", "environment"])
+def test_a_message_that_says_nothing_is_left_out(dialect, blank, source):
+    told = sent(
+        dialect, Message(source="agent", content="one"), Message(source=source, content=blank), call(), result()
+    )
+    assert told == sent(dialect, Message(source="agent", content="one"), call(), result())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_result_that_says_nothing_stays_a_result_and_an_error_says_that_it_is_one(dialect):
+    said = json.dumps(sent(dialect, call("a"), result("", "a"), call("b"), result(" ", "b", is_error=True)))
+    assert said.count("(it failed and said nothing)") == 1
+    assert said.count("(no output)") == 1
+
+
+def test_a_tool_message_holds_its_images_for_litellm_and_anthropic_and_not_for_openai():
+    events = call("a", response_id="r"), call("b", response_id="r"), result((text("see"), image())), result("fine", "b")
+    litellm = sent("litellm", *events)
+    assert [m["content"] for m in litellm if m["role"] == "tool"] == [[text("see"), image()], "fine"]
+    anthropic = sent("anthropic", *events)
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    assert anthropic[-1]["content"][0]["content"] == [text("see"), {"type": "image", "source": source}]
+    openai = sent("openai", *events, Message(source="user", content="well?"))
+    assert [m["role"] for m in openai] == ["user", "assistant", "tool", "tool", "user"]
+    assert openai[2]["content"] == "see\n\n[image: it is in the user's message after this one]"
+    assert openai[4]["content"] == [text("[an image of the result of run follows]"), image(), text("well?")]
+
+
+def test_the_image_of_an_error_does_not_stand_in_the_result_for_anthropic():
+    messages = sent("anthropic", call(), result((image(),), is_error=True))
+    (answer, label, shown) = messages[-1]["content"]
+    assert answer["content"] == [text("[image: it is in the user's message after this one]")]
+    assert (label["type"], shown["type"]) == ("text", "image")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_image_of_an_assistant_or_a_system_prompt_becomes_the_users(dialect):
+    messages = sent(
+        dialect, SystemMessage(content=(text("be kind"), image())), Message(source="agent", content=(image(),))
+    )
+    assert [m["role"] for m in messages][-2:] == ["assistant", "user"]
+    assert "iVBORw0KGgo=" in json.dumps(messages[-1])
+
+
+def test_thinking_goes_to_those_who_take_it_with_its_signature():
+    redacted = {"type": "redacted_thinking", "data": "x"}
+    loop = call(thinking=(SIGNED, {"type": "thinking", "thinking": "unsigned"}, redacted, {"type": "odd"})), result()
+    assert sent("litellm", *loop)[1]["thinking_blocks"] == [SIGNED, redacted]
+    assert sent("anthropic", *loop)[1]["content"][:2] == [SIGNED, redacted]
+    assert "thinking_blocks" not in sent("openai", *loop)[1]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("broken", ["{", "[1]", '"x"', "null", '{"a": NaN}', '{"a": 1} {', "\ud800"])
+def test_arguments_that_are_no_object_are_sent_as_one_that_holds_them(dialect, broken):
+    said = json.dumps(sent(dialect, call(arguments=broken), result()))
+    assert "invalid_arguments" in said
+
+
+@pytest.mark.parametrize("arguments", ['{"a": 1e999}', {"a": float("inf")}, {"a": [float("nan")]}])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_number_that_json_does_not_know_does_not_break_a_prompt(dialect, arguments):
+    sent(dialect, call(arguments=arguments), result())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_names_that_servers_refuse_are_changed_and_stay_different(dialect):
+    names = ["run it", "run/it", "run_it", "", "r" * 80, "r" * 90, "工具"]
+    events = [event for n, name in enumerate(names) for event in (call(str(n), name), result(call_id=str(n)))]
+    messages = sent(dialect, *events)
+    if dialect == "anthropic":
+        told = [block["name"] for c in contents(messages, "assistant") for block in c]
+    else:
+        told = [made["function"]["name"] for m in messages for made in m.get("tool_calls", ())]
+    assert len(set(told)) == len(names)
+    assert told[2] == "run_it"
+
+
+def test_a_call_id_is_changed_only_where_the_server_refuses_it():
+    odd, long = "a b", "c" * 60
+    events = call(odd), result(call_id=odd), call(long), result(call_id=long)
+    ids = {dialect: sent(dialect, *events) for dialect in DIALECTS}
+    assert [made["id"] for m in ids["litellm"] for made in m.get("tool_calls", ())] == [odd, long]
+    first, second = (made["id"] for m in ids["openai"] for made in m.get("tool_calls", ()))
+    assert first == odd
+    assert len(second) <= 40
+    used = [block["id"] for c in contents(ids["anthropic"], "assistant") for block in c]
+    assert used[0].startswith("a_b")
+    assert used[1] == long
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_half_a_surrogate_pair_does_not_break_a_prompt(dialect):
+    half = "x\ud83d"
+    messages = sent(
+        dialect, SystemMessage(content=half), Message(source="user", content=(text(half),)),
+        call("i\ud83d", arguments=half, thought=half), result(half, "i\ud83d"),
+        call("b", arguments={"a": half}, thinking=({**SIGNED, "thinking": half},)), result(half, "b"),
+    )  # fmt: skip
+    assert json.dumps(messages, ensure_ascii=False).count("x?") >= 5
+
+
+@pytest.mark.parametrize("dialect", ["litellm", "anthropic"])
+def test_a_conversation_whose_beginning_was_forgotten_begins_with_the_user(dialect):
+    view = View.from_events([ASKED, call(), result(), CondensationAction(forgotten_event_ids=(0,))])
+    messages = view.to_messages(dialect)
+    assert PROBLEMS[dialect](messages) == []
+    assert messages[0] == {"role": "user", "content": "[The conversation before this point is not shown.]"}
+    assert view.to_messages("openai")[0]["role"] == "assistant"
+
+
+def test_the_system_prompt_comes_first_also_where_the_beginning_was_forgotten():
+    view = View.from_events([SystemMessage(content="be kind"), call(), result()])
+    assert [m["role"] for m in view.to_messages("litellm")] == ["system", "user", "assistant", "tool"]
+
+
+def test_anthropics_system_prompt_is_apart_from_the_messages():
+    view = View.from_events(
+        [SystemMessage(content="be kind"), ASKED, SystemMessage(content=(text("be brief"), image()))]
+    )
+    assert view.system_prompt == "be kind\n\nbe brief\n\n[image_url: it cannot be sent to this server]"
+    assert contents(view.to_messages("anthropic"), "user") == [[text("go")]]
+    assert View.from_events([ASKED]).system_prompt == ""
+
+
+def test_for_anthropic_neighbours_of_one_role_are_one_message_and_the_last_ends_without_white_space():
+    messages = sent("anthropic", Message(source="agent", content="one "), Message(source="agent", content="two \n"))
+    assert messages[1]["content"] == [text("one "), text("two")]
+
+
+def test_for_openai_texts_alone_are_one_text_and_unknown_keys_are_left_out():
+    parts = (text("one", cache_control={"type": "ephemeral"}), text("two"))
+    messages = sent(
+        "openai",
+        Message(source="agent", content=parts),
+        Message(source="user", content=(*parts, image(detail="low", x=1))),
+    )
+    assert messages[1]["content"] == "one\n\ntwo"
+    assert messages[2]["content"] == [text("one"), text("two"), image(detail="low")]
+
+
+@pytest.mark.parametrize("dialect", ["litellm", "anthropic"])
+def test_the_last_four_marks_for_the_cache_stay(dialect):
+    marked = tuple(text(str(n), cache_control={"type": "ephemeral"}) for n in range(6))
+    (_, _, told) = sent(dialect, Message(source="agent", content="hi"), Message(source="user", content=marked))
+    assert [part["text"] for part in told["content"] if "cache_control" in part] == ["2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        image("data:image/svg+xml;base64,PHN2Zy8+"),
+        image("data:image/png;base64,"),
+        image("file:///a.png"),
+        {"type": "video_url", "video_url": {}},
+    ],
+)
+def test_what_a_server_cannot_take_is_named(dialect, part):
+    said = json.dumps(sent(dialect, Message(source="agent", content="?"), Message(source="user", content=(part,))))
+    assert f"[{'image' if 'image' in part['type'] else part['type']}: it cannot be sent to this server]" in said
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("part", [image(""), image(None), {"type": "image_url"}, {"type": "image", "source": {}}])
+def test_an_image_without_an_address_is_said_to_be_missing(dialect, part):
+    said = json.dumps(sent(dialect, Message(source="agent", content="?"), Message(source="user", content=(part,))))
+    assert "[image: the history does not hold it]" in said
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_image_in_anthropics_form_is_sent_in_the_servers_own(dialect):
+    of_data = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
+    of_web = {"type": "image", "source": {"type": "url", "url": WEB}}
+    (told,) = contents(sent(dialect, Message(source="user", content=(of_data, of_web))), "user")
+    ours = [image("data:image/png;base64,AA=="), image(WEB)]
+    assert told[1:] == ([of_data, of_web] if dialect == "anthropic" else ours)
+
+
+# -- which dialect ----------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_dialect_is_refused():
+    view = View.from_events([ASKED])
+    with pytest.raises(ValueError, match="unknown dialect 'openrouter'; use 'openai', 'litellm', 'anthropic'"):
+        view.to_messages("openrouter")
+    with open_store("memory:") as store, pytest.raises(ValueError, match="unknown dialect"):
+        Views(store, dialect="openrouter")
+
+
+class AnAgentsModel:
+    """An agent's model that says in which form its server takes messages."""
+
+    model, max_input_tokens, max_output_tokens = "mine", 1_000_000, None
+
+    def __init__(self, dialect: str) -> None:
+        self.dialect = dialect
+
+    def token_sums(self, view: View) -> list[int]:
+        return list(range(len(view) + 1))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_without_a_name_it_is_the_dialect_of_the_agents_model(dialect):
+    events = [ASKED, call(thinking=(SIGNED,)), result((image(),))]
+    with foldlog.open("memory:", agent_llm=AnAgentsModel(dialect)) as histories:
+        history = histories["c"]
+        history.append(events)
+        expected = View.from_events(events).to_messages(dialect)
+        assert history.view.to_messages() == history.step().to_messages() == history.at(3).to_messages() == expected
+        assert history.view.then([]).dialect == history.view.with_events([]).dialect == dialect
+
+
+def test_without_an_agents_model_it_is_litellms():
+    with foldlog.open("memory:") as histories:
+        histories["c"].append([ASKED, call(thinking=(SIGNED,)), result()])
+        assert histories["c"].view.dialect == "litellm"
+        assert histories["c"].view.to_messages()[1]["thinking_blocks"] == [SIGNED]
+    with pytest.raises(ValueError, match="unknown dialect 'mistral'"):
+        foldlog.open("memory:", agent_llm=AnAgentsModel("mistral"))
+
+
+# -- real histories ---------------------------------------------------------------------------------------------------
+
+
+def sampled(folder: str) -> Iterator[View]:
+    for source in open_sources([SAMPLES / folder]):
+        yield View.from_events(list(source.events())[:400])
+
+
+@pytest.mark.skipif(
+    not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
+)
+@pytest.mark.parametrize(
+    "folder", ["openhands_v0", "openhands_v1", "openai_chat", "claude_code", "codex_rollout", "swe_agent_traj"]
+)
+def test_real_histories_are_accepted(folder, record_property):
+    views = list(sampled(folder))
+    for view in views:
+        for dialect in DIALECTS:
+            assert PROBLEMS[dialect](view.to_messages(dialect)) == [], (view, dialect)
+    record_property("compared", f"{len(views)} histories in {len(DIALECTS)} dialects")
+    assert views

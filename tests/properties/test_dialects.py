@@ -1,0 +1,91 @@
+"""Whatever a log holds, the messages that are made of it are accepted, and nothing that was said is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from pydantic import TypeAdapter
+
+from eventstore.events import Action, CondensationSummary, Message, Observation, SystemMessage
+from projections import View
+from projections.messages import DIALECTS
+from tests.projections.chat_rules import PROBLEMS
+from tests.projections.test_dialects import SIGNED, WEB, image, text
+
+odd_texts = st.sampled_from(["", " ", "\n", "hello", "x\ud800", "é", "more "])
+PARTS = [
+    *(text("said"), text(""), text(" "), text("kept", cache_control={"type": "ephemeral"}), {"type": "text"}),
+    *({"text": "bare"}, {"type": "refusal", "refusal": "no"}, {"type": "document", "title": "d"}, {"kind": "odd"}),
+    *(image(), image(WEB), image("data:image/svg+xml;base64,AA=="), image(""), image(None), image("file:///x")),
+    *({"type": "image_url", "image_url": WEB}, {"type": "image", "source": {"type": "url", "url": WEB}}),
+    *({"type": "image"}, {"type": 5}, {}, {"type": "file", "file": {"file_id": "f"}}, {"type": "file"}),
+]
+THINKING = [SIGNED, {"type": "thinking"}, {"type": "redacted_thinking", "data": "d"}, {}]
+ARGUMENTS = [None, {}, {"a": 1}, {"a": "\ud800"}, "", "{", "{}", '{"a": 1}', "[]", {"a": float("nan")}]
+
+odd_contents = st.one_of(odd_texts, st.lists(st.sampled_from(PARTS), max_size=4).map(tuple))
+call_ids = st.sampled_from([None, "", "a", "b", "a b", "a/b", "c" * 50, "\ud800"])
+odd_events = st.one_of(
+    st.builds(SystemMessage, content=odd_contents),
+    st.builds(Message, source=st.sampled_from(["user", "agent", "environment"]), content=odd_contents),
+    st.builds(
+        Action,
+        tool=st.sampled_from(["run", "run it", "", "r" * 70]),
+        call_id=call_ids,
+        response_id=st.sampled_from([None, "r", "s"]),
+        arguments=st.sampled_from(ARGUMENTS),
+        thought=odd_contents,
+        thinking=st.lists(st.sampled_from(THINKING), max_size=2).map(tuple),
+    ),
+    st.builds(
+        Observation,
+        content=odd_contents,
+        call_id=call_ids,
+        is_error=st.booleans(),
+        cause=st.one_of(st.none(), st.integers(0, 12)),
+    ),
+    st.just(CondensationSummary(content="in short")),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(odd_events, max_size=14))
+def test_what_is_made_of_any_view_is_accepted(events):
+    numbered = [replace(event, id=n) for n, event in enumerate(events)]
+    view = View.from_events(numbered)
+    for dialect in DIALECTS:
+        assert PROBLEMS[dialect](view.to_messages(dialect)) == [], dialect
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(odd_events, max_size=10), st.sampled_from(DIALECTS))
+def test_no_text_and_no_picture_of_a_view_is_lost(events, dialect):
+    view = View.from_events([replace(event, id=n) for n, event in enumerate(events)])
+    shown = [view[place] for place in view.fit_positions]
+    pictures = 0
+    told = json.dumps([view.system_prompt, view.to_messages(dialect)], ensure_ascii=False)
+    for event in shown:
+        content = event.thought if isinstance(event, Action) else event.content
+        for each in [content] if isinstance(content, str) else [p.get("text", p.get("refusal")) for p in content]:
+            if isinstance(each, str) and each.strip():
+                assert json.dumps(each.encode("utf-8", "replace").decode().rstrip(), ensure_ascii=False)[1:-1] in told
+        if isinstance(event, Message | Observation):
+            pictures += sum(part == image() for part in content)
+    assert told.count("iVBORw0KGgo=") >= pictures
+
+
+def openai_schema() -> Any:
+    from openai.types.chat import ChatCompletionMessageParam
+
+    return TypeAdapter(list[ChatCompletionMessageParam])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(odd_events, max_size=14))
+def test_openais_messages_have_the_types_of_its_own_client(events):
+    view = View.from_events([replace(event, id=n) for n, event in enumerate(events)])
+    openai_schema().validate_python(view.to_messages("openai"))
