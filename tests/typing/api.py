@@ -52,6 +52,8 @@ def the_face() -> list[dict[str, Any]]:
         assert_type(list(history.events(0, 2)), list[Event])
         ids = [conversation for conversation in histories if conversation in histories]
         assert_type(ids, list[str])
+        assert_type(history.view.system_prompt, str)
+        assert_type(history.view.to_messages("anthropic"), list[dict[str, Any]])
         return history.view.to_messages()
 
 
