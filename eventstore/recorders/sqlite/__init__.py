@@ -4,6 +4,7 @@
     transaction   what may be written, under the one write lock that SQLite has
     reader        the questions that one transaction answers
     connections   to the file, and for readers a pool of them
+    store_file    which file that is: nothing is written to another one
     turns         the fair queue of processes (docs/decisions/0021-turns-of-writers.md)
     tails         what the last commit left, so that the next need not ask
     forks         why connections are closed before one

@@ -13,7 +13,7 @@ from typing import Final
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite import forks
 
-__all__ = ["ReaderPool", "create_private", "has_wal", "is_empty", "open_reader", "open_writer"]
+__all__ = ["ReaderPool", "create_private", "is_empty", "open_reader", "open_writer"]
 
 _BUSY_TIMEOUT_S: Final = 10.0
 """Only writers that are not foldlog can keep us waiting in SQLite itself; ours wait in the queue."""
@@ -75,16 +75,14 @@ def open_writer(path: str, *, durable: bool) -> sqlite3.Connection:
     return connection
 
 
-def has_wal(connection: sqlite3.Connection) -> bool:
-    """Whether readers and writers do without one another; a file that was copied gets its log when it is opened."""
-    return bool(connection.execute("PRAGMA journal_mode").fetchone()[0] == b"wal")
-
-
 class ReaderPool:
     """Connections for readers: each is used by one thread at a time, and kept for the next."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], disconnect: Callable[[sqlite3.Connection], object]
+    ) -> None:
         self._connect = connect
+        self._disconnect = disconnect
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[sqlite3.Connection] = []
         self._used = 0
@@ -136,10 +134,10 @@ class ReaderPool:
             if sound and not self._closed:
                 self._idle.append(connection)
             else:
-                connection.close()
+                self._disconnect(connection)
             if self._resting:
                 self._changed.notify_all()
 
     def _close_idle(self) -> None:
         while self._idle:
-            self._idle.pop().close()
+            self._disconnect(self._idle.pop())

@@ -2,8 +2,11 @@
 
 A commit that lengthens the log has its new size to write down as well, which takes more than half as long again. So who
 goes on writing has the log lengthened ahead of time, by as much as is there already: whoever wrote little, has little
-written for them. SQLite overwrites the log from its beginning after each checkpoint, and ignores what is behind its
+written for them. SQLite overwrites the log from its beginning after each checkpoint, and ignores what is after its
 last commit; zeros are no commit.
+
+The log is lengthened through the descriptor with which the writer's own connection writes it, never by its name: under
+the name there may be the log of another store by now. Where that descriptor is not known, the log grows by itself.
 """
 
 from __future__ import annotations
@@ -21,35 +24,40 @@ _COMMITS_BETWEEN_LOOKS: Final = 64
 
 
 class LogSpace:
-    """The room in the log of one file, as one writer meets it."""
+    """The room in the log that one writer writes. ``log`` is the descriptor of its connection, if it is known."""
 
-    def __init__(self, path: str) -> None:
-        self._path = f"{path}-wal"
+    def __init__(self, log: int | None) -> None:
+        self._log = log
+        status = os.fstat(log) if log is not None else None
+        self._identity = status and (status.st_dev, status.st_ino)
         self._size: int | None = None
         self._commits_until_next_look = 0
 
     def make(self) -> None:
-        """Lengthen the log where commits have come to its end. To be called within a write transaction, so that nobody
-        else writes to it meanwhile; the commit then syncs both at once. Where there is no space, it stays as it is.
+        """Lengthen the log where commits have come to its end. To be called within a write transaction, so that no
+        other connection writes to it; the commit then syncs both at once. Where there is no space, it stays as it is.
         """
+        if self._log is None:
+            return
         if self._commits_until_next_look:
             self._commits_until_next_look -= 1
             return
-        size = os.stat(self._path).st_size
+        status = os.fstat(self._log)
+        if (status.st_dev, status.st_ino) != self._identity:
+            self._log = None
+            return
+        size = status.st_size
         if self._size is not None and self._size < size < LOG_BYTES:
-            size += _lengthen(self._path, size, min(size, LOG_BYTES - size))
+            size += _lengthen(self._log, size, min(size, LOG_BYTES - size))
         elif size >= LOG_BYTES:
             self._commits_until_next_look = _COMMITS_BETWEEN_LOOKS
         self._size = size
 
 
-def _lengthen(path: str, size: int, by: int) -> int:
-    log = os.open(path, os.O_WRONLY)
+def _lengthen(log: int, size: int, by: int) -> int:
     try:
         os.pwrite(log, bytes(by), size)
     except OSError:
         os.ftruncate(log, size)
         return 0
-    finally:
-        os.close(log)
     return by

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,10 +19,14 @@ _new: Final = tuple.__new__  # what Row(...) calls, without the call around it: 
 
 
 class SQLiteReader:
-    """The questions that one transaction answers. All of them walk an index to what they return."""
+    """The questions that one transaction answers. All of them walk an index to what they return.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    ``check_file`` is called before positions are followed: a follower on a file that was replaced waits for ever.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, check_file: Callable[[], object] | None = None) -> None:
         self._execute = connection.execute
+        self._check_file = check_file
         self._ids: dict[int, str] = {}
 
     def store_value(self, name: str) -> str:
@@ -63,6 +67,8 @@ class SQLiteReader:
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Live rows have their positions; those of an import are reckoned from where it was published."""
+        if self._check_file is not None:
+            self._check_file()
         placed: list[PlacedRow] = []
         while len(placed) < limit:
             block = self._publication(after_position)

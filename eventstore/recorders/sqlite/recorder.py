@@ -17,7 +17,6 @@ from eventstore.recorders.sqlite import forks, schema, upkeep
 from eventstore.recorders.sqlite.connections import (
     ReaderPool,
     create_private,
-    has_wal,
     is_empty,
     open_reader,
     open_writer,
@@ -25,6 +24,7 @@ from eventstore.recorders.sqlite.connections import (
 from eventstore.recorders.sqlite.errors import leaves_doubt, translate, translated
 from eventstore.recorders.sqlite.log_space import LogSpace
 from eventstore.recorders.sqlite.reader import SQLiteReader
+from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile, has_log
 from eventstore.recorders.sqlite.tails import Tails
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.sqlite.turns import Turns
@@ -57,7 +57,8 @@ class SQLiteRecorder:
     _holds_writers: bool
 
     def __init__(self, path: str, *, create: bool = True, writable: bool = True, durable: bool = True) -> None:
-        self.path = path
+        self._file = StoreFile(path)
+        self.path = self._file.path
         self.writable = writable
         self._durable = durable
         self._turns: Turns | None = None
@@ -81,7 +82,7 @@ class SQLiteRecorder:
     @contextlib.contextmanager
     def read(self) -> Iterator[Reader]:
         with self._snapshot("read") as connection:
-            yield SQLiteReader(connection)
+            yield SQLiteReader(connection, self._file.check)
 
     def store_value(self, name: str) -> str:
         with self._snapshot("read") as connection:
@@ -91,8 +92,9 @@ class SQLiteRecorder:
         self._check_open()
         with translated(f"read {self.path}"), self._polling:
             if self._poller is None:
-                self._poller = open_reader(self.path, writable=self.writable)
+                self._poller = self._connect_reader()
                 self._pollers += 1
+            self._file.check()
             # Each connection counts for itself: a new one must not come to a number that an earlier one has told.
             return (self._pollers << 32) + int(self._poller.execute("PRAGMA data_version").fetchone()[0])
 
@@ -131,6 +133,7 @@ class SQLiteRecorder:
                 self._turns.close()
         self._close_poller()
         self._readers.close()
+        self._file.close()
 
     # -- a fork -------------------------------------------------------------------------------------------------------
 
@@ -151,6 +154,7 @@ class SQLiteRecorder:
             self._closed_because = "it was in use in another thread when this process was forked"
         if self._turns is not None:
             self._turns.begin_anew()
+        self._file.begin_anew()
         self._begin()
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -179,6 +183,7 @@ class SQLiteRecorder:
         try:
             connection = self._writer or self._open_writer()
             connection.execute("BEGIN IMMEDIATE")
+            self._file.check()
             if not self._tails.still_hold(connection):
                 schema.check_unchanged(connection, self.path)
             self._log_space.make()
@@ -197,16 +202,22 @@ class SQLiteRecorder:
                         return [other for other in jobs if not other.done]
             committing = True
             connection.execute("COMMIT")
-            _succeed(done)
+            self._succeed(done)
         except (sqlite3.Error, OSError, RecorderError) as error:
             self._fail(jobs, error, committing)
         except BaseException:  # Ctrl-C
             if connection is not None and connection.in_transaction:
                 self._roll_back(connection)
             else:
-                _succeed(done)  # it came just behind the commit, which stands and must not be run again
+                self._succeed(done)  # it came just after the commit, which stands and must not be run again
             raise
         return []
+
+    def _succeed(self, done: list[tuple[Job[Any], Any]]) -> None:
+        """End jobs whose commit stands. Raises ``WrongFile`` where it stands in a file that has no name any more."""
+        self._file.check_committed()
+        for job, result in done:
+            job.succeed(result)
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         self._tails.forget()
@@ -218,7 +229,11 @@ class SQLiteRecorder:
         An fsync reports its failure once, and what it could not write may be gone from the cache as well: trying again
         would look like success.
         """
-        self._close_writer()
+        if isinstance(error, WrongFile):  # its connection stays: what it has can still be read and backed up
+            if self._writer is not None:
+                self._roll_back(self._writer)
+        else:
+            self._close_writer()
         if isinstance(error, sqlite3.Error) and (committing or leaves_doubt(error)):
             self._closed_because = f"a write failed ({error})"
         for job in jobs:
@@ -233,7 +248,7 @@ class SQLiteRecorder:
         self._queue = CommitQueue(self._run_group)
         self._writing = threading.Lock()
         self._polling = threading.Lock()
-        self._readers = ReaderPool(partial(open_reader, self.path, writable=self.writable))
+        self._readers = ReaderPool(self._connect_reader, self._file.disconnect)
         self._writer = None
         self._poller = None
         self._holds_writers = False
@@ -250,7 +265,7 @@ class SQLiteRecorder:
         with self._readers.connection() as connection:
             connection.execute("BEGIN")  # one moment, and the file is looked at once
             try:
-                ready = schema.is_current(connection, self.path) and (not self.writable or has_wal(connection))
+                ready = schema.is_current(connection, self.path) and (not self.writable or has_log(connection))
             finally:
                 connection.rollback()
         if ready:
@@ -281,7 +296,9 @@ class SQLiteRecorder:
         with self._writing:
             try:
                 self._turns.take()
-                yield self._writer or self._open_writer()
+                connection = self._writer or self._open_writer()
+                self._file.check()
+                yield connection
             finally:
                 self._turns.give_back()
 
@@ -289,24 +306,22 @@ class SQLiteRecorder:
         if self._closed_because is not None:
             raise InterfaceError(f"{self.path} is closed: {self._closed_because}; open the store again")
 
+    def _connect_reader(self) -> sqlite3.Connection:
+        return self._file.connect(partial(open_reader, writable=self.writable))
+
     def _open_writer(self) -> sqlite3.Connection:
-        self._writer = open_writer(self.path, durable=self._durable)
+        self._writer, log = self._file.connect_and_find(partial(open_writer, durable=self._durable), "-wal")
         self._tails = Tails()
-        self._log_space = LogSpace(self.path)
+        self._log_space = LogSpace(log)
         return self._writer
 
     def _close_writer(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            self._file.disconnect(self._writer)
             self._writer = None
 
     def _close_poller(self) -> None:
         with self._polling:
             if self._poller is not None:
-                self._poller.close()
+                self._file.disconnect(self._poller)
                 self._poller = None
-
-
-def _succeed(done: list[tuple[Job[Any], Any]]) -> None:
-    for job, result in done:
-        job.succeed(result)

@@ -1,0 +1,334 @@
+"""A store is the file that was opened. A file that was moved, replaced or doubled is not written to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from eventstore.recorders.sqlite import store_file
+
+
+def message(content: str = "hi") -> Message:
+    return Message(source="user", content=content)
+
+
+def append(store: Store, content: str) -> None:
+    store.append("c1", message(content), expected_version=ANY_VERSION)
+
+
+def contents(path: Path) -> list[str]:
+    with open_store(f"sqlite:///{path}") as store:
+        return [event.content for event in store.events("c1")]  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "before")
+        yield store
+
+
+# -- one name ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_relative_name_is_resolved_when_the_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        with open_store("sqlite:///history.db") as store:
+            append(store, f"in {folder}")
+    monkeypatch.chdir(tmp_path / "a")
+    with open_store("sqlite:///history.db") as store:
+        monkeypatch.chdir(tmp_path / "b")
+        append(store, "in a too")
+        assert store.version("c1") == 2
+        store.data_version()
+        store.back_up(str(tmp_path / "copy.db"))
+    assert contents(tmp_path / "a" / "history.db") == contents(tmp_path / "copy.db") == ["in a", "in a too"]
+    assert contents(tmp_path / "b" / "history.db") == ["in b"]
+
+
+@pytest.mark.parametrize("link", ["other.db", "folder/link.db"])
+def test_a_symbolic_link_is_the_file_behind_it_with_one_log_and_one_write_lock(path: Path, tmp_path: Path, link: str):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / link).symlink_to(path)
+    with open_store(f"sqlite:///{tmp_path / link}") as linked, open_store(f"sqlite:///{path}") as store:
+        for n in range(3):
+            append(linked, f"link {n}")
+            append(store, f"name {n}")
+        assert {file.name for file in tmp_path.iterdir() if file.is_file() and not file.is_symlink()} == {
+            "history.db",
+            "history.db-wal",
+            "history.db-shm",
+            "history.db-queue",
+        }
+        assert list((tmp_path / "folder").glob("*-*")) == []
+    assert contents(path) == ["link 0", "name 0", "link 1", "name 1", "link 2", "name 2"]
+
+
+def test_a_link_that_leads_to_another_store_by_now_is_not_written_through(store: Store, path: Path, tmp_path: Path):
+    link, other = tmp_path / "current.db", tmp_path / "other.db"
+    link.symlink_to(path)
+    with open_store(f"sqlite:///{other}") as second:
+        append(second, "other")
+    with open_store(f"sqlite:///{link}") as linked:
+        append(linked, "through the link")
+        link.unlink()
+        link.symlink_to(other)
+        with pytest.raises(StoreUnavailable, match=r"another file took the place of .*current.db"):
+            append(linked, "never")
+    assert contents(path) == ["before", "through the link"]
+    assert contents(other) == ["other"]
+
+
+# -- the file under the name ------------------------------------------------------------------------------------------
+
+
+def remove(path: Path, copy: Path) -> None:
+    path.unlink()
+
+
+def rename(path: Path, copy: Path) -> None:
+    path.rename(path.with_name("moved.db"))
+
+
+def rename_all(path: Path, copy: Path) -> None:
+    for file in path.parent.glob("history.db*"):
+        file.rename(file.with_name(file.name.replace("history", "moved")))
+
+
+def replace(path: Path, copy: Path) -> None:
+    copy.rename(path)
+
+
+def replace_and_clear(path: Path, copy: Path) -> None:
+    """As one restores by hand."""
+    copy.rename(path)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink()
+
+
+def replace_folder(path: Path, copy: Path) -> None:
+    folder = path.parent
+    folder.rename(folder.with_name("moved"))
+    folder.mkdir()
+    shutil.move(str(folder.with_name("moved") / copy.name), path)
+
+
+CHANGES = [remove, rename, rename_all, replace, replace_and_clear, replace_folder]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, change):
+    """The writer is told at its next append, whatever it is, and the file that has the name now stays as it is."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path, copy = folder / "history.db", folder / "copy.db"
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "in the copy")
+        store.back_up(str(copy))
+        append(store, "after the copy")
+        change(path, copy)
+        now = path.read_bytes() if path.exists() else None
+        for _ in range(3):
+            with pytest.raises(
+                StoreUnavailable, match=r"(was removed or renamed|another file took the place).*nothing was written"
+            ):
+                append(store, "never")
+        with pytest.raises(StoreUnavailable, match=r"was removed or renamed|another file took the place"):
+            list(store.follow())
+        with pytest.raises(StoreUnavailable, match=r"was removed or renamed|another file took the place"):
+            store.data_version()
+        with pytest.raises(StoreUnavailable, match=r"was removed or renamed|another file took the place"):
+            store.vacuum()
+        assert [event.content for event in store.events("c1")] == ["in the copy", "after the copy"]  # type: ignore[union-attr]
+        saved = tmp_path / "saved.db"
+        assert store.back_up(str(saved)).findings == ()
+    assert (path.read_bytes() if path.exists() else None) == now
+    assert contents(saved) == ["in the copy", "after the copy"]
+    if change in (rename_all, replace_folder):  # the store itself is whole, wherever it is now
+        moved = folder / "moved.db" if change is rename_all else tmp_path / "moved" / "history.db"
+        assert contents(moved) == ["in the copy", "after the copy"]
+    if change is replace:
+        for mode in ("rwc", "ro"):
+            with pytest.raises(StoreUnavailable, match=r"history.db-wal is the log of a file that .* has replaced"):
+                open_store(f"sqlite:///{path}?mode={mode}")
+        path.with_name("history.db-wal").unlink()
+    if change in (replace, replace_and_clear):
+        assert contents(path) == ["in the copy"]
+
+
+def test_a_file_that_was_put_back_is_written_to_again(store: Store, path: Path):
+    path.rename(path.with_name("moved.db"))
+    with pytest.raises(StoreUnavailable, match="was removed or renamed"):
+        append(store, "never")
+    path.with_name("moved.db").rename(path)
+    append(store, "again")
+    assert [event.content for event in store.events("c1")] == ["before", "again"]  # type: ignore[union-attr]
+
+
+def test_a_file_that_is_removed_during_a_commit_acknowledges_nothing(store: Store, path: Path):
+    def work(transaction: object) -> None:
+        transaction.begin("c2", 5, b"s" * 16)  # type: ignore[attr-defined]
+        path.unlink()  # after the look before the commit
+
+    with pytest.raises(StoreUnavailable, match="was removed or replaced during a commit, so what was written may be"):
+        store._transact(work)  # type: ignore[arg-type]
+
+
+def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store: Store, path: Path, tmp_path: Path):
+    with open_store(f"sqlite:///{tmp_path}/other.db") as other:
+        append(other, "other")
+    with store.snapshot("c1"):  # the one connection that there is for readers is in use
+        (tmp_path / "other.db").rename(path)
+        with pytest.raises(StoreUnavailable, match=r"another file took the place"), store.snapshot("c1"):
+            pass
+
+
+# -- two names --------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_with_a_second_name_is_not_opened(store: Store, path: Path):
+    store.close()
+    os.link(path, path.with_name("second.db"))
+    for name in (path, path.with_name("second.db")):
+        for mode in ("rwc", "ro"):
+            with pytest.raises(StoreUnavailable, match=r"has 2 names \(hard links\).*remove the other names"):
+                open_store(f"sqlite:///{name}?mode={mode}")
+    path.with_name("second.db").unlink()
+    assert contents(path) == ["before"]
+
+
+def test_a_file_that_gets_a_second_name_is_not_written_to_as_long_as_it_has_it(store: Store, path: Path):
+    os.link(path, path.with_name("second.db"))
+    with pytest.raises(StoreUnavailable, match="has 2 names"):
+        append(store, "never")
+    path.with_name("second.db").unlink()
+    append(store, "again")
+    assert [event.content for event in store.events("c1")] == ["before", "again"]  # type: ignore[union-attr]
+
+
+def test_a_file_that_is_mounted_alone_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A container's view of ``-v /srv/history.db:/data/history.db``: the log beside it is another one than outside."""
+    path = tmp_path / "a store.db"
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "before")
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "21 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+        f"99 21 254:0 /srv/history.db {str(path).replace(' ', chr(92) + '040')} rw,relatime - ext4 /dev/vda rw\n"
+    )
+    assert contents(path) == ["before"]
+    monkeypatch.setattr(store_file, "_MOUNTS", str(mounts))
+    with pytest.raises(StoreUnavailable, match=r"is mounted as a single file.*mount the folder that holds it instead"):
+        open_store(f"sqlite:///{path}")
+
+
+def test_a_file_that_is_really_mounted_alone_is_not_opened(path: Path, tmp_path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "before")
+    target = tmp_path / "mounted.db"
+    target.touch()
+    opening = (
+        "import sys, eventstore\n"
+        "try: eventstore.open_store('sqlite:///' + sys.argv[1])\n"
+        "except eventstore.StoreUnavailable as error: print(error)\n"
+    )
+    command = 'mount --bind "$1" "$2" && exec "$3" -c "$4" "$2"'
+    mounted = subprocess.run(
+        ["unshare", "-m", "sh", "-c", command, "sh", str(path), str(target), sys.executable, opening],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if mounted.returncode != 0 and "eventstore" not in mounted.stderr:
+        pytest.skip(f"this user may not mount anything here: {mounted.stderr.strip()}")
+    assert "is mounted as a single file" in mounted.stdout
+
+
+# -- the log ----------------------------------------------------------------------------------------------------------
+
+AGENT = """
+import sys
+from eventstore import ANY_VERSION, Message, StoreUnavailable, open_store
+store = open_store("sqlite:///" + sys.argv[1])
+for line in sys.stdin:
+    try:
+        if line.strip() == "close":
+            store.close()
+        elif line.strip() == "open":
+            store = open_store("sqlite:///" + sys.argv[1])
+        else:
+            store.append("c1", Message(source="user", content=line.strip()), expected_version=ANY_VERSION)
+        print("done", flush=True)
+    except StoreUnavailable as error:
+        print(error, flush=True)
+"""
+
+
+class Agent:
+    """A process that has a store open, and does what it is told."""
+
+    def __init__(self, path: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", AGENT, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def do(self, what: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{what}\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def end(self) -> None:
+        self._process.communicate(timeout=60)
+        assert self._process.returncode == 0
+
+
+@pytest.mark.parametrize("suffixes", [["-wal", "-shm"], ["-wal"], ["-shm"]])
+def test_a_store_whose_log_was_removed_is_not_written_to_and_never_gets_the_old_log(path: Path, suffixes: list[str]):
+    """``cp backup.db history.db`` keeps the inode; to remove the log then is what one restores with by hand."""
+    agent = Agent(path)
+    assert agent.do("in the copy") == "done"
+    with open_store(f"sqlite:///{path}?mode=ro") as store:
+        store.back_up(str(path.with_name("copy.db")))
+    assert agent.do("after the copy") == "done"
+    subprocess.run(["cp", path.with_name("copy.db"), path], check=True)
+    for suffix in suffixes:
+        path.with_name(path.name + suffix).unlink()
+    assert "was removed while the store was open, and nothing was written" in agent.do("never")
+    assert agent.do("close") == "done"
+    assert path.read_bytes() == path.with_name("copy.db").read_bytes()
+    assert "end the process, then open the store again" in agent.do("open")
+    agent.end()
+    assert path.read_bytes() == path.with_name("copy.db").read_bytes()
+
+
+def test_the_log_is_lengthened_through_the_writers_own_descriptor(store: Store, path: Path):
+    """The name may be another store's by now: nothing is written to it."""
+    log = store.guard.unguarded._log_space._log  # type: ignore[union-attr]
+    if log is None:
+        pytest.skip("this system does not list the descriptors of a process")
+    assert os.path.samestat(os.fstat(log), os.stat(f"{path}-wal"))
+    opened = os.open
+    try:
+        os.open = None  # type: ignore[assignment]
+        for n in range(50):
+            append(store, f"{n}")
+    finally:
+        os.open = opened
+    assert path.with_name("history.db-wal").stat().st_size > 200_000
