@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, assert_type
 
 import foldlog
+import foldlog.aio
 from condensers import LLM, CondenseHandler, Condenser, LLMConfig, condenser_from_config, load_condenser
 from condensers.config.parameters import DigestCondenserConfig
 from eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
@@ -127,3 +128,15 @@ def the_formats(store: Store, records: list[Any]) -> list[Any]:
 
 def the_way_in() -> Store:
     return open_store("memory:")
+
+
+async def the_async_face_has_the_types_of_the_sync_one() -> None:
+    async with foldlog.aio.open("memory:") as histories:
+        history = histories["c1"]
+        assert_type(await history.append(an_exchange(), expected_version=0), tuple[Recorded, ...])
+        assert_type(await history.view, View)
+        assert_type(await history.step(), View | Condensation)
+        async for event in history.events(0, 2):
+            assert_type(event, Event)
+        async for recorded in histories.follow(after_position=3):
+            assert_type(recorded, Recorded)

@@ -1,0 +1,257 @@
+"""The async face: the same names as ``foldlog``, for asyncio and trio.
+
+    import foldlog.aio
+
+    async with foldlog.aio.open("sqlite:///history.db") as histories:
+        history = histories["c1"]
+        await history.append(Message(source="user", content="hi"))
+        view = await history.view                       # a property of the sync face is awaited without parentheses
+        async for event in history.events():
+            ...
+
+Every call runs the sync method in a thread of this face. Condensing steps have threads of their own, so that a slow
+model never delays an append. The loop's default threads are not used.
+
+Cancellation. A call that writes and has begun is finished: its caller waits for it, and then gets the cancellation with
+the result of the call in its attribute ``outcome`` (an ``Outcome``). A call that has not begun is withdrawn, and a call
+that only reads is left to its thread: both raise at once, without an outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from operator import length_hint
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
+
+from eventstore import Action, Event, Recorded, Store
+from foldlog import histories as sync
+from foldlog.threads import Outcome, Pool, pause
+from projections import View
+
+if TYPE_CHECKING:
+    from condensers import AgentModel
+    from foldlog.histories import ChosenCondenser
+
+__all__ = ["Histories", "History", "Outcome", "open"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_PAGE = 500
+_THREADS = 32
+"""As many appends share one commit at most."""
+_STEPPING_THREADS = 8
+_POLL_S, _POLL_MAX_S = 0.005, 0.1
+
+
+def open(
+    url: str,
+    *,
+    condenser: ChosenCondenser | None = None,
+    agent_llm: AgentModel | None = None,
+    durability: Literal["full", "relaxed"] = "full",
+    clock: Callable[[], datetime] | None = None,
+) -> Opening:
+    """Open a store: ``async with foldlog.aio.open(url) as histories``, or ``histories = await foldlog.aio.open(url)``
+    and ``await histories.close()`` at the end. Arguments and errors are those of ``foldlog.open``.
+    """
+    opened = partial(sync.open, url, condenser=condenser, agent_llm=agent_llm, durability=durability, clock=clock)
+    return Opening(opened)
+
+
+class Opening:
+    """A store about to be opened: await it, or enter it."""
+
+    def __init__(self, opened: Callable[[], sync.Histories]) -> None:
+        self._opened = opened
+        self._histories: Histories | None = None
+
+    def __await__(self) -> Generator[Any, Any, Histories]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Histories:
+        self._histories = await self._open()
+        return self._histories
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._histories is not None  # it was entered
+        await self._histories.close()
+
+    async def _open(self) -> Histories:
+        pool = Pool("foldlog", _THREADS)
+        try:
+            return Histories(await pool.run(self._opened, finish=True), pool)
+        except BaseException as error:
+            outcome = getattr(error, "outcome", None)
+            if outcome is not None and outcome.value is not None:  # cancelled, and open: nobody else would close it
+                outcome.value.close()
+            pool.close()
+            raise
+
+
+def _method(
+    method: Callable[Concatenate[sync.History, P], T], *, writes: bool = False, steps: bool = False
+) -> Callable[Concatenate[History, P], Coroutine[Any, Any, T]]:
+    """Return the async form of a method of a history, with the same arguments and the same docstring."""
+
+    def call(self: History, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        pool = self._histories.stepping if steps else self._histories.pool
+        return pool.run(partial(method, self.sync, *args, **kwargs), finish=writes)
+
+    call.__name__, call.__qualname__, call.__doc__ = method.__name__, f"History.{method.__name__}", method.__doc__
+    return call
+
+
+class _Pages(Generic[T]):
+    """An async iterator over what a blocking iterator yields, read a page at a time.
+
+    It is a class because an async generator that a loop leaves early must be closed in the loop that ran it.
+    """
+
+    def __init__(self, pool: Pool, iterate: Callable[[], Iterator[T]]) -> None:
+        self._pool = pool
+        self._iterate = iterate
+        self._iterator: Iterator[T] | None = None
+        self._page: Iterator[T] = iter(())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        for item in self._page:
+            return item
+        page = await self._pool.run(self._read, finish=False)
+        if not page:
+            raise StopAsyncIteration
+        self._page = iter(page)
+        return next(self._page)
+
+    def _read(self) -> list[T]:
+        if self._iterator is None:
+            self._iterator = self._iterate()
+        return list(islice(self._iterator, _PAGE))
+
+
+class _Following:
+    """An async iterator over everything recorded after a position, without an end."""
+
+    def __init__(self, pool: Pool, store: Store, after_position: int) -> None:
+        self._pool, self._store, self._position = pool, store, after_position
+        self._page: Iterator[Recorded] = iter(())
+        self._seen = -1
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Recorded:
+        wait_s = _POLL_S
+        while True:
+            for recorded in self._page:
+                self._position = recorded.position
+                return recorded
+            self._page = iter(await self._pool.run(self._read, finish=False))
+            if length_hint(self._page) == 0:
+                await pause(wait_s)
+                wait_s = min(2 * wait_s, _POLL_MAX_S)
+
+    def _read(self) -> list[Recorded]:
+        version = self._store.data_version()
+        if version == self._seen:
+            return []
+        page = list(islice(self._store.follow(self._position), _PAGE))
+        if not page:
+            self._seen = version
+        return page
+
+
+class Histories:
+    """The histories of a store, by id. ``sync`` is the same of the sync face; see ``foldlog.Histories``.
+
+    Any number of tasks, in any number of loops, may use it.
+    """
+
+    def __init__(self, histories: sync.Histories, pool: Pool) -> None:
+        self.sync = histories
+        self.pool = pool
+        self.stepping = Pool("foldlog-steps", _STEPPING_THREADS)
+
+    def __getitem__(self, conversation: str) -> History:
+        return History(self, conversation)
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""
+        return _Pages(self.pool, lambda: iter(self.sync))
+
+    def follow(self, after_position: int = 0, *, forever: bool = True) -> AsyncIterator[Recorded]:
+        """Yield everything recorded after a position, over all histories, in the order of positions.
+
+        ``forever`` waits for more, else it ends at the present. Keep the last position and resume after it: nothing is
+        missed, nothing comes twice. Raises what ``Store.follow`` raises. Cost: the events, and while nothing comes a
+        question of some microseconds every 5 to 100 ms.
+        """
+        follow = self.sync.store.follow
+        if not forever:
+            return _Pages(self.pool, partial(follow, after_position))
+        return _Following(self.pool, self.sync.store, after_position)
+
+    async def close(self) -> None:
+        """Wait for the calls that run, then close the store."""
+        await self.pool.run(self._close, finish=True)
+        self.pool.close()
+
+    def _close(self) -> None:
+        self.stepping.close()
+        self.sync.close()
+
+    def __repr__(self) -> str:
+        return f"<async {self.sync!r}>"
+
+
+class History:
+    """One conversation. ``sync`` is the same of the sync face; see ``foldlog.History`` for every method."""
+
+    def __init__(self, histories: Histories, conversation: str) -> None:
+        self._histories = histories
+        self.sync = histories.sync[conversation]
+        self.id = conversation
+
+    append = _method(sync.History.append, writes=True)
+    interrupt = _method(sync.History.interrupt, writes=True)
+    request_condensation = _method(sync.History.request_condensation, writes=True)
+    step = _method(sync.History.step, writes=True, steps=True)
+    condense = _method(sync.History.condense, writes=True, steps=True)
+    condensed_history = _method(sync.History.condensed_history, writes=True, steps=True)
+    at = _method(sync.History.at)
+    why = _method(sync.History.why)
+    difference = _method(sync.History.difference)
+
+    @property
+    def version(self) -> Coroutine[Any, Any, int]:
+        """The number of events: ``await history.version``."""
+        return self._read(lambda: self.sync.version)
+
+    @property
+    def view(self) -> Coroutine[Any, Any, View]:
+        """The View that the model is shown now: ``await history.view``."""
+        return self._read(lambda: self.sync.view)
+
+    @property
+    def open_calls(self) -> Coroutine[Any, Any, tuple[Action, ...]]:
+        """The actions that wait for their observation: ``await history.open_calls``."""
+        return self._read(lambda: self.sync.open_calls)
+
+    def events(self, start: int = 0, stop: int | None = None) -> AsyncIterator[Event]:
+        """Yield the events with ``start <= id < stop`` in order, forgotten ones too. See ``foldlog.History.events``."""
+        return _Pages(self._histories.pool, partial(self.sync.events, start, stop))
+
+    def _read(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
+        return self._histories.pool.run(work, finish=False)
+
+    def __repr__(self) -> str:
+        return f"<async History {self.id!r}>"

@@ -1,0 +1,292 @@
+"""The async face: the sync one's names, on asyncio and trio; a slow step delays nobody; what has begun is finished."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable
+
+import anyio
+import pytest
+
+import foldlog
+import foldlog.aio
+from condensers import Condensation, Condenser
+from eventstore import VersionConflict
+from foldlog import Message
+from foldlog.aio import Outcome
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def histories(tmp_path) -> AsyncIterator[foldlog.aio.Histories]:
+    async with foldlog.aio.open(f"sqlite:///{tmp_path}/history.db") as histories:
+        yield histories
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+class Gate:
+    """Holds a thread in the middle of a call until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+        self.held: list[int] = []
+
+    def pass_through(self) -> None:
+        self.held.append(1)
+        self.reached.set()
+        assert self.opened.wait(60)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await anyio.sleep(0.001)
+
+
+async def test_a_history_is_written_and_read(histories):
+    history = histories["c1"]
+    assert len(await history.view) == 0
+    [recorded] = await history.append(said("hi"), expected_version=0)
+    assert recorded.id == 0
+    await history.append([said("a"), said("b")])
+    assert [event.content async for event in history.events(1)] == ["a", "b"]
+    assert await history.version == 3
+    assert [event.id for event in await history.at(2)] == [0, 1]
+    assert (await history.why(1)).fate == "shown"
+    assert [event.id for event in (await history.difference(1, 3)).entered] == [1, 2]
+    assert await history.open_calls == ()
+    assert [name async for name in histories] == ["c1"]
+    with pytest.raises(VersionConflict):
+        await history.append(said("late"), expected_version=0)
+
+
+async def test_many_events_come_page_by_page(histories):
+    await histories["c1"].append([said(str(n)) for n in range(1_203)])
+    assert [event.id async for event in histories["c1"].events()] == list(range(1_203))
+
+
+async def test_following_waits_for_what_comes(histories):
+    history = histories["c1"]
+    await history.append([said("a"), said("b")])
+    assert [r.event.content async for r in histories.follow(forever=False)] == ["a", "b"]
+    heard = []
+    async with anyio.create_task_group() as group:
+
+        async def listen() -> None:
+            async for recorded in histories.follow(after_position=1):
+                heard.append(recorded.event.content)
+                if len(heard) == 3:
+                    return
+
+        group.start_soon(listen)
+        await until(lambda: heard == ["b"])
+        await history.append([said("c"), said("d")])
+    assert heard == ["b", "c", "d"]
+
+
+class Slow(Condenser):
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+
+    def condense(self, view):
+        self.gate.pass_through()
+        return view
+
+
+async def test_slow_steps_delay_no_append(tmp_path):
+    gate = Gate()
+    async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db", condenser=Slow(gate)) as histories:
+        for n in range(40):
+            await histories[f"c{n}"].append(said("hi"))
+        async with anyio.create_task_group() as group:
+            for n in range(40):
+                group.start_soon(histories[f"c{n}"].step)
+            await until(gate.reached.is_set)
+            for n in range(40):
+                await histories[f"c{n}"].append(said("while the model thinks"))
+            assert not gate.opened.is_set()
+            gate.opened.set()
+
+
+async def test_many_tasks_append_and_nothing_is_lost(histories):
+    async def work(n: int) -> None:
+        for _ in range(20):
+            await histories[f"c{n % 4}"].append(said("hi"))
+
+    async with anyio.create_task_group() as group:
+        for n in range(32):
+            group.start_soon(work, n)
+    assert [await histories[f"c{n}"].version for n in range(4)] == [160] * 4
+
+
+async def test_an_append_that_has_begun_is_finished_when_it_is_cancelled(tmp_path):
+    gate = Gate()
+
+    async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db", clock=None) as histories:
+        history = histories["c1"]
+        append = history.sync.append
+        raised: list[BaseException] = []
+
+        def held(*args):
+            gate.pass_through()
+            return append(*args)
+
+        async def work() -> None:
+            try:
+                await histories.pool.run(lambda: held(said("hi")), finish=True)
+            except BaseException as error:
+                raised.append(error)
+                assert await_is_over(histories)
+                raise
+
+        def await_is_over(histories: foldlog.aio.Histories) -> bool:
+            return histories.sync["c1"].version == 1
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(work)
+            await until(gate.reached.is_set)
+            group.cancel_scope.cancel()
+            threading.Timer(0.05, gate.opened.set).start()
+        [cancelled] = raised
+        assert isinstance(cancelled, anyio.get_cancelled_exc_class())
+        [recorded] = cancelled.outcome.unwrap()  # type: ignore[attr-defined]
+        assert recorded.id == 0
+        assert await history.version == 1
+
+
+async def test_a_call_that_has_not_begun_is_withdrawn(histories):
+    gate = Gate()
+    raised: list[BaseException] = []
+    submitted: list[int] = []
+
+    async def work(then: Callable[[], object]) -> None:
+        submitted.append(1)
+        try:
+            await histories.pool.run(then, finish=True)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    async def hold() -> None:
+        await histories.pool.run(gate.pass_through, finish=True)
+
+    ran: list[int] = []
+    async with anyio.create_task_group() as busy:
+        for _ in range(32):
+            busy.start_soon(hold)
+        await until(lambda: len(gate.held) == 32)
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(work, lambda: ran.append(1))
+                await until(lambda: submitted)
+                scope.cancel()
+        gate.opened.set()
+    assert len(raised) == 1
+    assert not hasattr(raised[0], "outcome")
+    await histories["c1"].append(said("hi"))
+    assert ran == []
+
+
+async def test_a_read_that_is_cancelled_raises_at_once(histories):
+    gate = Gate()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+
+            async def read() -> None:
+                await histories.pool.run(gate.pass_through, finish=False)
+
+            group.start_soon(read)
+            await until(gate.reached.is_set)
+            scope.cancel()
+    assert not gate.opened.is_set()
+    gate.opened.set()
+
+
+async def test_an_error_of_a_cancelled_call_is_its_outcome(histories):
+    gate = Gate()
+    raised: list[BaseException] = []
+
+    def fail() -> None:
+        gate.pass_through()
+        raise ValueError("no")
+
+    async def work() -> None:
+        try:
+            await histories.pool.run(fail, finish=True)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(work)
+        await until(gate.reached.is_set)
+        group.cancel_scope.cancel()
+        threading.Timer(0.05, gate.opened.set).start()
+    with pytest.raises(ValueError, match="no"):
+        raised[0].outcome.unwrap()  # type: ignore[attr-defined]
+
+
+async def test_the_face_has_every_public_name_of_the_sync_one(histories):
+    pairs = [(foldlog.History, foldlog.aio.History), (foldlog.Histories, foldlog.aio.Histories)]
+    for sync, asynchronous in pairs:
+        names = {name for name in vars(sync) if not name.startswith("_")}
+        assert names - set(dir(asynchronous)) - {"condenser", "handler"} == set()
+        for name in names & set(vars(asynchronous)) - {"close"}:
+            method = getattr(sync, name)
+            if inspect.isfunction(method) and name != "events":
+                assert getattr(asynchronous, name).__doc__ == method.__doc__
+    assert inspect.signature(foldlog.aio.open).parameters == inspect.signature(foldlog.open).parameters
+
+
+async def test_a_closed_face_says_so(tmp_path):
+    async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db") as histories:
+        await histories["c1"].append(said("hi"))
+    with pytest.raises(RuntimeError, match="open the store again"):
+        await histories["c1"].append(said("hi"))
+
+
+async def test_it_can_be_awaited_instead_of_entered(tmp_path):
+    histories = await foldlog.aio.open(f"sqlite:///{tmp_path}/h.db")
+    await histories["c1"].append(said("hi"))
+    await histories.close()
+
+
+async def test_a_step_condenses(tmp_path):
+    config = {"type": "amortized", "max_size": 4, "keep_first": 0}
+    async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db", condenser=config) as histories:
+        await histories["c1"].append([said(str(n)) for n in range(6)])
+        assert isinstance(await histories["c1"].step(), Condensation)
+        assert len(await histories["c1"].step()) == 2
+
+
+def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
+    """``task.cancel()`` and ``asyncio.timeout`` reach a call that has begun; it is finished all the same."""
+
+    async def main() -> None:
+        async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db") as histories:
+            gate = Gate()
+            task = asyncio.create_task(histories.pool.run(lambda: gate.pass_through() or 7, finish=True))
+            await until(gate.reached.is_set)
+            for _ in range(3):
+                task.cancel()
+                await asyncio.sleep(0)
+            assert not task.done()
+            gate.opened.set()
+            with pytest.raises(asyncio.CancelledError) as raised:
+                await task
+            assert raised.value.outcome == Outcome(7)  # type: ignore[attr-defined]
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await histories.pool.run(lambda: threading.Event().wait(0.1), finish=True)
+
+    asyncio.run(main())
