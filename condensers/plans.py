@@ -1,4 +1,4 @@
-"""A condensation that was decided on but not yet appended, and whether it holds after what others did meanwhile."""
+"""A condensation that was decided on but not yet appended, and whether it holds after events that others appended."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from condensers.errors import CondenserError
-from eventstore.events import Action, Annotation, CondensationAction, Event, Observation, UnknownEvent, is_structural
+from eventstore.events import Action, CondensationAction, Event, Observation, is_structural
 from projections import View
+from projections.units import pending_positions, units
 
 __all__ = ["Outdated", "Plan"]
 
 
 class Outdated(CondenserError):
-    """What was planned does not fit what others did meanwhile. It was not appended; plan anew."""
+    """A plan does not fit the events that others appended since. It was not appended; plan again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Traces:
-    """By what an event may have to do with the forgotten: their ids, and those of their calls and responses."""
+    """What a later event may have in common with the forgotten events: their ids, calls, responses, or tool loop.
+
+    ``reaches_open_loop``: whether a tool loop that later calls would join is another one once the plan is appended.
+    """
 
     ids: frozenset[int]
     call_ids: frozenset[str | None]
     response_ids: frozenset[str | None]
+    reaches_open_loop: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +44,16 @@ class Plan:
         return any(event.id in ids and event.id >= 0 for event in self.view.events)
 
     def after(self, meanwhile: Sequence[Event]) -> Plan:
-        """The same plan for the View after these events. Raises ``Outdated`` where it does not hold.
+        """Return the same plan for the View after these events. Raises ``Outdated`` if it does not hold.
 
-        It holds if no other condensation came, what it forgets is still shown, and no call is parted from an answer
-        that came since. A request in between, or a condensation that was declined, outdates nothing.
-        Cost: the events, and a copy of the View; where one of them may have to do with what is forgotten, its units.
+        It holds if no other condensation came, what it forgets is still shown, every event that stays is still sent to
+        the model, and no part of a waiting call goes. A request in between, or a condensation that was declined,
+        outdates nothing. Cost: the events, and a copy of the View; at the first time, and where one of the events may
+        have to do with what is forgotten, also the units of the View.
         """
         traces = self._traces or _traces(self.action, self.view)
         view = self.view.then(meanwhile)
-        if any(_bears_on(event, traces, self.view) for event in meanwhile):
+        if any(_bears_on(event, traces) for event in meanwhile):
             _check(self.action, meanwhile, view)
         return Plan(self.action, view, traces)
 
@@ -59,26 +65,27 @@ def _traces(action: CondensationAction, view: View) -> _Traces:
         frozenset(ids),
         frozenset(call.call_id for call in calls) - {None},
         frozenset(call.response_id for call in calls) - {None},
+        _open_loop(view) != _open_loop(view.then((action,))),
     )
 
 
-def _bears_on(event: Event, traces: _Traces, view: View) -> bool:
-    """Whether a plan may not hold because of this event, which came behind ``view``. In doubt it does."""
-    if is_structural(event):
-        return True
-    if isinstance(event, Observation):
-        return event.call_id in traces.call_ids or event.cause in traces.ids or _ends_in(view, traces.ids)
-    if isinstance(event, Action):
-        return event.response_id in traces.response_ids or _ends_in(view, traces.ids)
-    return False
+def _open_loop(view: View) -> list[int]:
+    """Return the ids of the tool loop that a call after this View would join; none if it would join no loop."""
+    found = units(view.events, view.left_behind)
+    orphans = set(found.orphans)
+    last = next((position for position in reversed(found.seen) if position not in orphans), None)
+    loop = found.loops[-1] if found.loops else []
+    return [view[position].id for position in loop] if last in loop else []
 
 
-def _ends_in(view: View, ids: frozenset[int]) -> bool:
-    """Whether the View's last events are among these: a tool loop may be open there, and go on."""
-    for event in reversed(view.events):
-        if not isinstance(event, Annotation | UnknownEvent) and event.id not in view.left_behind:
-            return event.id in ids
-    return False
+def _bears_on(event: Event, traces: _Traces) -> bool:
+    """Return whether a plan may not hold because of this event, which came after its View. In doubt it does."""
+    match event:
+        case Observation():
+            return traces.reaches_open_loop or event.call_id in traces.call_ids or event.cause in traces.ids
+        case Action():
+            return traces.reaches_open_loop or event.response_id in traces.response_ids
+    return is_structural(event)
 
 
 def _check(action: CondensationAction, meanwhile: Sequence[Event], view: View) -> None:
@@ -89,10 +96,19 @@ def _check(action: CondensationAction, meanwhile: Sequence[Event], view: View) -
     gone = ids.difference(event.id for event in view.events)
     if gone:
         raise Outdated(f"{len(gone)} of the {len(ids)} events that it forgets are not shown now, such as {min(gone)}")
-    sent = {view[place].id for place in view.fit_positions}
-    parted = sent & (view.then((action,)).left_behind - view.left_behind)
+    after = view.then((action,))
+    parted = (_sent(view) - ids - _sent(after)) | (_waiting(view) & (ids | (after.left_behind - view.left_behind)))
     if parted:
-        raise Outdated(f"it would part {len(parted)} events from their calls or answers, such as {min(parted)}")
+        raise Outdated(f"it would part {len(parted)} events from their calls or observations, such as {min(parted)}")
+
+
+def _sent(view: View) -> set[int]:
+    return {view[position].id for position in view.fit_positions}
+
+
+def _waiting(view: View) -> set[int]:
+    """Return the ids of parallel calls that wait for an observation, with the observations that came."""
+    return {view[position].id for position in pending_positions(units(view.events, view.left_behind))}
 
 
 def _named(action: CondensationAction) -> set[int]:

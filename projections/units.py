@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from eventstore.events import Action, Annotation, Event, Observation, UnknownEvent
 
-__all__ = ["ParallelCalls", "Units", "cut_positions", "fit_positions", "open_positions", "units"]
+__all__ = ["ParallelCalls", "Units", "cut_positions", "fit_positions", "open_positions", "pending_positions", "units"]
 
 UNSEEN = frozenset({Annotation, UnknownEvent})
 """Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""
@@ -161,27 +161,33 @@ def open_positions(events: Sequence[Event], found: Units) -> list[int]:
     )
 
 
+def pending_positions(found: Units) -> list[int]:
+    """Return the positions of the parallel calls that wait for an observation, with the observations that came.
+
+    Calls wait if one of them is unanswered and only their own members come after them. Orphans do not count: an
+    observation that is delivered twice does not end the waiting of the other calls. Unanswered calls that other events
+    follow are abandoned.
+    """
+    orphans = set(found.orphans)
+    followers = [position for position in found.seen if position not in orphans] if orphans else found.seen
+    for calls in reversed(found.parallel_calls):
+        if calls.unanswered and followers[-len(calls.members) :] == calls.members:
+            return calls.members
+    return []
+
+
 def cut_positions(count: int, found: Units) -> tuple[int, ...]:
     """Return every index, of 0 to ``count``, at which ``count`` events may be cut, given the units found in them.
     Forgetting the events between two such indices takes nothing away from those that stay (but for one case:
     ``docs/decisions/0031-joined-loops.md``).
 
     Such an index is not inside parallel calls, from their first action to their last observation, nor inside a loop.
-    It is not after the start of *pending* parallel calls either: those with an unanswered call and with only their own
-    members after it, so that an action is never forgotten before its observation comes. Orphans after it do not count:
-    an observation that is delivered twice does not end the waiting of the other calls. Unanswered calls that other
-    events follow are abandoned and forbid no index.
+    It is not after the start of *pending* parallel calls either, so that an action is never forgotten before its
+    observation comes. Unanswered calls that are abandoned forbid no index.
     """
-    followers = found.seen
-    if found.orphans:
-        orphans = set(found.orphans)
-        followers = [position for position in found.seen if position not in orphans]
     spans = [(loop[0], loop[-1]) for loop in found.loops]
-    for calls in found.parallel_calls:
-        if not calls.unanswered:
-            spans.append((calls.members[0], calls.members[-1]))
-        elif followers[-len(calls.members) :] == calls.members:
-            spans.append((calls.members[0], count))
+    spans += [(calls.members[0], calls.members[-1]) for calls in found.parallel_calls if not calls.unanswered]
+    spans += [(pending[0], count) for pending in [pending_positions(found)] if pending]
     free = [True] * (count + 1)
     for first, last in spans:
         free[first + 1 : last + 1] = [False] * (last - first)

@@ -10,6 +10,7 @@ from condensers.base import Condenser
 from condensers.plans import Outdated, Plan
 from eventstore.events import Annotation, CondensationAction, Event
 from projections import View, well_formed
+from projections.units import pending_positions, units
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair, viewed
 from tests.condensers.test_laws import condensers, loops, stepped
 from tests.condensers.test_laws import viewed as viewed_if_asked
@@ -45,8 +46,11 @@ def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stay
     forgotten = set(ids(view)).difference(ids(view.then([action])))
     for n in range(len(came) + 1):
         now = view.then(came[:n])
-        parted = now.then([action]).left_behind - now.left_behind
-        holds = forgotten <= set(ids(now)) and not parted & set(ids(well_formed(now)))
+        after = now.then([action])
+        lost = set(ids(well_formed(now))) - forgotten - set(ids(well_formed(after)))
+        waiting = {now[place].id for place in pending_positions(units(now.events, now.left_behind))}
+        parted = waiting & (forgotten | after.left_behind - now.left_behind)
+        holds = forgotten <= set(ids(now)) and not lost and not parted
         assert (outdated(plan, came[:n]) is None) == holds
 
 
@@ -88,6 +92,35 @@ def test_a_tool_loop_that_goes_on_outdates_a_plan_that_forgets_it_to_its_end():
     plan = Plan(condensed(1, 2), view)
     assert "would part 2 events" in outdated(plan, later(view, call(call_id="b"), answer(call_id="b")))
     assert outdated(plan, later(view, message(), call(call_id="b"), answer(call_id="b"))) is None
+
+
+THINKING = ({"type": "thinking", "thinking": "hm"},)
+
+
+@pytest.mark.parametrize(
+    "first, last, holds", [(0, 1, False), (0, 2, False), (0, 3, False), (1, 1, False), (2, 2, True), (2, 3, True)]
+)
+def test_orphans_behind_an_open_loop_do_not_hide_that_it_goes_on(first, last, holds):
+    loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a")]
+    view = viewed(loop, answer(call_id=None, cause=1), answer(call_id=None, cause=2), REQUEST)
+    plan = Plan(condensed(*range(first, last + 1)), view)
+    assert (outdated(plan, later(view, *pair(9))) is None) == holds
+
+
+def test_calls_that_would_join_a_broken_loop_outdate_a_plan_that_forgets_the_event_that_ended_it():
+    loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a"), call(call_id="never")]
+    view = viewed(message(), loop, message("go on"))
+    plan = Plan(condensed(4), view)
+    assert "would part 4 events" in outdated(plan, later(view, *pair(9)))
+    assert outdated(Plan(condensed(0), view), later(view, *pair(9))) is None
+    with_summary = Plan(condensed(4, summary="S", offset=4), view)
+    assert outdated(with_summary, later(view, *pair(9))) is None, "the summary ends the loop"
+
+
+def test_a_call_that_joins_forgotten_ones_and_waits_outdates_a_plan():
+    view = viewed(message(), call(call_id="a", response_id="r"), answer(call_id="a"))
+    plan = Plan(condensed(1, 2), view)
+    assert "would part" in outdated(plan, later(view, call(call_id="b", response_id="r")))
 
 
 def test_a_plan_that_forgets_nothing_that_is_shown_says_so():
