@@ -22,10 +22,12 @@ def needs_marks(model: str) -> bool:
 def with_cache_marks(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages with two marks: on the last system message and on the last message with a text.
 
+    Marks that the messages have already are left out: providers refuse a prompt with more than four.
+
     What stands before a mark is cached: the prompt up to now, which the next call begins with, and, should a
     condensation change the middle, the system prompt.
     """
-    marked = [dict(message) for message in messages]
+    marked = [_unmarked(message) for message in messages]
     systems = [place for place, message in enumerate(marked) if message.get("role") in _SYSTEM]
     written = [place for place, message in enumerate(marked) if _parts(message)]
     for place in {*systems[-1:], *written[-1:]}:
@@ -33,6 +35,14 @@ def with_cache_marks(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, An
         if parts:
             marked[place]["content"] = [*parts[:-1], {**parts[-1], **_MARK}]
     return marked
+
+
+def _unmarked(message: Mapping[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if isinstance(content, list | tuple) and any("cache_control" in part for part in content):
+        content = [{key: value for key, value in part.items() if key != "cache_control"} for part in content]
+        return {**message, "content": content}
+    return dict(message)
 
 
 def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:

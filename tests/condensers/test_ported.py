@@ -285,6 +285,12 @@ def test_marks_stand_on_the_system_prompt_and_on_the_newest_text():
     assert with_cache_marks([]) == []
 
 
+def test_marks_that_are_there_already_give_way_since_providers_refuse_more_than_four():
+    part = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+    marked = with_cache_marks([{"role": "user", "content": [dict(part) for _ in range(4)]} for _ in range(3)])
+    assert ["cache_control" in each for message in marked for each in message["content"]] == [False] * 11 + [True]
+
+
 @pytest.mark.parametrize(
     "table, marked",
     [
