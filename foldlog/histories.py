@@ -69,8 +69,8 @@ class Histories:
     ``in`` and iteration tell which have events. Any number of threads may use it.
 
     ``condenser``   decides what is forgotten when a history takes a step: a ``Condenser``, or what describes one, the
-                    path of a TOML file or a table. None is the one that needs no model: a digest by size, a
-                    conversation window on request
+                    path of a TOML file or a table. None is the one that needs no model: a digest, by size
+                    and on request
     ``agent_llm``   the model whose room a View must fit, such as ``condensers.LLM``; without it only events are
                     counted. Its ``dialect``, where it has one, is the form of ``view.to_messages()``
     """

@@ -49,8 +49,8 @@ def run(
 ) -> int:
     r"""Ask for a condensation of a conversation, have a condenser make it, and say what was forgotten and why.
 
-    Without a file, the default condenser answers: it forgets the older half of what is not essential, and no summary
-    stands for that. For a summary that needs no model, give a file with the two lines \[condenser] and type = "digest".
+    Without a file, the default condenser answers: it needs no model, and puts a digest in the place of the middle. To
+    forget without a summary, give a file with the two lines \[condenser] and type = "conversation_window".
 
     Exit status 1 if nothing could be forgotten: a model that gave no summary, or nothing there to spare.
     """

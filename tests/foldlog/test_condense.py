@@ -103,18 +103,20 @@ def test_people_read_why_what_how_much_and_what_stands_instead(foldlog, work, co
 
 def test_without_a_file_the_default_condenser_is_asked(foldlog, work):
     document = foldlog("condense", "c1", "--json").document
-    assert (document["condenser"], document["summary"]) == ("conversation_window", None)
+    assert document["condenser"] == "digest"
+    assert document["summary"]["text"].startswith("# Digest of")
     assert document["events"]["after"] < document["events"]["before"] == 42
-    assert "nothing" in foldlog("condense", "c1").out.splitlines()[-1]
+    assert "# Digest of" in foldlog("condense", "c1").out
 
 
-def test_its_help_says_how_to_get_a_summary_and_that_is_how(foldlog, work, config, monkeypatch):
+def test_its_help_says_how_to_forget_without_a_summary_and_that_is_how(foldlog, work, config, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     told = " ".join(foldlog("condense", "--help").out.split())
-    assert "no summary stands for that" in told
-    assert 'a file with the two lines [condenser] and type = "digest"' in told
-    document = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "digest"\n'), "--json").document
-    assert document["summary"]["text"].startswith("# Digest of")
+    assert 'a file with the two lines [condenser] and type = "conversation_window"' in told
+    window = config('[condenser]\ntype = "conversation_window"\n')
+    document = foldlog("condense", "c1", "--config", window, "--json").document
+    assert (document["condenser"], document["summary"]) == ("conversation_window", None)
+    assert "nothing" in foldlog("condense", "c1", "--config", window).out.splitlines()[-1]
 
 
 def test_a_dry_run_says_what_would_be_done_and_appends_nothing(foldlog, work, config, tmp_path):
@@ -231,7 +233,7 @@ def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path):
         store.append("short", SystemMessage(content="be an agent"), expected_version=0)
     ran = foldlog("condense", "short")
     assert (ran.status, ran.out) == (1, "")
-    assert "conversation 'short' stays as it is: no user message" in ran.err
+    assert "conversation 'short' stays as it is: nothing can be forgotten" in ran.err
 
 
 def test_the_limit_of_the_agents_model_is_kept_to(foldlog, config, tmp_path):

@@ -104,12 +104,13 @@ def test_without_a_condenser_a_digest_stands_for_what_was_too_much(opened):
     assert len(history.view) <= 51
 
 
-def test_without_a_condenser_a_request_is_answered_by_a_window(opened):
+def test_without_a_condenser_a_request_is_answered_by_a_digest(opened):
     history = opened()["c1"]
     history.append(work(20))
     match history.condense("the window is full"):
         case Condensation(action=action):
-            assert action.metadata["condenser"] == "conversation_window"
+            assert action.metadata["condenser"] == "digest"
+            assert action.summary.startswith("# Digest of")
     (request,) = (event for event in history.events() if isinstance(event, CondensationRequest))
     assert request.reason == "the window is full"
     assert len(history.view) < 41
