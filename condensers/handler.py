@@ -16,6 +16,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from condensers.base import AgentModel, Condensation, Condenser, Report, Step
+from condensers.declines import Declines
 from condensers.errors import NoCondensationAvailable
 from condensers.plans import Outdated, Plan
 from condensers.reports import (
@@ -62,9 +63,10 @@ class CondenseHandler:
         What a step has to report without a condensation is appended as an ``Annotation``; a mask only where its rule is
         new. Where a model failed and condensing can wait, it is asked again some events later: see ``Remembered``.
 
-        Raises ``NoCondensationAvailable`` where one is required and impossible, having appended one that is declined:
-        the request is answered by it, and the next step goes on. Raises what the store raises, too. Durability: what it
-        appended is on disk. Cost: the View, and the condenser's work.
+        Raises ``NoCondensationAvailable`` where one is required and impossible. A declined condensation is appended
+        then: it answers the request, and the next step goes on. While it is the newest condensation and the prompt is
+        still too long, later steps raise the same and append no further one: see ``Declines``. Raises what the store
+        raises, too. Durability: what it appended is on disk. Cost: the View, and the condenser's work.
         """
         while True:
             view = self._views.current(conversation)
@@ -73,15 +75,16 @@ class CondenseHandler:
             try:
                 result, reports = self._step(conversation, view, condenser)
             except NoCondensationAvailable as error:
-                if self._declined(conversation, view, error):
+                if self._declined(conversation, view, error, remembered.declines):
                     raise
                 continue
             if isinstance(result, View):
                 return self._reported(conversation, result, reports, remembered)
+            made = with_reports(result.action, remembered.declines.unrecorded())
             try:
-                action = self._append(conversation, view, result.action)
+                action = self._append(conversation, view, made)
             except Outdated as error:
-                self._drop(conversation, result.action, view.version, str(error))
+                self._drop(conversation, made, view.version, str(error))
             else:
                 remembered.condensed()
                 return Condensation(action)
@@ -89,7 +92,7 @@ class CondenseHandler:
     def _memory_of(self, conversation: str) -> Remembered:
         while len(self._remembered) >= _CONVERSATIONS_REMEMBERED and conversation not in self._remembered:
             self._remembered.pop(next(iter(self._remembered)), None)
-        return self._remembered.setdefault(conversation, Remembered())
+        return self._remembered.setdefault(conversation, Remembered(self._condenser.type))
 
     def _step(self, conversation: str, view: View, condenser: Condenser) -> Step:
         """The condenser's answer. Raises ``NoCondensationAvailable`` also for a condensation that would change nothing:
@@ -136,20 +139,23 @@ class CondenseHandler:
         spent = [each for each in report.pop(CONDENSER_METADATA_KEY, []) if not is_standing(each)]
         self._store.append(conversation, annotation([*spent, report]), expected_version=ANY_VERSION)
 
-    def _declined(self, conversation: str, view: View, error: NoCondensationAvailable) -> bool:
-        """Answers what could not be met. False where another condensation came first, and it may be met after all.
-
-        What the newest event says already is not said again.
+    def _declined(self, conversation: str, view: View, error: NoCondensationAvailable, declines: Declines) -> bool:
+        """Answer a condensation that could not be made. Return False where another one came first, and the step may
+        succeed after all.
         """
-        metadata = {"condenser": self._condenser.type, "outcome": "declined", "reason": str(error)}
-        declined = with_reports(CondensationAction(forgotten_event_ids=(), metadata=metadata), error.reports)
-        (newest,) = self._store.events(conversation, view.version - 1, view.version)
-        if isinstance(newest, CondensationAction) and newest.metadata == declined.metadata:
+        lately = max(0, view.version - _LOOKED_BACK)
+        if declines.stands(view, self._store.events(conversation, lately, view.version)):
+            if report := declines.repeated(str(error), error.reports):
+                self._store.append(conversation, annotation(report), expected_version=ANY_VERSION)
             return True
+        metadata = {"condenser": self._condenser.type, "outcome": "declined", "reason": str(error)}
+        reports = (*declines.unrecorded(), *error.reports)
+        declined = with_reports(CondensationAction(forgotten_event_ids=(), metadata=metadata), reports)
         try:
             self._append(conversation, view, declined)
         except Outdated:
             return False
+        declines.recorded(view)
         return True
 
     def _reported(self, conversation: str, view: View, reports: tuple[Report, ...], remembered: Remembered) -> View:
@@ -198,7 +204,8 @@ class Remembered:
     use one object: at worst a rule is recorded twice, or a model is asked once too often.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, condenser: str) -> None:
+        self.declines = Declines(condenser)
         self._rules: set[str] | None = None
         self._wait = _WAIT
         self._ask_again_at = 0

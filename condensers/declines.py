@@ -1,0 +1,99 @@
+"""What is tried again and again in vain: told each time, recorded ever more rarely.
+
+A step that must condense and cannot is declined. The first decline is an event of the log. While it is the newest
+condensation it stands: the next step that fails in the same way raises the same error and appends no further event,
+else a model that is down for a day would leave one event for each step. What its calls cost is added up, and recorded
+after 1, 2, 4, 8, … repeats in one report, or with the condensation that is appended next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from condensers.base import Report
+from condensers.reports import is_standing
+from eventstore.events import CondensationAction, Event
+from projections import View
+
+__all__ = ["Declines"]
+
+
+class Declines:
+    """Whether the decline of one conversation stands, and what was spent since. Several threads may use one object: at
+    worst a decline is recorded twice.
+    """
+
+    def __init__(self, condenser: str) -> None:
+        self._condenser = condenser
+        self._condensations: int | None = None
+        self._times = 0
+        self._spent = _Spent()
+
+    def stands(self, view: View, lately: Iterable[Event]) -> bool:
+        """Whether the newest condensation of ``view`` is such a decline. One that was recorded before this object was
+        made is looked for in ``lately``.
+        """
+        if view.unhandled_condensation_request:
+            return False
+        if self._condensations is None:
+            newest = next((e for e in reversed(list(lately)) if isinstance(e, CondensationAction)), None)
+            if newest is None or not self._is_ours(newest):
+                return False
+            self._condensations = len(view.condensations)
+        return self._condensations == len(view.condensations)
+
+    def recorded(self, view: View) -> None:
+        """Remember that a decline was appended to ``view``."""
+        self._condensations, self._times = len(view.condensations) + 1, 0
+
+    def repeated(self, problem: str, reports: Iterable[Report]) -> tuple[Report, ...]:
+        """Add up a further decline. Returns what is to be recorded now: nothing, most of the times."""
+        self._times += 1
+        self._spent.add(problem, reports)
+        return self.unrecorded() if self._times & (self._times - 1) == 0 else ()
+
+    def unrecorded(self) -> tuple[Report, ...]:
+        """Return one report of what was spent and is not recorded yet, if anything. Later calls are added up apart."""
+        spent, self._spent = self._spent, _Spent()
+        if not spent.calls:
+            return ()
+        return ({"condenser": self._condenser, "outcome": "declined", "repeated": spent.times, **spent.report()},)
+
+    def _is_ours(self, action: CondensationAction) -> bool:
+        metadata = action.metadata
+        return metadata.get("outcome") == "declined" and metadata.get("condenser") == self._condenser
+
+
+class _Spent:
+    """The sum of several reports on calls of models."""
+
+    def __init__(self) -> None:
+        self.times = self.calls = 0
+        self._problem = ""
+        self._failures: Counter[str] = Counter()
+        self._metrics: Counter[str] = Counter()
+        self._usage: Counter[str] = Counter()
+
+    def add(self, problem: str, reports: Iterable[Report]) -> None:
+        self.times += 1
+        self._problem = problem
+        for report in reports:
+            if is_standing(report):
+                continue
+            self.calls += 1
+            metrics = report.get("metrics", report)
+            self._failures[str(report.get("failure", "unused"))] += 1
+            self._metrics.update(
+                {name: metrics[name] for name in _SUMMED if isinstance(metrics.get(name), int | float)}
+            )
+            self._usage.update(metrics.get("usage") or {})
+
+    def report(self) -> dict[str, Any]:
+        (failure, _), *_ = self._failures.most_common(1)
+        metrics = {**self._metrics, "usage": dict(self._usage)} if self._usage else dict(self._metrics)
+        return {"failure": failure, "problem": self._problem, "failures": dict(self._failures), "metrics": metrics}
+
+
+_SUMMED = ("attempts", "latency_s", "cost")
