@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from types import TracebackType
 from typing import Literal, TypeVar
 
@@ -27,7 +27,7 @@ from eventstore.maintenance.damage import translated
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import Resealed, reseal
 from eventstore.maintenance.verify import Published, Verdict, verify
-from eventstore.recorders.base import Conversation, Place, Reader, Recorder, Row, Transaction
+from eventstore.recorders.base import Conversation, Place, PlacedRow, Reader, Recorder, Row, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
@@ -190,8 +190,7 @@ class Store:
         """How many events it has, which is the id that comes next; 0 for an unknown one. Raises
         ``ConversationErased``.
         """
-        with self._read() as reader:
-            found = _found(reader, conversation)
+        found = self._query(lambda reader: _found(reader, conversation))
         return 0 if found is None else found.version
 
     def conversations(self, after: str | None = None, limit: int = 100) -> tuple[ConversationRow, ...]:
@@ -199,8 +198,8 @@ class Store:
 
         Give the last id of one page as ``after`` of the next. Cost: the conversations returned.
         """
-        with self._read() as reader:
-            return tuple(listed(found) for found in reader.conversations(after, max(limit, 0)))
+        page = self._query(lambda reader: reader.conversations(after, max(limit, 0)))
+        return tuple(listed(found) for found in page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
         """Yield every conversation with an id after ``after``, in the order of their ids' UTF-8 bytes.
@@ -215,8 +214,7 @@ class Store:
 
     def conversation(self, conversation: str) -> ConversationRow:
         """One conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
-        with self._read() as reader:
-            found = reader.conversation(conversation)
+        found = self._query(lambda reader: reader.conversation(conversation))
         if found is None:
             raise ConversationNotFound(conversation)
         return listed(found)
@@ -232,8 +230,7 @@ class Store:
         yielded = 0
         while limit is None or yielded < limit:
             size = _PAGE if limit is None else min(_PAGE, limit - yielded)
-            with self._read() as reader:
-                page = reader.placed_rows(after_position, size)
+            page = self._query(partial(_placed_rows, after_position=after_position, size=size))
             for position, conversation, row in page:
                 yield Recorded(
                     position, conversation, from_microseconds(row.recorded_at), event_of(conversation, row, position)
@@ -249,8 +246,16 @@ class Store:
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
-        with self._read() as reader:
+        with translated(), self._recorder.read() as reader:
             yield Snapshot(reader, _existing(reader, conversation))
+
+    def query(self, conversation: str, work: Callable[[Snapshot], T]) -> T:
+        """Run ``work`` on the newest state of a conversation and return what it returned.
+
+        ``work`` may be run again, where the connection to a server breaks, so it must have no effects of its own.
+        Raises what ``snapshot`` raises.
+        """
+        return self._query(lambda reader: work(Snapshot(reader, _existing(reader, conversation))))
 
     # -- care ---------------------------------------------------------------------------------------------------------
 
@@ -381,34 +386,35 @@ class Store:
         except RecorderError as error:  # as ``translated``, without the cost of a context in every append
             raise StoreUnavailable(str(error)) from error
 
-    @contextlib.contextmanager
-    def _read(self) -> Iterator[Reader]:
-        with translated(), self._recorder.read() as reader:
-            yield reader
+    def _query(self, work: Callable[[Reader], T]) -> T:
+        with translated():
+            return self._recorder.query(work)
 
     def _pages(self, conversation: str, start: int, stop: int | None) -> Iterator[tuple[Sequence[Row], int, int]]:
         """Pages of rows, each with the range of ids that it should hold. The first one is read at once, together with
         the conversation: most histories fit it.
         """
-        with self._read() as reader:
+
+        def page(reader: Reader, found: Conversation, first: int) -> tuple[Sequence[Row], int, int]:
+            end = min(first + _PAGE, found.version if stop is None else min(stop, found.version))
+            return reader.rows(found.key, first, end, _PAGE) if first < end else (), first, end
+
+        def opening(reader: Reader) -> tuple[Conversation, tuple[Sequence[Row], int, int]]:
             found = _existing(reader, conversation)
-            last = found.version if stop is None else min(stop, found.version)
-            starts = iter(range(max(start, 0), last, _PAGE))
-
-            def page(reader: Reader, first: int) -> tuple[Sequence[Row], int, int]:
-                end = min(first + _PAGE, last)
-                return reader.rows(found.key, first, end, _PAGE), first, end
-
-            opening = [page(reader, first) for first in islice(starts, 1)]
+            return found, page(reader, found, max(start, 0))
 
         def pages() -> Iterator[tuple[Sequence[Row], int, int]]:
-            yield from opening
-            for first in starts:
-                with self._read() as reader:
-                    read = page(reader, first)
+            read = opened
+            while read[1] < read[2]:
                 yield read
+                read = self._query(partial(page, found=found, first=read[1] + _PAGE))
 
+        found, opened = self._query(opening)
         return pages()
+
+
+def _placed_rows(reader: Reader, after_position: int, size: int) -> Sequence[PlacedRow]:
+    return reader.placed_rows(after_position, size)
 
 
 def _found(reader: Reader, conversation: str) -> Conversation | None:

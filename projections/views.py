@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from eventstore import Store
 from eventstore.errors import UnknownEventType
@@ -84,17 +85,21 @@ class Views:
         and what ``current`` raises. Cost: a few Views.
         """
         view = self.current(conversation)
-        with self._store.snapshot(conversation) as snapshot:
+
+        def explained(snapshot: Snapshot) -> Why:
             event = _read_event(snapshot, event_id, view.version)
             return explain_event(event, view, lambda start: snapshot.structural_events(start, view.version))
+
+        return self._store.query(conversation, explained)
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
         """Say what entered the View and what left it between two versions. Raises ``NoSuchVersion``, and what
         ``current`` raises. Cost: two Views, and the condensations in between.
         """
         views = self.at(conversation, before), self.at(conversation, after)
-        with self._store.snapshot(conversation) as snapshot:
-            return explain_difference(*views, snapshot.structural_events(before, after))
+        return self._store.query(
+            conversation, lambda snapshot: explain_difference(*views, snapshot.structural_events(before, after))
+        )
 
     def rebuild(self, conversation: str, progress: Progress | None = None) -> int:
         """Rebuild all revisions from the log and replace the stored ones in one transaction; return their number.
@@ -132,20 +137,25 @@ class Views:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _view(self, conversation: str, version: int | None) -> View:
-        with self._store.snapshot(conversation) as snapshot:
-            present = snapshot.version
-            if version is None:
-                version = present
-            elif not 0 <= version <= present:
-                raise NoSuchVersion(conversation, version, present)
-            latest = self._latest.get(conversation)
-            if latest and latest.folded.version == version and latest.head == snapshot.head_at(version):
-                return latest.view
-            folded, missing = self._load(snapshot, version)
-            view = self._remember(snapshot, folded) if version == present else self._view_of(conversation, folded)
+        view, missing = self._store.query(conversation, partial(self._opened, version=version))
         if missing and self._store.writable:
             self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
+
+    def _opened(self, snapshot: Snapshot, version: int | None) -> tuple[View, list[Record]]:
+        """Return the View at a version, and the revisions that are not stored yet."""
+        conversation, present = snapshot.conversation, snapshot.version
+        if version is None:
+            version = present
+        elif not 0 <= version <= present:
+            raise NoSuchVersion(conversation, version, present)
+        latest = self._latest.get(conversation)
+        if latest and latest.folded.version == version and latest.head == snapshot.head_at(version):
+            return latest.view, []
+        folded, missing = self._load(snapshot, version)
+        if version == present:
+            return self._remember(snapshot, folded), missing
+        return self._view_of(conversation, folded), missing
 
     def _load(self, snapshot: Snapshot, version: int) -> tuple[ViewFold, list[Record]]:
         """Return the fold at a version, and the revisions that are not stored yet."""

@@ -152,7 +152,10 @@ class Reader(Protocol):
         """Shown rows with an id in one of the inclusive intervals, by interval, then id. Cost: intervals and rows."""
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
-        """Rows behind a position, in the order of positions, at most ``limit``. No later commit can precede them."""
+        """Return rows after a position, in the order of positions, at most ``limit``. No later commit can precede them,
+        and no failure of a server can take them back. A read transaction asks this, or ``last_position``, before all
+        else.
+        """
 
     def last_position(self) -> int:
         """The highest position given so far; 0 in an empty store."""
@@ -256,6 +259,13 @@ class Recorder(Protocol):
 
     def read(self) -> AbstractContextManager[Reader]:
         """A read transaction. Never waits for writers."""
+
+    def query(self, work: Callable[[Reader], T]) -> T:
+        """Run ``work`` in a read transaction and return what it returned.
+
+        Where the connection to the database breaks, ``work`` is run again in another read transaction, so it must have
+        no effects of its own.
+        """
 
     def store_value(self, name: str) -> str:
         """A fact about the store itself, such as its ``uuid``."""

@@ -68,6 +68,10 @@ class MemoryRecorder:
         with self._lock:
             yield MemoryReader(self._open_tables())
 
+    def query(self, work: Callable[[MemoryReader], T]) -> T:
+        with self.read() as reader:
+            return work(reader)
+
     def store_value(self, name: str) -> str:
         return self._uuid if name == "uuid" else ""
 

@@ -53,6 +53,9 @@ class Guard:
         with self.unguarded.read() as reader:
             yield GuardedReader(reader, self.vault)
 
+    def query(self, work: Callable[[Reader], T]) -> T:
+        return self.unguarded.query(lambda reader: work(GuardedReader(reader, self.vault)))
+
     def store_value(self, name: str) -> str:
         return self.unguarded.store_value(name)
 

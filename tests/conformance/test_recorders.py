@@ -57,9 +57,9 @@ def test_rows_of_either_encoding_come_back_as_they_were_written(recorder: Record
 
 def test_an_unknown_conversation_is_not_there(recorder: Recorder):
     with recorder.read() as reader:
+        assert reader.last_position() == 0
         assert reader.conversation("nobody") is None
         assert reader.rows(1, 0, 10, 10) == []
-        assert reader.last_position() == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import psycopg
@@ -23,6 +24,13 @@ class TryAgain(OperationalError):
 
 
 _BROKEN: Final = "08000"
+_REFUSALS: Final = re.compile(
+    r"database \S+ does not exist|role \S+ does not exist|authentication failed|no pg_hba\.conf entry|"
+    r"permission denied for database|is not permitted to log in|no password supplied|invalid port number"
+)
+"""A new connection is refused without a state, only in words. What a wait cannot help is said at once; words of another
+language are taken for a server that is away.
+"""
 _NO_NUMBER: Final = "22P02"
 """Our statements that check something return a number, or fail because a text is not one."""
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
@@ -46,7 +54,9 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Re
     fault: RecorderError
     if "unsupported startup parameter" in text or "prepared statement" in text:
         text += " (through a pooler, the URL needs pooler=transaction)"
-    if state.startswith(_LOST):
+    if state == _BROKEN and _is_refusal(text):
+        fault = OperationalError(text)
+    elif state.startswith(_LOST):
         fault = ConnectionLost(text)
     elif state.startswith(_AGAIN):
         fault = TryAgain(text)
@@ -54,3 +64,9 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Re
         fault = (error_class(error) or RecorderError)(text)
     fault.__cause__ = error
     return fault
+
+
+def _is_refusal(text: str) -> bool:
+    """Return whether each server that was tried refuses this user, database or URL: a wait does not help."""
+    tried = text.split("connection to server at")
+    return all(_REFUSALS.search(answer) for answer in tried[1:] or tried)

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import psycopg
 from psycopg import conninfo, sql
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.base import Transaction
+from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import IntegrityError, InterfaceError, OperationalError, RecorderError
 from eventstore.recorders.postgres import setup, status
 from eventstore.recorders.postgres.binary import text_bytes
+from eventstore.recorders.postgres.calls import Call
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
+from eventstore.recorders.postgres.patience import Patience
 from eventstore.recorders.postgres.pool import Pool
 from eventstore.recorders.postgres.reading import PostgresReader
+from eventstore.recorders.postgres.sessions import ReadSession
 from eventstore.recorders.postgres.tails import Tails
 from eventstore.recorders.postgres.wire import Parameter, Wire
-from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction
+from eventstore.recorders.postgres.writing import PostgresTransaction
 from eventstore.recorders.server import Status
 from eventstore.recorders.statements import statements
 
@@ -35,8 +37,7 @@ T = TypeVar("T")
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
 """How much of its patience a call spends on one answer that does not come, and on one lock that is not free."""
-_PAUSE_FIRST_S: Final = 0.02
-_PAUSE_MAX_S: Final = 1.0
+_PURGE_PAUSE_S: Final = 1.0
 _CONNECTION_DEFAULTS: Final = {
     "application_name": "foldlog",
     "connect_timeout": "5",
@@ -116,8 +117,8 @@ class PostgresRecorder:
         self._check_open()
         if not self.writable:
             raise OperationalError(f"{self._server} is open for reading only")
-        call = _Call(work)
-        patience = _Patience(self._patience_s)
+        call = Call(work)
+        patience = Patience(self._patience_s)
         while True:
             try:
                 with self._pool.wire() as wire:
@@ -130,12 +131,23 @@ class PostgresRecorder:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[PostgresReader]:
-        self._check_open()
-        session = _ReadSession(self)
+        session = self._read_session(Patience(self._patience_s))
         try:
             yield PostgresReader(session)
         finally:
             session.close()
+
+    def query(self, work: Callable[[Reader], T]) -> T:
+        patience = Patience(self._patience_s)
+        while True:
+            session = self._read_session(patience)
+            try:
+                return work(PostgresReader(session))
+            except (ConnectionLost, TryAgain) as error:
+                session.close()
+                self._recover(error, patience, "nothing was read")
+            finally:
+                session.close()
 
     def store_value(self, name: str) -> str:
         result = self._ask("store_value", text_bytes(name))
@@ -154,7 +166,7 @@ class PostgresRecorder:
         with self._plain_connection() as connection:
             readable = status.vacuum(connection, self._schema)
         if readable:
-            time.sleep(_PAUSE_MAX_S)  # it will be asked again, and each time costs something
+            time.sleep(_PURGE_PAUSE_S)  # it will be asked again, and each time costs something
             raise OperationalError(
                 f"{self._server}: transactions that began before may still read {readable:,} deleted events; try again "
                 f"when they have ended"
@@ -212,15 +224,15 @@ class PostgresRecorder:
                 raise
 
     def _prepare(self, create: bool) -> None:
-        patience = _Patience(self._patience_s)
+        patience = Patience(self._patience_s)
         while True:
             try:
                 with self._plain_connection() as connection:
                     setup.prepare(connection, self._schema, create=create, writable=self.writable)
                     setup.greet(connection, self._schema, writable=self.writable, durable=self._durable)
                     return
-            except TryAgain as error:
-                self._recover(error, patience, "the schema is as it was")
+            except (ConnectionLost, TryAgain) as error:
+                self._recover(error, patience, "the store was not opened")
 
     def _begin(self, wire: Wire, tails: Tails | None) -> PostgresTransaction:
         wire.abandon()
@@ -235,7 +247,7 @@ class PostgresRecorder:
     def _ask(self, statement: str, *parameters: Parameter) -> PGresult:
         """The answer to one question, outside of a transaction."""
         self._check_open()
-        patience = _Patience(self._patience_s)
+        patience = Patience(self._patience_s)
         while True:
             try:
                 with self._pool.wire() as wire:
@@ -244,12 +256,16 @@ class PostgresRecorder:
             except (ConnectionLost, TryAgain) as error:
                 self._recover(error, patience, "nothing was read")
 
-    def _recover(self, error: RecorderError, patience: _Patience, outcome: str) -> None:
-        """Wait before the next attempt. Raises ``OperationalError`` when there has been waiting enough."""
+    def _read_session(self, patience: Patience) -> ReadSession:
+        self._check_open()
+        return ReadSession(self._pool.wire, self._recover, patience)
+
+    def _recover(self, error: RecorderError, patience: Patience, outcome: str) -> None:
+        """Wait before the next attempt. Raises ``OperationalError`` when the patience has ended."""
         if isinstance(error, ConnectionLost):
             self._pool.forget_idle()
         if not patience.wait():
-            raise OperationalError(f"{error}; tried for {self._patience_s:g} s, {outcome}") from error
+            raise OperationalError(f"{error}; tried for {patience.total_s:g} s, {outcome}") from error
 
     def _check_open(self) -> None:
         if self._closed:
@@ -261,134 +277,6 @@ class PostgresRecorder:
             yield
         except psycopg.Error as error:
             raise of_driver(error, self._server, error.sqlstate) from error
-
-
-class _ReadSession:
-    """A read transaction, on a connection that is taken when it is first asked something. Until it has answered once, a
-    connection that breaks is replaced by another; afterwards that would be another moment.
-    """
-
-    def __init__(self, recorder: PostgresRecorder) -> None:
-        self._recorder = recorder
-        self._held = contextlib.ExitStack()
-        self._wire: Wire | None = None
-
-    def ask(self, statement: str, *parameters: Parameter) -> PGresult:
-        if self._wire is None:
-            return self._first(statement, parameters)
-        self._wire.queue(statement, *parameters)
-        return self._wire.ask()[-1]
-
-    def close(self) -> None:
-        if self._wire is not None:
-            self._wire.leave("commit")
-        self._held.close()
-
-    def _first(self, statement: str, parameters: tuple[Parameter, ...]) -> PGresult:
-        patience = _Patience(self._recorder._patience_s)
-        while True:
-            try:
-                with contextlib.ExitStack() as held:
-                    wire = held.enter_context(self._recorder._pool.wire())
-                    wire.queue("begin_reading")
-                    wire.queue(statement, *parameters)
-                    result = wire.ask()[-1]
-                    self._wire, self._held = wire, held.pop_all()
-                    return result
-            except (ConnectionLost, TryAgain) as error:
-                self._recorder._recover(error, patience, "nothing was read")
-
-
-class _Doubt(NamedTuple, Generic[T]):
-    """A commit that was sent and not answered: what it would have returned, and what knows how to find out."""
-
-    result: T
-    transaction: PostgresTransaction
-
-
-class _Call(Generic[T]):
-    """One call of ``transact`` over all its attempts."""
-
-    def __init__(self, work: Callable[[Transaction], T]) -> None:
-        self._work = work
-        self._doubt: _Doubt[T] | None = None
-        self._met = False
-        self._locks: Sequence[int] = ()
-        """What an attempt held that was taken back. The next one takes all of it first, in one order, so that two calls
-        that need each other's do not meet again.
-        """
-
-    @property
-    def outcome(self) -> str:
-        if self._doubt is None:
-            return "nothing was written"
-        return "whether it was written is not known: write it again with the same idempotency key to find out"
-
-    def attempt(self, begin: Callable[[Tails | None], PostgresTransaction], tails: Tails) -> T:
-        """Run the work in a transaction that ``begin`` makes, on what the tails say; if that was wrong, in another one,
-        on what the server says.
-        """
-        doubt = self._doubt
-        if doubt is not None:
-            transaction = begin(None)
-            if transaction.finds(doubt.transaction):
-                transaction.commit()
-                return doubt.result
-            return self._run(transaction, tails)
-        transaction = begin(tails)
-        try:
-            return self._run(transaction, tails)
-        except (ConnectionLost, TryAgain):
-            raise
-        except Exception:
-            # Whatever it is, also a conflict that the work found: it may come of a guess that was wrong.
-            if not transaction.assumes:
-                raise
-        return self._run(begin(None), tails)
-
-    def _run(self, transaction: PostgresTransaction, tails: Tails) -> T:
-        for number in sorted(set(self._locks).difference(transaction.locks)):
-            transaction.lock(number)
-        try:
-            result = self._work(transaction)
-            self._commit(transaction, result)
-        except TryAgain:
-            self._locks = transaction.locks
-            raise
-        transaction.tell(tails)
-        return result
-
-    def _commit(self, transaction: PostgresTransaction, result: T) -> None:
-        try:
-            transaction.commit()
-        except CommitInDoubt:
-            self._doubt = _Doubt(result, transaction)
-            raise
-
-    def may_have_met_itself(self) -> bool:
-        """What refuses this attempt may be an earlier one, which ended only now. Worth one more look."""
-        met, self._met = self._met, self._doubt is not None
-        return self._met and not met
-
-
-class _Patience:
-    """Waits a little longer each time, at random, until it has waited for so long altogether."""
-
-    def __init__(self, total_s: float) -> None:
-        self._total_s = total_s
-        self._ends: float | None = None
-        self._pause_s = _PAUSE_FIRST_S
-
-    def wait(self) -> bool:
-        """False when the time is over."""
-        now = time.monotonic()
-        if self._ends is None:
-            self._ends = now + self._total_s
-        if now >= self._ends:
-            return False
-        time.sleep(min(self._pause_s * random.uniform(0.5, 1.5), self._ends - now))
-        self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
-        return True
 
 
 _recorders: weakref.WeakSet[PostgresRecorder] = weakref.WeakSet()

@@ -6,11 +6,13 @@ which is more than all the rest of an append.
 
 from __future__ import annotations
 
+import contextlib
 import select
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import psycopg
+from psycopg import capabilities
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
@@ -20,6 +22,7 @@ __all__ = ["Parameter", "Wire"]
 
 Parameter = bytes | None
 _BINARY: Final = 1
+_CANCEL_S: Final = 2.0
 _PREPARE: Final = "+"
 """Before the name of a statement, in the list of what was sent: that it was prepared."""
 
@@ -45,6 +48,10 @@ class Wire:
         self._statements = statements
         self._server = server
         self._prepared: set[str] | None = set() if prepared else None
+        self.keeps_its_server = prepared
+        """Is it the same server connection as long as it is open? Behind a pooler it is not."""
+        self.is_confirmed = False
+        """Has a standby confirmed everything that this connection may show to a follower?"""
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, tuple[Parameter, ...]]] = []
         self._unread: list[list[str]] = []
@@ -119,6 +126,14 @@ class Wire:
     def warned(self) -> bool:
         """Did the server warn of anything during the last round trip?"""
         return self._warned
+
+    def cancel(self) -> None:
+        """Ask the server to give up what it does for this connection, such as a wait for a standby, so that it need not
+        keep the session. Nobody waits for the outcome.
+        """
+        if capabilities.has_cancel_safe():
+            with contextlib.suppress(psycopg.Error):
+                self._connection.cancel_safe(timeout=_CANCEL_S)
 
     def close(self) -> None:
         self._broken = True

@@ -84,6 +84,10 @@ class SQLiteRecorder:
         with self._snapshot("read") as connection:
             yield SQLiteReader(connection, self._file.check)
 
+    def query(self, work: Callable[[Reader], T]) -> T:
+        with self.read() as reader:
+            return work(reader)
+
     def store_value(self, name: str) -> str:
         with self._snapshot("read") as connection:
             return SQLiteReader(connection).store_value(name)

@@ -25,6 +25,17 @@ SELECT pg_advisory_xact_lock($1::bigint)
 -- name: barrier
 SELECT pg_logical_emit_message(true, 'foldlog', '')
 
+-- For followers, on any server: a hot standby can commit nothing, and answers null. Neither does it need another mode: this is
+-- no write to PostgreSQL.
+-- name: begin_confirming
+BEGIN ISOLATION LEVEL READ COMMITTED
+
+-- name: confirm_durably
+SET LOCAL synchronous_commit TO on
+
+-- name: confirm
+SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'foldlog', '')::text::bytea END
+
 -- part: conversations_as_found
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,

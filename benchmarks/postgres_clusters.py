@@ -1,0 +1,140 @@
+"""Servers that fail, for fault runs: a primary with or without synchronous standbys, killed, promoted, restarted,
+frozen or cut off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.postgres.cutting import CuttingProxy
+from tests.postgres.servers import Server
+
+__all__ = ["SCENARIOS", "Fault"]
+
+
+class Cluster:
+    """A primary and its standbys. Each has the same settings, so that a promoted one waits for the others at once."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self._folder = folder
+        self._made = size
+        names = [f"n{n}" for n in range(size)]
+        settings = {"synchronous_standby_names": f"ANY 1 ({', '.join(names)})"} if size > 1 else {}
+        self.primary = Server(folder / "n0")
+        self.primary.initialize(settings)
+        self.primary.start()
+        self.names = {self.primary: "n0"}
+        self.standbys: list[Server] = []
+        for name in names[1:]:
+            self._add_standby(Server(folder / name), name)
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{server.port}" for server in self.names)
+        return f"postgresql://postgres@{hosts}/postgres"
+
+    def fail_over(self) -> None:
+        """The primary dies; the standby that has most takes over; the dead one comes back as its standby."""
+        killed = self.primary
+        killed.kill()
+        self.primary = max(self.standbys, key=_received)
+        self.primary.promote()
+        self.standbys.remove(self.primary)
+        for standby in self.standbys:
+            standby.configure({"primary_conninfo": _conninfo(self.primary, self.names[standby])})
+            standby.reload()
+        shutil.rmtree(killed.folder)
+        self._add_standby(killed, self.names[killed])
+
+    def stop(self) -> None:
+        for server in [self.primary, *self.standbys]:
+            server.stop("immediate")
+
+    def _add_standby(self, server: Server, name: str) -> None:
+        server.follow(self.primary, name)
+        server.start()
+        self.standbys.append(server)
+        self.names[server] = name
+
+
+def _received(standby: Server) -> int:
+    return int(standby.sql("SELECT pg_last_wal_receive_lsn() - '0/0'::pg_lsn"))
+
+
+def _conninfo(primary: Server, name: str) -> str:
+    return f"host=127.0.0.1 port={primary.port} user=postgres application_name={name}"
+
+
+Fault = Callable[[], None]
+
+
+@contextlib.contextmanager
+def clustered(folder: Path, size: int) -> Iterator[tuple[str, Fault]]:
+    cluster = Cluster(folder, size)
+    try:
+        yield cluster.url, cluster.fail_over
+    finally:
+        cluster.stop()
+
+
+@contextlib.contextmanager
+def restarted(folder: Path) -> Iterator[tuple[str, Fault]]:
+    cluster = Cluster(folder, 1)
+    modes = iter(["fast", "immediate"] * 1_000)
+
+    def restart() -> None:
+        cluster.primary.stop(next(modes))
+        time.sleep(random.uniform(0, 1))
+        cluster.primary.start()
+
+    try:
+        yield cluster.url, restart
+    finally:
+        cluster.stop()
+
+
+@contextlib.contextmanager
+def frozen(folder: Path) -> Iterator[tuple[str, Fault]]:
+    cluster = Cluster(folder, 1)
+
+    def freeze() -> None:
+        cluster.primary.signal(signal.SIGSTOP)
+        time.sleep(random.uniform(2, 6))
+        cluster.primary.signal(signal.SIGCONT)
+
+    try:
+        yield cluster.url, freeze
+    finally:
+        cluster.stop()
+
+
+@contextlib.contextmanager
+def cut(folder: Path) -> Iterator[tuple[str, Fault]]:
+    cluster = Cluster(folder, 1)
+    proxy = CuttingProxy(cluster.primary.port)
+
+    def cut_some() -> None:
+        cluster.primary.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'foldlog'")
+        for _ in range(20):
+            proxy.order(random.choice(["request", "answer"]))
+
+    try:
+        yield cluster.url.replace(str(cluster.primary.port), str(proxy.port)), cut_some
+    finally:
+        proxy.close()
+        cluster.stop()
+
+
+SCENARIOS = {
+    "failover": lambda folder: clustered(folder, 2),
+    "quorum": lambda folder: clustered(folder, 3),
+    "restart": restarted,
+    "frozen": frozen,
+    "cut": cut,
+}

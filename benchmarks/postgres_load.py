@@ -1,0 +1,308 @@
+"""What a fault run does to a store, and the check of what it acknowledged: writers, a follower, and with keys also
+threads that encrypt, rotate and erase.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pydantic import SecretStr
+
+from eventstore import (
+    ANY_VERSION,
+    ConversationErased,
+    EventStoreError,
+    KeyRing,
+    Message,
+    Store,
+    StoreUnavailable,
+    open_store,
+)
+
+__all__ = ["WRITERS", "Load", "Outcome", "check"]
+
+WRITERS = 16
+CONVERSATIONS_EACH = 20
+_ROTATE_EVERY_S = 4.0
+_ERASE_EVERY_S = 1.0
+_PLANTED_MAX = 40
+
+
+class Stores:
+    """Two stores on one database, as two processes have them. They are replaced when the keys are, and closed when
+    nothing uses them.
+    """
+
+    def __init__(self, url: str, keys: KeyRing | None) -> None:
+        self._url = f"{url}?connections_max={WRITERS}"
+        self._changed = threading.Condition()
+        self._users: Counter[Store] = Counter()
+        self._open = self._opened(keys)
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[Store]:
+        with self._changed:
+            store = random.choice(self._open)
+            self._users[store] += 1
+        try:
+            yield store
+        finally:
+            with self._changed:
+                self._users[store] -= 1
+                self._changed.notify_all()
+
+    def replace(self, keys: KeyRing) -> None:
+        """Open the stores with other keys. When this returns, the stores before are closed."""
+        new = self._opened(keys)
+        with self._changed:
+            before, self._open = self._open, new
+            for store in before:
+                self._changed.wait_for(lambda store=store: not self._users[store])  # type: ignore[misc]
+                store.close()
+
+    def close(self) -> None:
+        for store in self._open:
+            store.close()
+
+    def _opened(self, keys: KeyRing | None) -> list[Store]:
+        return [open_store(self._url, keys=keys) for _ in range(2)]
+
+
+class Acknowledged(NamedTuple):
+    conversation: str
+    id: int
+    text: str
+
+
+class Load:
+    """Threads that write as fast as they can, note what was acknowledged, and follow. Every event's text is its own.
+
+    With ``encrypted`` the writers have keys, and beside them others begin conversations without keys, rotate the key
+    again and again as docs/PRIVACY.md says, and erase.
+    """
+
+    def __init__(self, url: str, *, encrypted: bool) -> None:
+        self._url = url
+        self._secrets = [SecretStr(secrets.token_hex(32))] if encrypted else []
+        self.stores = Stores(url, self.keys)
+        self._stop = threading.Event()
+        self.acknowledged: list[Acknowledged] = []
+        self.times: list[float] = []
+        self.errors: list[str] = []
+        self.followed: dict[tuple[str, int], int] = {}
+        self.followed_again = 0
+        self.erased: dict[str, bool] = {}
+        """Conversations that somebody began to erase, and whether that was acknowledged."""
+        self.rotations = 0
+        self.planted = 0
+        self._plants: deque[str] = deque(maxlen=_PLANTED_MAX)
+        tasks: list[Callable[[], None]] = [lambda n=n: self._write(n) for n in range(WRITERS)]  # type: ignore[misc]
+        tasks.append(self._follow)
+        if encrypted:
+            tasks += [self._plant, self._rotate, self._erase]
+        self._threads = [threading.Thread(target=self._watched, args=(task,)) for task in tasks]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def keys(self) -> KeyRing | None:
+        """The keys in use: the newest first, and until its rotation is done also the one before."""
+        return KeyRing(self._secrets[::-1]) if self._secrets else None
+
+    @property
+    def events(self) -> int:
+        return len(self.acknowledged)
+
+    def finish(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        if self._secrets and not self.errors:
+            self._rotated()
+        if not self.errors:
+            self._catch_up()
+        self.stores.close()
+
+    # -- the threads --------------------------------------------------------------------------------------------------
+
+    def _watched(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run has failed, and says so
+            self.errors.append(f"{type(error).__name__}: {error}")
+
+    def _write(self, writer: int) -> None:
+        chance = random.Random(writer)
+        versions = {f"w{writer}-{n}": 0 for n in range(CONVERSATIONS_EACH)}
+        number = 0
+        while not self._stop.is_set():
+            own = chance.random() < 0.7 or not self._plants
+            conversation = chance.choice(list(versions) if own else list(self._plants))
+            texts = [f"{conversation}/{writer}/{number + n}" for n in range(chance.choice([1, 1, 2, 5, 20]))]
+            number += len(texts)
+            expected = chance.choice([versions[conversation], ANY_VERSION]) if own else ANY_VERSION
+            key = chance.choice([None, f"turn-{writer}-{number}"])
+            events = [Message(source="user", content=text) for text in texts]
+            try:
+                with self.stores.use() as store:
+                    recorded = store.append(conversation, events, expected_version=expected, idempotency_key=key)
+            except ConversationErased:
+                if conversation not in self.erased:
+                    raise
+                continue
+            self.times.append(time.monotonic())
+            self._acknowledge(conversation, texts, [r.id for r in recorded])
+            if own:
+                versions[conversation] = recorded[-1].id + 1
+
+    def _acknowledge(self, conversation: str, texts: list[str], ids: list[int]) -> None:
+        self.acknowledged.extend(Acknowledged(conversation, i, t) for i, t in zip(ids, texts, strict=True))
+
+    def _follow(self) -> None:
+        """Follow the primary, wherever it is, and keep the place where the next one goes on."""
+        with open_store(f"{self._url}?mode=ro&target_session_attrs=primary") as store:
+            self._place = 0
+            while not self._stop.is_set():
+                self._follow_on(store)
+                time.sleep(0.05)
+
+    def _follow_on(self, store: Store) -> None:
+        for recorded in _positions(store, self._place):
+            self._place, conversation, event_id = recorded
+            self.followed_again += (conversation, event_id) in self.followed
+            self.followed[conversation, event_id] = self._place
+
+    def _catch_up(self) -> None:
+        with open_store(f"{self._url}?mode=ro&target_session_attrs=primary") as store:
+            self._follow_on(store)
+
+    def _plant(self) -> None:
+        """Begin conversations without keys; the writers then are several who encrypt them first."""
+        with open_store(f"{self._url}?connections_max=2") as store:
+            while not self._stop.is_set():
+                conversation = f"plain-{self.planted}"
+                self.planted += 1
+                [recorded] = store.append(
+                    conversation, Message(source="user", content=f"{conversation}/0"), expected_version=0
+                )
+                self._acknowledge(conversation, [f"{conversation}/0"], [recorded.id])
+                self._plants.append(conversation)
+                time.sleep(0.02)
+
+    def _rotate(self) -> None:
+        while not self._stop.wait(_ROTATE_EVERY_S):
+            self._secrets.append(SecretStr(secrets.token_hex(32)))
+            keys = self.keys
+            assert keys is not None
+            self.stores.replace(keys)
+            self._rotated()
+
+    def _rotated(self) -> None:
+        """Rekey everything, twice at once, and then do without the keys before."""
+        self._twice(self._rekey)
+        if not self.errors:
+            self._secrets = self._secrets[-1:]
+            self.rotations += 1
+            keys = self.keys
+            assert keys is not None
+            self.stores.replace(keys)
+
+    def _twice(self, task: Callable[[], None]) -> None:
+        threads = [threading.Thread(target=self._watched, args=(task,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _rekey(self) -> None:
+        with open_store(f"{self._url}?connections_max=2", keys=self.keys) as store:
+            _again_until_done(lambda: list(store.reseal()))
+
+    def _erase(self) -> None:
+        with open_store(f"{self._url}?connections_max=2") as store:
+            while not self._stop.wait(_ERASE_EVERY_S):
+                if not self._plants:
+                    continue
+                conversation = random.choice(list(self._plants))
+                self.erased.setdefault(conversation, False)
+                _again_until_done(lambda name=conversation: store.erase(name, reason="asked to"))  # type: ignore[misc]
+                self.erased[conversation] = True
+                with contextlib.suppress(ValueError):
+                    self._plants.remove(conversation)
+
+
+def _again_until_done(command: Callable[[], object]) -> None:
+    """Run a command as its error says: again, until it is done."""
+    for _ in range(20):
+        try:
+            command()
+        except StoreUnavailable:
+            continue
+        return
+    command()
+
+
+def _positions(store: Store, after: int) -> Iterator[tuple[int, str, int]]:
+    """Follow without reading the events: a follower has no keys."""
+    while True:
+        page = store._recorder.unguarded.query(lambda reader, after=after: reader.placed_rows(after, 1_000))
+        yield from ((placed.position, placed.conversation, placed.row.id) for placed in page)
+        if len(page) < 1_000:
+            return
+        after = page[-1].position
+
+
+class Outcome(NamedTuple):
+    lost: int
+    doubled: int
+    unreadable: int
+    missed: int
+    left: int
+    """Erased conversations of which something is left."""
+
+    @property
+    def is_clean(self) -> bool:
+        return not any(self)
+
+
+def check(url: str, load: Load) -> Outcome:
+    """Look for everything that was acknowledged, with the newest key alone."""
+    stored: dict[tuple[str, int], str] = {}
+    seen: Counter[str] = Counter()
+    unreadable = left = 0
+    by_conversation = defaultdict(list)
+    for each in load.acknowledged:
+        by_conversation[each.conversation].append(each)
+    with open_store(url, keys=load.keys) as store:
+        for conversation in by_conversation:
+            try:
+                for event in store.events(conversation):
+                    stored[conversation, event.id] = event.content
+                    seen[event.content] += 1
+                if load.erased.get(conversation):
+                    left += 1
+            except ConversationErased:
+                left += _left_of(store, conversation) or conversation not in load.erased
+            except EventStoreError as error:
+                print(f"{conversation}: {type(error).__name__}: {error}", flush=True)
+                unreadable += 1
+        unreadable += sum(len(verdict.findings) for verdict in store.verify())
+    kept = [each for each in load.acknowledged if each.conversation not in load.erased]
+    lost = sum(stored.get((each.conversation, each.id)) != each.text for each in kept)
+    missed = sum((each.conversation, each.id) not in load.followed for each in kept) + load.followed_again
+    return Outcome(lost, sum(count - 1 for count in seen.values()), unreadable, missed, left)
+
+
+def _left_of(store: Store, conversation: str) -> bool:
+    with store._recorder.unguarded.read() as reader:
+        found = reader.conversation(conversation)
+        if found is None or found.salt or found.key_id or found.sealed_key:
+            return True
+        return bool(reader.rows(found.key, 0, 2**62, 1) or reader.remembered(found.key, None, 1))

@@ -1,0 +1,87 @@
+"""One call of ``transact`` over all its attempts, some of which may have ended in a commit that nobody answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from eventstore.recorders.base import Transaction
+from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
+from eventstore.recorders.postgres.tails import Tails
+from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction
+
+__all__ = ["Call"]
+
+T = TypeVar("T")
+
+
+class _Doubt(NamedTuple, Generic[T]):
+    """A commit that was sent and not answered: what it would have returned, and what knows how to find out."""
+
+    result: T
+    transaction: PostgresTransaction
+
+
+class Call(Generic[T]):
+    """One call of ``transact`` over all its attempts."""
+
+    def __init__(self, work: Callable[[Transaction], T]) -> None:
+        self._work = work
+        self._doubt: _Doubt[T] | None = None
+        self._met = False
+        self._locks: Sequence[int] = ()
+        """What an attempt held that was taken back. The next one takes all of it first, in one order, so that two calls
+        that need each other's do not meet again.
+        """
+
+    @property
+    def outcome(self) -> str:
+        if self._doubt is None:
+            return "nothing was written"
+        return "whether it was written is not known: write it again with the same idempotency key to find out"
+
+    def attempt(self, begin: Callable[[Tails | None], PostgresTransaction], tails: Tails) -> T:
+        """Run the work in a transaction that ``begin`` makes, on what the tails say; if that was wrong, in another one,
+        on what the server says.
+        """
+        doubt = self._doubt
+        if doubt is not None:
+            transaction = begin(None)
+            if transaction.finds(doubt.transaction):
+                transaction.commit()
+                return doubt.result
+            return self._run(transaction, tails)
+        transaction = begin(tails)
+        try:
+            return self._run(transaction, tails)
+        except (ConnectionLost, TryAgain):
+            raise
+        except Exception:
+            # Whatever it is, also a conflict that the work found: it may come of a guess that was wrong.
+            if not transaction.assumes:
+                raise
+        return self._run(begin(None), tails)
+
+    def _run(self, transaction: PostgresTransaction, tails: Tails) -> T:
+        for number in sorted(set(self._locks).difference(transaction.locks)):
+            transaction.lock(number)
+        try:
+            result = self._work(transaction)
+            self._commit(transaction, result)
+        except TryAgain:
+            self._locks = transaction.locks
+            raise
+        transaction.tell(tails)
+        return result
+
+    def _commit(self, transaction: PostgresTransaction, result: T) -> None:
+        try:
+            transaction.commit()
+        except CommitInDoubt:
+            self._doubt = _Doubt(result, transaction)
+            raise
+
+    def may_have_met_itself(self) -> bool:
+        """What refuses this attempt may be an earlier one, which ended only now. Worth one more look."""
+        met, self._met = self._met, self._doubt is not None
+        return self._met and not met

@@ -1,0 +1,106 @@
+"""A read transaction, and what a follower needs first: that the server will not lose what it shows.
+
+A commit is visible when a standby has confirmed it. There is one exception: a primary that crashed shows, after its
+recovery, commits that no standby ever confirmed. If it then fails for good, a standby without them is promoted, and
+gives their positions to other events; a follower that has passed them would miss those. So before a follower reads on a
+new connection, a message is committed on it and confirmed: with it everything before it is confirmed. A connection does
+not outlive a crash, so once for each connection is enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final
+
+from psycopg.pq.abc import PGresult
+
+from eventstore.recorders.errors import InterfaceError, RecorderError
+from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
+from eventstore.recorders.postgres.patience import Patience
+from eventstore.recorders.postgres.wire import Parameter, Wire
+
+__all__ = ["ReadSession"]
+
+_OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position"})
+_WHY: Final = (
+    "before it reads on a new connection, a follower waits until a standby has confirmed what the server shows "
+    "(synchronous_standby_names)"
+)
+
+
+class ReadSession:
+    """A read transaction, on a connection that is taken when the first question is asked. Until the first answer, a
+    connection that breaks is replaced by another; later that would be another moment, and ``ConnectionLost`` is raised.
+
+    ``recover`` waits before the next attempt, or raises ``OperationalError`` when the patience has ended.
+    """
+
+    def __init__(
+        self,
+        take_wire: Callable[[], AbstractContextManager[Wire]],
+        recover: Callable[[RecorderError, Patience, str], None],
+        patience: Patience,
+    ) -> None:
+        self._take_wire = take_wire
+        self._recover = recover
+        self._patience = patience
+        self._held = contextlib.ExitStack()
+        self._wire: Wire | None = None
+        self._is_confirmed = False
+
+    def ask(self, statement: str, *parameters: Parameter) -> PGresult:
+        if self._wire is None:
+            return self._first(statement, parameters)
+        if statement in _OF_FOLLOWERS and not self._is_confirmed:
+            raise InterfaceError(f"{statement} is not the first question of this read transaction; ask it first")
+        self._wire.queue(statement, *parameters)
+        return self._wire.ask()[-1]
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.leave("commit")
+            self._wire = None
+        self._held.close()
+
+    def _first(self, statement: str, parameters: tuple[Parameter, ...]) -> PGresult:
+        while True:
+            try:
+                with contextlib.ExitStack() as held:
+                    wire = held.enter_context(self._take_wire())
+                    if statement in _OF_FOLLOWERS:
+                        result = _confirmed(wire, statement, parameters)
+                        self._is_confirmed = True
+                    else:
+                        wire.queue("begin_reading")
+                        wire.queue(statement, *parameters)
+                        result = wire.ask()[-1]
+                    self._wire, self._held = wire, held.pop_all()
+                    return result
+            except (ConnectionLost, TryAgain) as error:
+                self._recover(error, self._patience, "nothing was read")
+
+
+def _confirmed(wire: Wire, statement: str, parameters: tuple[Parameter, ...]) -> PGresult:
+    """Begin to read behind what is confirmed. All of it goes out together, so behind a pooler too it is one server that
+    confirms and is read. A hot standby cannot be asked to confirm: it is asked each time whether it was promoted.
+    """
+    is_confirmed = wire.is_confirmed
+    if not is_confirmed:
+        for each in ("begin_confirming", "confirm_durably", "confirm", "commit"):
+            wire.queue(each)
+    wire.queue("begin_reading")
+    wire.queue(statement, *parameters)
+    try:
+        answers = wire.ask()
+    except ConnectionLost as error:
+        if is_confirmed:
+            raise
+        wire.cancel()
+        raise ConnectionLost(f"{error} ({_WHY})") from error
+    if not is_confirmed:
+        if wire.warned:
+            raise ConnectionLost(f"the server was told not to wait for its standby ({_WHY})")
+        wire.is_confirmed = wire.keeps_its_server and answers[2].get_value(0, 0) is not None
+    return answers[-1]

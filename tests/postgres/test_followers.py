@@ -1,0 +1,246 @@
+"""A follower passes nothing that a failover can take back, and waits where nobody can tell."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventstore import ANY_VERSION, CondensationAction, Message, Store, StoreUnavailable, open_store
+from eventstore.recorders.errors import InterfaceError
+from projections import Views
+
+from .cutting import CuttingProxy
+from .servers import Server, new_primary
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def followed(store: Store, after: int = 0) -> list[str]:
+    return [recorded.event.content for recorded in store.follow(after)]  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def folder(postgres_server: Server) -> Path:
+    folder = postgres_server.folder.parent / f"followers-{time.monotonic_ns()}"
+    folder.mkdir()
+    folder.chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def primary(folder: Path) -> Iterator[Server]:
+    """A server of its own, whose commits wait for a standby as soon as one is named."""
+    server = new_primary(folder / "primary", {"wal_level": "replica"})
+    yield server
+    with contextlib.suppress(Exception):
+        server.kill()
+
+
+def wait_for(server: Server, standbys: str) -> None:
+    """Have commits wait for these standbys."""
+    server.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{standbys}'")
+    server.reload()
+    for _ in range(600):
+        if server.sql("SHOW synchronous_standby_names") == standbys:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the server does not take its new settings")
+
+
+@contextlib.contextmanager
+def unconfirmed(primary: Server, conversation: str) -> Iterator[None]:
+    """An append whose commit is on the primary's disk and waits for a standby that is away."""
+
+    def append() -> None:
+        with contextlib.suppress(StoreUnavailable), open_store(primary.url(patience_s="1")) as store:
+            store.append(conversation, said("never confirmed"), expected_version=0)
+
+    appending = threading.Thread(target=append)
+    appending.start()
+    try:
+        for _ in range(600):
+            if primary.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != "0":
+                break
+            time.sleep(0.05)
+        else:
+            raise AssertionError("the commit does not wait")
+        yield
+    finally:
+        appending.join()
+
+
+def test_what_came_back_after_a_crash_is_not_followed_before_a_standby_has_it(primary: Server):
+    with open_store(primary.url()) as store:
+        store.append("c1", said("confirmed"), expected_version=0)
+    wait_for(primary, "away")
+    with unconfirmed(primary, "c2"):
+        primary.kill()
+    primary.start()
+    assert primary.sql("SELECT count(*) FROM foldlog.events") == "2"  # the server shows it
+    options: list[dict[str, str]] = [{"mode": "ro"}, {}, {"mode": "ro", "pooler": "transaction"}]
+    with contextlib.ExitStack() as opened:
+        followers = [opened.enter_context(open_store(primary.url(patience_s="1", **chosen))) for chosen in options]
+        for follower in followers:
+            with pytest.raises(StoreUnavailable, match="a follower waits until a standby has confirmed"):
+                list(follower.follow())
+        wait_for(primary, "")
+        for follower in followers:
+            assert followed(follower) == ["confirmed", "never confirmed"]
+
+
+def test_a_follower_goes_on_while_the_standby_is_away(primary: Server):
+    """What its connection has confirmed once, it needs no standby for; only a new connection does."""
+    with open_store(primary.url()) as store, open_store(primary.url(mode="ro", patience_s="2")) as follower:
+        store.append("c1", said("0"), expected_version=0)
+        assert followed(follower) == ["0"]
+        wait_for(primary, "away")
+        with unconfirmed(primary, "c2"):
+            assert followed(follower) == ["0"]
+        wait_for(primary, "")
+
+
+def test_a_server_that_is_told_not_to_wait_has_confirmed_nothing(primary: Server):
+    open_store(primary.url()).close()
+    wait_for(primary, "away")
+    done = threading.Event()
+
+    def cancel() -> None:
+        while not done.wait(0.05):
+            primary.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+
+    cancelling = threading.Thread(target=cancel)
+    cancelling.start()
+    try:
+        with (
+            open_store(primary.url(mode="ro", patience_s="2")) as follower,
+            pytest.raises(StoreUnavailable, match="the server was told not to wait for its standby"),
+        ):
+            list(follower.follow())
+    finally:
+        done.set()
+        cancelling.join()
+
+
+def test_a_follower_that_gave_up_leaves_no_session_behind(primary: Server):
+    """A session that waits for a standby does not notice that its client has gone."""
+    open_store(primary.url()).close()
+    wait_for(primary, "away")
+    with open_store(primary.url(mode="ro", patience_s="1")) as follower:
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                list(follower.follow())
+    for _ in range(600):
+        if primary.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "0":
+            return
+        time.sleep(0.05)
+    raise AssertionError("sessions still wait for the standby")
+
+
+def test_a_standby_that_was_promoted_confirms_before_it_is_followed(primary: Server, folder: Path):
+    standby = Server(folder / "standby")
+    with open_store(primary.url()) as store:
+        store.append("c1", said("0"), expected_version=0)
+        standby.follow(primary, "s1")
+    standby.configure({"synchronous_standby_names": "away"})
+    standby.start()
+    try:
+        with open_store(standby.url(mode="ro", patience_s="2")) as follower:
+            assert followed(follower) == ["0"]  # this connection lives on
+            standby.promote()
+            with pytest.raises(StoreUnavailable, match="a follower waits until a standby has confirmed"):
+                list(follower.follow())
+            wait_for(standby, "")
+            assert followed(follower) == ["0"]
+    finally:
+        standby.stop("immediate")
+
+
+def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[], str]):
+    """A read transaction that has begun cannot wait for a standby any more."""
+    with open_store(postgres_url()) as store:
+        recorder: Any = store._recorder.unguarded
+        with recorder.read() as reader:
+            assert reader.conversation("c1") is None
+            with pytest.raises(InterfaceError, match="last_position is not the first question"):
+                reader.last_position()
+        with recorder.read() as reader:
+            assert (reader.last_position(), reader.conversation("c1"), reader.last_position()) == (0, None, 0)
+
+
+# -- patience ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proxy(postgres_server: Server) -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy(postgres_server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def via(proxy: CuttingProxy, postgres_server: Server, postgres_url: Callable[[], str]) -> str:
+    return postgres_url().replace(f":{postgres_server.port}/", f":{proxy.port}/")
+
+
+@pytest.mark.parametrize(
+    "question, read",
+    [
+        ("live_rows", lambda store: [recorded.id for recorded in store.follow()]),
+        ("rows", lambda store: [event.id for event in store.events("c1")]),
+        ("structural_rows", lambda store: Views(store).difference("c1", 0, 3)),
+        ("shown_rows", lambda store: [event.id for event in Views(store).current("c1").events]),
+    ],
+)
+def test_a_connection_that_breaks_in_the_middle_of_a_read_is_replaced(
+    via: str, proxy: CuttingProxy, question: str, read: Callable[[Store], object]
+):
+    with open_store(via) as store:
+        store.append("c1", [said("0"), said("1"), CondensationAction(forgotten_event_ids=[1])], expected_version=0)
+        Views(store).current("c1")
+    with open_store(via) as store:
+        expected = read(store)
+        proxy.order("request", mark=b"\0" + question.encode() + b"\0")
+        assert read(store) == expected
+        assert proxy.cuts == 1
+
+
+def test_a_store_is_opened_as_soon_as_its_server_is_back(primary: Server):
+    with open_store(primary.url()) as store:
+        store.append("c1", said("0"), expected_version=0)
+    primary.stop()
+    opened: list[int] = []
+
+    def open_it() -> None:
+        with open_store(primary.url(patience_s="60")) as store:
+            opened.append(store.append("c1", said("1"), expected_version=ANY_VERSION)[0].id)
+
+    opening = threading.Thread(target=open_it)
+    opening.start()
+    opening.join(1.0)
+    assert opening.is_alive()
+    primary.start()
+    opening.join()
+    assert opened == [1]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (("/postgres?", "/nothing?"), 'database "nothing" does not exist'),
+        (("postgres@", "nobody_here@"), 'role "nobody_here" does not exist'),
+    ],
+)
+def test_what_a_wait_cannot_help_is_said_at_once(
+    postgres_url: Callable[[], str], change: tuple[str, str], message: str
+):
+    with pytest.raises(StoreUnavailable, match=message) as refused:
+        open_store(postgres_url().replace(*change, 1))
+    assert "tried for" not in str(refused.value)
