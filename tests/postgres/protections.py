@@ -15,6 +15,8 @@ _POSTGRES = "eventstore/recorders/postgres"
 _SQL = "eventstore/recorders/sql/postgresql/queries.sql"
 _REKEY = "eventstore/maintenance/rekey.py"
 _KEYS = "tests/postgres/test_keys.py"
+_FOLLOWERS = "tests/postgres/test_followers.py"
+_SESSIONS = f"{_POSTGRES}/sessions.py"
 _RECORDERS = "tests/conformance/test_recorders.py"
 
 PROTECTIONS = {
@@ -87,6 +89,48 @@ PROTECTIONS = {
         "    not_erased(transaction.conversation_of(key))\n",
         "",
         f"{_KEYS} -k idempotency_keys_do_not",
+    ),
+    "confirmed": Protection(
+        "a follower waits for a standby before it reads on a new connection",
+        _SESSIONS,
+        'for each in ("begin_confirming", "confirm_durably", "confirm", "commit"):',
+        'for each in ("begin_confirming", "confirm_durably", "confirm", "rollback"):',
+        f"{_FOLLOWERS} -k came_back",
+    ),
+    "warned": Protection(
+        "… and takes no warning for a confirmation",
+        _SESSIONS,
+        "        if wire.warned:\n",
+        "        if False:\n",
+        f"{_FOLLOWERS} -k told_not_to",
+    ),
+    "promoted": Protection(
+        "… and waits again after a promotion",
+        _SESSIONS,
+        "wire.keeps_its_server and answers[2].get_value(0, 0) is not None",
+        "wire.keeps_its_server",
+        f"{_FOLLOWERS} -k promoted",
+    ),
+    "cancelled": Protection(
+        "a follower that gives up leaves no session behind",
+        _SESSIONS,
+        "        wire.cancel()\n",
+        "",
+        f"{_FOLLOWERS} -k no_session",
+    ),
+    "again": Protection(
+        "a read goes on when its connection breaks in the middle",
+        f"{_POSTGRES}/recorder.py",
+        "            except (ConnectionLost, TryAgain) as error:\n                session.close()\n",
+        "            except ZeroDivisionError as error:\n                session.close()\n",
+        f"{_FOLLOWERS} -k middle",
+    ),
+    "opening": Protection(
+        "a store that is being opened waits for its server",
+        f"{_POSTGRES}/recorder.py",
+        "except (ConnectionLost, TryAgain) as error:\n                self._recover(error, patience, \"the store",
+        "except TryAgain as error:\n                self._recover(error, patience, \"the store",
+        f"{_FOLLOWERS} -k as_soon",
     ),
 }
 
