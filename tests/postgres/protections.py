@@ -128,8 +128,8 @@ PROTECTIONS = {
     "opening": Protection(
         "a store that is being opened waits for its server",
         f"{_POSTGRES}/recorder.py",
-        "except (ConnectionLost, TryAgain) as error:\n                self._recover(error, patience, \"the store",
-        "except TryAgain as error:\n                self._recover(error, patience, \"the store",
+        'except (ConnectionLost, TryAgain) as error:\n                self._recover(error, patience, "the store',
+        'except TryAgain as error:\n                self._recover(error, patience, "the store',
         f"{_FOLLOWERS} -k as_soon",
     ),
 }
