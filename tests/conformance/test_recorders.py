@@ -68,11 +68,11 @@ def test_an_unknown_conversation_is_not_there(recorder: Recorder):
 def test_any_text_names_a_conversation(recorder: Recorder, name: str):
     begin(recorder, name, [row(0)])
     with recorder.read() as reader:
+        assert [p.conversation for p in reader.placed_rows(0, 10)] == [name]
         found = reader.conversation(name)
         assert found is not None
         assert (found.id, found.version, found.salt, found.created_at) == (name, 1, SALT, 5)
         assert [c.id for c in reader.conversations(None, 10)] == [name]
-        assert [p.conversation for p in reader.placed_rows(0, 10)] == [name]
 
 
 def test_a_conversation_has_the_version_head_and_time_of_its_last_row(recorder: Recorder):
