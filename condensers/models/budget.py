@@ -23,28 +23,20 @@ class Overrun:
     sums: Sequence[int]
     limit: int
 
-    def tail(self, keep_first: int, start: int) -> int:
-        """How many events may stay at the end, so that they and the first ``keep_first`` come down below half of the
-        limit. 0 where even those are more. Cost: log of the View's length.
-
-        The head ends at ``start``, which may be later: behind a system prompt, or behind the rest of a unit. V1 does
-        not reckon with that; it is reckoned with where else too little room would be left.
+    def tail(self, head: int) -> int:
+        """Return how many events may stay at the end, so that they and the first ``head`` come down below half of the
+        limit; 0 if even those are more. Cost: log of the View's length.
         """
-        tail = self._behind(keep_first)
-        stays = self.sums[start] + self.sums[-1] - self.sums[len(self.sums) - 1 - tail]
-        return tail if stays <= self.limit * _ROOMY else self._behind(start)
-
-    def _behind(self, head: int) -> int:
         length = len(self.sums) - 1
         return length - start_of_tail_that_fits(self.sums, min(head, length), self.limit // 2 - 1)
 
-
-_ROOMY = 5 / 8
-"""The part of a limit that head and tail may take at most where the head ends later than was asked for."""
+    def without(self, start: int, stop: int) -> int:
+        """Return the tokens of the prompt without the events from ``start`` to ``stop``."""
+        return self.sums[start] + self.sums[-1] - self.sums[stop]
 
 
 def overrun(view: View, agent_llm: AgentModel | None, budget: TokenBudget) -> Overrun | None:
-    """The View's overrun; None where it fits, where there is no limit, and where tokens cannot be counted."""
+    """Return the View's overrun; None if it fits, if there is no limit, and if tokens cannot be counted."""
     limit = budget.limit(agent_llm)
     if agent_llm is None or limit is None:
         return None

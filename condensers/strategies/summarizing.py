@@ -93,29 +93,33 @@ class SummarizingCondenser(RollingCondenser):
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         over = self._overrun(view, agent_llm)
-        span = self._middle(view, over)
-        forgotten = view[span.start : span.stop]
-        if not forgotten:
+        if self._is_within_half(view, over):
             raise NoCondensationAvailable(
-                f"nothing can be forgotten of a View of {len(view)} events behind its first {span.start}"
-                + (f": they take {over.sums[span.start]} tokens, and the prompt may have {over.limit}" if over else "")
+                f"nothing has to be forgotten: a View of {len(view)} events is within half of max_size "
+                f"({self.max_size // 2}), or too little above it"
             )
-        if real(forgotten) < self.minimum_progress * len(view):
-            raise NoCondensationAvailable(
-                f"{real(forgotten)} of {len(view)} events could be forgotten, "
-                f"which is less than the minimum progress of {self.minimum_progress:g}"
-            )
+        spans = self._middles(view, over)
+        progress = max(1, self.minimum_progress * len(view))
+        worthwhile = [span for span in spans if real(view[span.start : span.stop]) >= progress]
+        if not worthwhile:
+            raise self._no_progress(view, spans[-1], over)
+        span, *wider = worthwhile
         try:
-            summary = self._summary_of(forgotten, self.max_event_length)
+            summary = self._summary_of(view[span.start : span.stop], self.max_event_length)
         except ModelCallFailed as error:
             raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.reports) from error
+        if wider and over and not self._fits(view, span, summary, agent_llm, over):
+            span, summary = self._widened(view, span, wider[0], summary)
         return self._condensation(view, span, summary, agent_llm, "condensed")
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
-        """Forgets all that can be spared: everything between the first system prompt and a call that waits.
+        """Forget everything between the first system prompt and a call that waits.
 
-        Where the model fails it is asked again with shorter events. None where there is no event of the log to forget.
+        If the model fails it is asked again with shorter events. Return None if there is no event of the log to forget,
+        and if V0's rule has nothing to do.
         """
+        if self._is_within_half(view, self._overrun(view, agent_llm)):
+            return None
         start = next_cut(view.cut_points, after_system_prompt(view))
         if start is None or not real(view[start : view.cut_points[-1]]):
             return None
@@ -162,8 +166,22 @@ class SummarizingCondenser(RollingCondenser):
     def _overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         return overrun(view, agent_llm, TokenBudget(self.max_tokens, self.token_margin_ratio))
 
-    def _middle(self, view: View, over: Overrun | None) -> Span:
-        """What to forget: between the head and the shortest tail that any of the reasons asks for. May be empty."""
+    def _is_within_half(self, view: View, over: Overrun | None) -> bool:
+        """Return whether V0's rule has nothing to do: a request aims at half of ``max_size``, and the View is within
+        it, or above it by less than the minimum progress.
+        """
+        if self.selection == "openhands-v1" or over or len(view) > self.max_size:
+            return False
+        tail = self.max_size // 2 - self.keep_first - 1
+        return real(view[self.keep_first : max(0, len(view) - tail)]) < max(1, self.minimum_progress * len(view))
+
+    def _middles(self, view: View, over: Overrun | None) -> list[Span]:
+        """Return what to forget: between the head and the shortest tail that any of the reasons asks for. May be empty.
+
+        The head may end later than after ``keep_first`` events: after a system prompt, or after the rest of a unit. V1
+        does not reckon with the tokens of that rest. If its choice, with the summary, does not fit the limit, the next
+        step would reset everything; so there is a second choice, which reckons with them.
+        """
         due = _reasons(view, self.max_size, over)
         beside = self.keep_first + 1
         head, tails = self.keep_first, [self.max_size // 2 - beside]
@@ -173,10 +191,41 @@ class SummarizingCondenser(RollingCondenser):
                 tails = [len(view) // 2 - beside, *(tails if Reason.EVENTS in due else ())]
         start = next_cut(view.cut_points, head)
         if start is None:
-            return Span(len(view), len(view))
-        if over:
-            tails = [over.tail(self.keep_first, start), *(tails if len(due) > 1 else ())]
-        return middle(view, start, min(tails)) or Span(start, start)
+            return [Span(len(view), len(view))]
+        if over is None:
+            return [middle(view, start, min(tails)) or Span(start, start)]
+        others = tails if len(due) > 1 else []
+        wanted = (min(over.tail(end), *others) if others else over.tail(end) for end in (self.keep_first, start))
+        spans = [middle(view, start, tail) or Span(start, start) for tail in wanted]
+        if spans[0] != spans[1] and over.without(*spans[0]) < over.limit:
+            return spans
+        return spans[1:]
+
+    def _no_progress(self, view: View, span: Span, over: Overrun | None) -> NoCondensationAvailable:
+        forgotten = view[span.start : span.stop]
+        if not forgotten:
+            return NoCondensationAvailable(
+                f"nothing can be forgotten of a View of {len(view)} events after its first {span.start}"
+                + (f": they take {over.sums[span.start]} tokens, and the prompt may have {over.limit}" if over else "")
+            )
+        return NoCondensationAvailable(
+            f"{real(forgotten)} of {len(view)} events could be forgotten, "
+            f"which is less than the minimum progress of {self.minimum_progress:g}"
+        )
+
+    def _fits(self, view: View, span: Span, summary: Summary, agent_llm: AgentModel | None, over: Overrun) -> bool:
+        """Return whether the prompt fits its limit once ``summary`` stands in the place of ``span``."""
+        _, tokens = self._with_room(view, span, summary.text, agent_llm, over)
+        return tokens is None or tokens <= over.limit
+
+    def _widened(self, view: View, span: Span, wider: Span, summary: Summary) -> tuple[Span, Summary]:
+        """Return the wider span with a summary that goes on from the first; the first two if the model fails."""
+        events = (CondensationSummary(content=summary.text), *view[span.stop : wider.stop])
+        try:
+            more = self._summary_of(events, self.max_event_length)
+        except ModelCallFailed as error:
+            return span, replace(summary, reports=(*summary.reports, *error.reports))
+        return wider, replace(more, reports=(*summary.reports, *more.reports))
 
     def _reset_limits(self, events: Sequence[Event]) -> Iterator[int | None]:
         yield self.max_event_length
@@ -236,7 +285,7 @@ def _reports(failures: Sequence[ModelCallFailed]) -> tuple[Report, ...]:
 
 _ROOM = 3 / 4
 """The part of a token limit that a View should take after a condensation at most: half of it for its head and tail, a
-quarter for the summary, and the rest to grow in."""
+quarter for the summary, and the rest to grow in. A summary that can be made shorter is."""
 
 
 def _reasons(view: View, max_size: int, over: Overrun | None) -> frozenset[Reason]:

@@ -12,6 +12,7 @@ from condensers.prompts import load_prompt
 from condensers.prompts.rendering import truncated
 from condensers.reports import CONDENSER_METADATA_KEY
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
+from condensers.strategies.summarizing import SummarizingCondenser, Summary
 from eventstore.events import Action, Observation, SystemMessage
 from tests.condensers.made import (
     REQUEST,
@@ -129,6 +130,80 @@ def test_the_rest_of_a_unit_that_the_head_ends_in_costs_no_tail_where_there_is_r
     assert ids(after(view, narrow)) == [0, 1, 2, -17], "the head alone takes half of the limit"
 
 
+class Priced(Characters):
+    """An agent's model that says how many tokens each event is worth, by its id, and how many a summary."""
+
+    def __init__(self, *tokens, summary):
+        super().__init__(100)
+        self.tokens, self.summary = tokens, summary
+
+    def token_sums(self, view):
+        sums = [0]
+        for event in view:
+            sums.append(sums[-1] + (self.tokens[event.id] if event.id >= 0 else self.summary))
+        return sums
+
+
+@pytest.mark.parametrize(
+    "prompt, newest, summary, left, calls",
+    [
+        (14, 49, 1, [0, -5, 2], 1),  # 63 of 100: there is room
+        (50, 49, 1, [0, -5, 2], 1),  # 100 of 100
+        (14, 49, 37, [0, -5, 2], 1),
+        (14, 49, 38, [0, -5], 2),  # the summary would not fit: one more takes up the newest event too
+        (50, 49, 2, [0, -5], 2),
+        (51, 49, 1, [0, -5], 1),  # not a token left for a summary
+    ],
+)
+def test_the_newest_events_stay_where_they_fit_with_the_summary(prompt, newest, summary, left, calls):
+    """K2. The system prompt, with which the head ends, is not among the first ``keep_first`` events."""
+    agent = Priced(prompt, 150 - prompt, newest, summary=summary)
+    view = viewed(SYSTEM, messages(2))
+    condenser = llm("FIRST", "SECOND", max_size=20, keep_first=0, token_margin_ratio=0.0)
+    result = condenser.condense(view, agent)
+    assert ids(after(view, result)) == left
+    assert len(condenser.llm.calls) == len(plan(result).metadata[CONDENSER_METADATA_KEY]) == calls
+    if calls == 2:
+        assert plan(result).summary == "SECOND"
+        assert "FIRST" in condenser.llm.prompt()
+        assert "m1" in condenser.llm.prompt()
+        assert "m0" not in condenser.llm.prompt(), "the first summary stands for it"
+
+
+def test_where_the_second_summary_fails_the_first_stands():
+    condenser = llm("FIRST", failed(), max_size=20, keep_first=0, token_margin_ratio=0.0)
+    view = viewed(SYSTEM, messages(2))
+    result = condenser.condense(view, Priced(50, 100, 49, summary=2))
+    assert ids(after(view, result)) == [0, -5, 2]
+    assert [report.get("failure") for report in plan(result).metadata[CONDENSER_METADATA_KEY]] == [None, "unavailable"]
+
+
+class Shortening(SummarizingCondenser):
+    """Its summary can be made one character shorter, again and again."""
+
+    def summarize(self, events, max_event_length):
+        return Summary("x" * 60)
+
+    def shorter(self, text):
+        return text[1:] or None
+
+
+class Lengths(Characters):
+    """To this model every event is worth 10 tokens, and a summary its characters."""
+
+    def token_sums(self, view):
+        sums = [0]
+        for event in view:
+            sums.append(sums[-1] + (10 if event.id >= 0 else len(event.content)))
+        return sums
+
+
+def test_a_summary_that_can_be_shortened_leaves_a_quarter_of_the_limit_to_grow_in():
+    condenser = Shortening(max_size=1000, keep_first=2, max_tokens=100)
+    action = plan(condenser.condense(viewed(messages(15)), Lengths()))
+    assert (action.metadata["tokens_after"], len(action.summary)) == (75, 35), "40 for head and tail"
+
+
 def test_a_whole_tool_loop_goes_rather_than_a_part_of_it():
     loop = [e for n in range(6) for e in pair(n)]
     loop[0] = Action(tool="run", call_id="call 0", thinking=({"type": "thinking", "thinking": "hm"},))
@@ -187,6 +262,30 @@ def test_v0s_arithmetic_is_there_for_those_who_want_it():
 
 
 # --- progress ---
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 25, 44, 49, 52])
+def test_a_request_on_a_view_within_half_of_max_size_is_never_a_reset_by_v0s_rule(count):
+    condenser = llm("NEW", max_size=100, keep_first=3, selection="openhands-v0")
+    view = viewed(SYSTEM, messages(count - 1), REQUEST)
+    with pytest.raises(NoCondensationAvailable, match=r"within half of max_size \(50\)"):
+        condenser.condense(view)
+    assert condenser.llm.calls == []
+    assert condenser.hard_context_reset(view) is None
+
+
+def test_by_v0s_rule_a_larger_view_and_too_many_tokens_are_condensed_all_the_same():
+    condenser = llm("NEW", max_size=100, keep_first=3, selection="openhands-v0", max_tokens=100)
+    view = viewed(SYSTEM, messages(59), REQUEST)
+    assert set(ids(view)) - set(ids(after(view, condenser.condense(view)))) == set(range(3, 14))
+    short = viewed(SYSTEM, messages(10), REQUEST)
+    assert ids(after(short, condenser.condense(short, Tens()))) == [0, 1, 2, -14, 10]
+
+
+def test_by_v0s_rule_a_failed_call_above_half_is_followed_by_a_reset():
+    condenser = llm(failed(), "RESET", max_size=100, keep_first=3, selection="openhands-v0")
+    view = viewed(SYSTEM, messages(59), REQUEST)
+    assert plan(condenser.condense(view)).metadata["outcome"] == "reset"
 
 
 def test_too_little_progress_is_none():

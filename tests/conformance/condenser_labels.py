@@ -14,7 +14,7 @@ from typing import Any
 from eventstore.events import CondensationSummary, Message, SystemMessage
 from projections import View, cut_points
 from tests.conformance.condenser_answers import Answer, Script, source_id
-from tests.conformance.condensers_mended import Replies, crowded, mended, tokens_tail, usable
+from tests.conformance.condensers_mended import Replies, mended, tokens_tail, too_large, usable
 
 Json = dict[str, Any]
 
@@ -298,7 +298,7 @@ def v1_own_labels(
         yield "B-V1"
     if view.cut_points[-1] < len(view):
         yield "S4"
-    if replies.too_large or crowded(spec, view, agent):
+    if replies.too_large or replies.crowded:
         yield "K2"
 
 
@@ -309,8 +309,9 @@ def v1_borders(spec: Json, view: View, agent: Any) -> Iterator[int]:
     yield max(kept_first, prompt)
     yield prompt  # of a hard reset
     tails = [size // 2 - kept_first - 1, length // 2 - kept_first - 1]
-    over = tokens_tail(spec, view, agent)
-    yield from (length - tail for tail in (*tails, *([] if over is None else [over])))
+    if agent is not None and too_large(agent.token_sums(view)[-1], spec, agent):
+        tails.append(tokens_tail(spec, view, agent, kept_first))
+    yield from (length - tail for tail in tails)
 
 
 def _next(cuts: Iterable[int], at: int) -> int | None:

@@ -45,10 +45,12 @@ ERROR = Mended("error")
 
 
 class Replies:
-    """The scripted replies, one after the other. ``too_large`` counts those that would have saved no tokens."""
+    """The scripted replies, one after the other. ``too_large`` counts those that would have saved no tokens, and
+    ``crowded`` the choices of V1 that leave no room for a summary.
+    """
 
     def __init__(self, script: Script) -> None:
-        self._script, self.asked, self.too_large = script, 0, 0
+        self._script, self.asked, self.too_large, self.crowded = script, 0, 0, 0
 
     def next(self) -> Any:
         self.asked += 1
@@ -218,8 +220,7 @@ def events_without(gone: Iterable[Event]) -> list[Event]:
 
 def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any) -> Mended:
     size, kept_first, length = spec["max_size"], spec["keep_first"], len(view)
-    by_tokens = tokens_tail(spec, view, agent)
-    over = by_tokens is not None
+    over = agent is not None and too_large(agent.token_sums(view)[-1], spec, agent)
     asked = view.unhandled_condensation_request
     if not (asked or over or length > size):
         return as_it_is(view)
@@ -229,24 +230,20 @@ def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any)
     if asked and rule == "v1":
         tails.append(length // 2 - kept_first - 1)
     start = cut_at_or_after(view, max(kept_first, prompt) if rule == "v1" else kept_first)
-    if by_tokens is not None:
-        if crowded(spec, view, agent):
-            assert start is not None
-            by_tokens = tail_below_half(agent.token_sums(view), start, tokens_limit(spec, agent))
-        tails.append(by_tokens)
-    stop = cut_at_or_after(view, length - min(tails))
-    stop = view.cut_points[-1] if stop is None else stop
-    if start is not None and min(tails) >= 0 and stop > start:
-        forgotten = view[start:stop]
-        real = sum(event.id >= 0 for event in forgotten)
-        if real and real >= spec.get("minimum_progress", 0.1 if rule == "v1" else 0) * length:
-            reply = replies.next()
-            if usable(reply, spec["type"]):
-                if saves_tokens(view, start, stop, reply, agent):
-                    return condensation(forgotten, start)
-                replies.too_large += 1
+    if start is not None:
+        by_tokens = [[tokens_tail(spec, view, agent, end)] for end in (kept_first, start)] if over else [[]]
+        stops = [stop_before(view, [*tails, *more]) for more in by_tokens]
+        least = max(1, spec.get("minimum_progress", 0.1 if rule == "v1" else 0) * length)
+        stops = [stop for stop in stops if sum(event.id >= 0 for event in view[start:stop]) >= least]
+        made = summarized(spec, view, start, stops, replies, agent)
+        if made is not None:
+            return made
     if not (asked or over):
         return as_it_is(view)
+    if rule == "v0" and not over and length <= size:  # L2: the request aims at half of max_size, and that is there
+        beyond = [event for event in view[kept_first : max(0, length - min(tails))] if event.id >= 0]
+        if not beyond or len(beyond) < spec.get("minimum_progress", 0) * length:
+            return ERROR
 
     start = cut_at_or_after(view, prompt)
     if start is None or not has_real(view[start : view.cut_points[-1]]):
@@ -261,6 +258,39 @@ def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any)
     return ERROR
 
 
+def stop_before(view: View, tails: Sequence[int]) -> int:
+    """Where the shortest of these tails begins; 0 where one of them asks for less than nothing."""
+    if min(tails) < 0:
+        return 0
+    stop = cut_at_or_after(view, len(view) - min(tails))
+    return view.cut_points[-1] if stop is None else stop
+
+
+def summarized(spec: Spec, view: View, start: int, stops: Sequence[int], replies: Replies, agent: Any) -> Mended | None:
+    """V1's choice. K2: where that, with its summary, is more than the limit, the next one, which goes further and is
+    summarized from the first summary on. None where no reply is of use.
+    """
+    for stop, wider in pairwise([*dict.fromkeys(stops), None]):
+        if stop is None:
+            return None
+        if wider and too_large(tokens_with(view, start, stop, None, agent) + 1, spec, agent):
+            replies.crowded += 1  # nothing is left for a summary
+            continue
+        reply = replies.next()
+        if not usable(reply, spec["type"]):
+            return None
+        if wider and too_large(tokens_with(view, start, stop, reply, agent), spec, agent):
+            replies.crowded += 1
+            second = replies.next()
+            if usable(second, spec["type"]):
+                stop, reply = wider, second
+        if saves_tokens(view, start, stop, reply, agent):
+            return condensation(view[start:stop], start)
+        replies.too_large += 1
+        return None
+    return None
+
+
 def behind_prompt(view: View) -> int:
     return next((place + 1 for place, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
 
@@ -270,38 +300,32 @@ def tokens_limit(spec: Spec, agent: Any) -> int | None:
     return min(limits, default=None)
 
 
-def tokens_tail(spec: Spec, view: View, agent: Any) -> int | None:
-    """How many events V1 would leave at the end for their tokens; None where these are not too many."""
+def too_large(tokens: int, spec: Spec, agent: Any) -> bool:
     limit = tokens_limit(spec, agent)
-    if limit is None or agent.token_sums(view)[-1] <= limit:
-        return None
-    return tail_below_half(agent.token_sums(view), min(spec["keep_first"], len(view)), limit)
+    return limit is not None and tokens > limit
 
 
-def tail_below_half(sums: Sequence[int], head: int, limit: Any) -> int:
+def tokens_tail(spec: Spec, view: View, agent: Any, head: int) -> int:
+    """How many events stay at the end so that they and the head come below half of the limit."""
+    sums, limit = agent.token_sums(view), tokens_limit(spec, agent)
+    assert limit is not None
+    head = min(head, len(view))
     gone = sums[-1] - limit // 2
     behind = [n for n in range(head, len(sums)) if sums[n] - sums[head] > gone]
     return len(sums) - 1 - behind[0] if behind else 0
 
 
-def crowded(spec: Spec, view: View, agent: Any) -> bool:
-    """Whether V1 would leave more than five eighths of the limit, since the head is larger than it reckons with."""
-    tail = tokens_tail(spec, view, agent)
-    start = cut_at_or_after(view, max(spec["keep_first"], behind_prompt(view)))
-    if tail is None or start is None:
-        return False
-    sums = agent.token_sums(view)
-    return bool(8 * (sums[start] + sums[-1] - sums[len(view) - tail]) > 5 * tokens_limit(spec, agent))  # type: ignore[operator]
+def tokens_with(view: View, start: int, stop: int, reply: Any, agent: Any) -> int:
+    """The tokens of the prompt with the reply in the place of what it stands for; without any where it is None."""
+    if agent is None:
+        return 0
+    text = reply if isinstance(reply, str) else "x"
+    summary = [] if reply is None else [CondensationSummary(id=-(view.version + 2), content=text)]
+    return int(agent.token_sums(view.with_events((*view[:start], *summary, *view[stop:])))[-1])
 
 
 def saves_tokens(view: View, start: int, stop: int, reply: Any, agent: Any) -> bool:
-    """Whether the prompt with the reply in the place of what it stands for is smaller."""
-    if agent is None:
-        return True
-    text = reply if isinstance(reply, str) else "x"
-    summary = CondensationSummary(id=-(view.version + 2), content=text)
-    after = view.with_events((*view[:start], summary, *view[stop:]))
-    return bool(agent.token_sums(after)[-1] < agent.token_sums(view)[-1])
+    return agent is None or tokens_with(view, start, stop, reply, agent) < agent.token_sums(view)[-1]
 
 
 TEXTS = {"ids", "no_tool_calls"}
