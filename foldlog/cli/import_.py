@@ -40,6 +40,7 @@ class Brought(NamedTuple):
     refused: bool
     findings: tuple[str, ...]
     findings_count: int
+    note: str = ""
 
 
 def _formats() -> list[str]:
@@ -96,6 +97,8 @@ def run(
                 raise
             elsewhere.append(_broken_off(brought, error))
     _warn(elsewhere, len(elsewhere), "these paths")
+    for note in dict.fromkeys(one.note for one in brought if one.note and one.added):
+        terminal.complain(f"note: {note}")
     if not any(one.version for one in brought) and not any(one.refused for one in brought):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
     if as_json:
@@ -199,7 +202,7 @@ def _bring(store: Store, source: Source, conversation: str | None, progress: Pro
     findings = (*refused, *map(str, source.findings))
     count = source.findings_count + len(refused)
     name, added, version = imported
-    return Brought(str(source.path), name, source.format, added, version, bool(refused), findings, count)
+    return Brought(str(source.path), name, source.format, added, version, bool(refused), findings, count, source.note)
 
 
 def _warn(findings: Sequence[str], count: int, where: str) -> None:

@@ -41,16 +41,20 @@ def decode(
     or Claude Code that branches the active branch is shown.
 
     A record that is not an event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
+    What is wrong with other records goes to ``findings`` too.
     Raises ``UnknownFormat``. Cost: one pass over the records, after a look through them for branches and delegates; a
     one-shot iterator is read into memory for that.
     """
     chosen = format_named(format)
     if chosen.looks_ahead and iter(records) is records:
         records = list(records)
-    return _decoded(records, chosen.decoder(records, Options(as_history=as_history)), findings)
+    options = Options(as_history=as_history)
+    return _decoded(records, chosen.decoder(records, options), options.findings, findings)
 
 
-def _decoded(records: Iterable[Any], decoder: Decoder, findings: Callable[[Finding], None] | None) -> Iterator[Event]:
+def _decoded(
+    records: Iterable[Any], decoder: Decoder, found: list[str], findings: Callable[[Finding], None] | None
+) -> Iterator[Event]:
     for number, record in enumerate(records):
         try:
             events = decoder.events(record)
@@ -61,6 +65,10 @@ def _decoded(records: Iterable[Any], decoder: Decoder, findings: Callable[[Findi
             findings(finding)
         else:
             yield from events
+            if findings is not None:
+                for problem in found:
+                    findings(Finding(f"record {number}", problem))
+            found.clear()
 
 
 def encode(events: Iterable[Event], format: str) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from eventstore.events import Event
@@ -40,10 +40,12 @@ class Options:
 
     ``as_history``  the records are the agent's history, not a stream that holds more (OpenHands V0)
     ``leaf``        the id of the record in which the active branch ends (OpenHands V1)
+    ``findings``    a decoder adds what is wrong with the record that it reads, though it made events of it
     """
 
     as_history: bool = False
     leaf: str | None = None
+    findings: list[str] = field(default_factory=list)
 
 
 def unnamed(records: Iterable[Any]) -> str | None:
@@ -77,6 +79,7 @@ class Format:
     ``conversation``  the name that the first records give their conversation, or None
     ``looks_ahead``   whether ``decoder`` reads the records
     ``lookalikes``    formats whose histories would pass for this one; they are refused by their names
+    ``note``          what to know about every history of this format, said when one is imported
     """
 
     name: str
@@ -87,6 +90,7 @@ class Format:
     conversation: Callable[[Iterable[Any]], str | None] = unnamed
     looks_ahead: bool = False
     lookalikes: tuple[Lookalike, ...] = ()
+    note: str = ""
 
 
 Recognize = Callable[[Iterable[Any]], Format | Lookalike | None]

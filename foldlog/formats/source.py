@@ -26,11 +26,12 @@ class Source:
     ``path``      the file or folder
     ``findings``  what could not be read, as of the last time that ``events`` was iterated: the first 1,000
     ``findings_count``  how many there were
+    ``note``      what to know about every history of this format
     """
 
     def __init__(self, history: Found) -> None:
         self.name, self.former_names = history.name
-        self.format, self.path = history.format.name, history.path
+        self.format, self.path, self.note = history.format.name, history.path, history.format.note
         self.findings: list[Finding] = []
         self.findings_count = 0
         self._format = history.format
@@ -69,6 +70,7 @@ class Source:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
         decoder = self._format.decoder(_Values(records), options)
+        self._find_all(str(self.path), options)
         for located in records:
             if located.problem is not None:
                 self._find(self._reader.place(located), located.problem)
@@ -78,7 +80,14 @@ class Source:
             except NotAnEvent as error:
                 self._find(self._reader.place(located), str(error))
                 continue
+            if options.findings:
+                self._find_all(self._reader.place(located), options)
             yield located.value, events
+
+    def _find_all(self, place: str, options: Options) -> None:
+        for problem in options.findings:
+            self._find(place, problem)
+        options.findings.clear()
 
     def _find(self, place: str, problem: str) -> None:
         self.findings_count += 1

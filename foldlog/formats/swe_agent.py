@@ -33,6 +33,9 @@ _CARRIED = ("agent", "is_demo")
 _TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action", "tool": "observation"}
 
 
+_NOTE = "a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it for the model"
+
+
 class _Dialect:
     """``thought`` and ``action``, as marks, are where in the content they stand: from and to which character.
 
@@ -108,4 +111,4 @@ def _encoder() -> Encoder:
     return Encoder(_Dialect())
 
 
-FORMAT = Format(name=NAME, matches=_matches, accepts=accepts, decoder=_decoder, encoder=_encoder)
+FORMAT = Format(name=NAME, matches=_matches, accepts=accepts, decoder=_decoder, encoder=_encoder, note=_NOTE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 
 import msgspec
 
@@ -56,13 +56,14 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Turn]:
     """Yield the turns of the ``events`` at the ascending ``positions``, which must be fit for a model."""
     shown = [events[position] for position in positions]
     answers = units(shown).answers
+    told = {answer for place, answer in answers.items() if not _is_call(shown[place])}
     call_ids = _CallIds()
     for group in _groups(shown):
         where = tuple(positions[place] for place in group)
         calls = []
         for place in group:
             action, observation = shown[place], shown[answers.get(place, place)]
-            if isinstance(action, Action) and isinstance(observation, Observation):
+            if _is_call(action) and isinstance(observation, Observation):
                 answered = positions[answers[place]]
                 calls.append(Call(call_ids.of(action), action, positions[place], observation, answered))
         if calls:
@@ -75,6 +76,15 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Turn]:
                 yield Turn("assistant" if source == "agent" else "user", (content,), where)
             case CondensationSummary(content=content):
                 yield Turn("user", (content,), where)
+            case Action(thought=thought):
+                yield Turn("user", (thought,), where)
+            case Observation(content=content) if group[0] in told:
+                yield Turn("user", (content,), where)
+
+
+def _is_call(event: Event) -> TypeGuard[Action]:
+    """Whether the event is a call that the model made. It is told of what the user or the environment did."""
+    return isinstance(event, Action) and event.source == "agent"
 
 
 def _groups(shown: Sequence[Event]) -> Iterator[list[int]]:

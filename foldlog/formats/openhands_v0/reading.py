@@ -21,8 +21,9 @@ from eventstore.events import (
     Source,
     SystemMessage,
 )
-from foldlog.formats.calls import REJECTED
 from foldlog.formats.delta import object_delta
+from foldlog.formats.openhands_v0.memory import call_of, done_by_user, final_words, observed
+from foldlog.formats.openhands_v0.recalled import Recollection, without_texts
 from foldlog.formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING, Before, Marks, predicted, usual_naming
 from foldlog.formats.record import NotAnEvent, described, read_time
 
@@ -31,6 +32,10 @@ __all__ = ["Decoder"]
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment"}
 _BOOKKEEPING = OBSERVED_BOOKKEEPING | {"change_agent_state"}
 _STRUCTURAL = frozenset({"condensation", "condensation_request"})
+_OWN = frozenset({"recall", "loop_recovery"})
+"""What V0 does itself: no model asked for it."""
+_SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
+"""Observations that are told without an action before them."""
 
 _ENVELOPE = frozenset(
     (
@@ -52,6 +57,7 @@ class Decoder:
         self._as_history = as_history
         self._outside = outside
         self._before = Before()
+        self._recollection = Recollection()
         self._last_action: int | None = None
         self._record_number = -1
 
@@ -105,8 +111,7 @@ class Decoder:
         if name == "message":
             return _message(args, fields, marks)
         if name == "finish":
-            marks["text"] = key = "final_thought" if args.get("final_thought") or "thought" not in args else "thought"
-            return Message(content=_text(args.get(key)), **{"source": "agent", **fields})
+            return _finish(args, record.get("tool_call_metadata"), fields, marks)
         if name == "system":
             tools = args.get("tools")
             return SystemMessage(
@@ -121,22 +126,36 @@ class Decoder:
             forgets = _forgets(args)
             if forgets is None:
                 return _annotation("action", record, fields, marks)
-            return CondensationAction(**forgets, **fields)
-        call_id, response_id = _call(record)
-        thought = args.get("thought")
-        if type(thought) is str and thought:
-            args = {key: value for key, value in args.items() if key != "thought"}
-        else:
-            thought = ""
-        has_args = "flat" in marks or type(record.get("args")) is dict
-        return Action(
-            tool=name,
-            arguments=args if has_args else None,
-            thought=thought,
-            call_id=call_id,
-            response_id=response_id,
-            **fields,
-        )
+            condensation = CondensationAction(**forgets, **fields)
+            self._recollection.forget(condensation.forgotten)
+            return condensation
+        return self._done(name, args, record, fields, marks)
+
+    def _done(
+        self, name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[str, Any], marks: Marks
+    ) -> Action:
+        """Return an action with a tool: the call that the model wrote, where the record has it."""
+        metadata = record.get("tool_call_metadata")
+        fields["call_id"], fields["response_id"] = call_id, _ = _call(metadata)
+        call = call_of(metadata)
+        if call is not None:
+            marks["action"] = name
+            return Action(tool=call.tool, arguments=call.arguments, thought=call.said, **fields)
+        arguments = args if "flat" in marks or type(record.get("args")) is dict else None
+        if call_id is None and name in _OWN and fields.get("source", "agent") == "agent":
+            fields["source"] = "environment"
+        if call_id is None and fields.get("source", "agent") != "agent":
+            told = done_by_user(name, args) if fields["source"] == "user" else ""
+            if told:
+                marks["told"] = True
+            return Action(tool=name, arguments=arguments, thought=told, **fields)
+        thought = _text(args.get("thought"))
+        if thought:
+            arguments = {key: value for key, value in args.items() if key != "thought"}
+        tool = (_text(metadata.get("function_name")) if type(metadata) is dict else "") or name
+        if tool != name:
+            marks["named"] = name
+        return Action(tool=tool, arguments=arguments, thought=thought, **fields)
 
     def _observation(self, record: dict[str, Any], fields: dict[str, Any], outside: bool, marks: Marks) -> Event:
         name = record["observation"]
@@ -147,12 +166,27 @@ class Decoder:
         content = _text(record.get("content"))
         if name == "condense":
             return CondensationSummary(content=content, **fields)
-        if name == "user_rejected" and not content.strip():
-            content = REJECTED
-        call_id, _ = _call(record)
-        return Observation(
-            tool=name, content=content, extras=extras, call_id=call_id, is_error=name == "error", **fields
-        )
+        call_id, _ = _call(record.get("tool_call_metadata"))
+        told: Content = content
+        if name == "recall":
+            told, spans = self._recollection.tell(extras, record.get("id"))
+            if spans:
+                marks["spans"], extras = spans, without_texts(extras, spans)
+        else:
+            by_user = fields["cause"] is not None and self._before.is_by_user(fields["cause"])
+            telling = observed(name, content, extras, by_user=by_user)
+            told = telling.text
+            if told != content:
+                marks["said"] = [telling.start, telling.end]
+            if name in _SAID_BY_ITSELF and call_id is None and fields["cause"] is None and self._before.next_id:
+                marks["observed"] = name
+                return Message(content=told, **{**fields, "source": "environment"})
+            images = extras.get("image_urls") if name == "run_ipython" else None
+            if images and _is_texts(images):
+                marks["images"] = "image_urls"
+                told = _with_images(told, images)
+                extras = {key: value for key, value in extras.items() if key != "image_urls"}
+        return Observation(tool=name, content=told, extras=extras, call_id=call_id, is_error=name == "error", **fields)
 
 
 def _is_action(record: Any) -> bool:
@@ -180,12 +214,21 @@ def _text(value: Any) -> str:
     return value if type(value) is str else ""
 
 
+def _finish(args: dict[str, Any], metadata: Any, fields: dict[str, Any], marks: Marks) -> Message:
+    words = final_words(args, metadata)
+    marks["text"] = next((key for key in ("thought", "final_thought") if args.get(key) == words), "")
+    return Message(content=words, **{"source": "agent", **fields})
+
+
+def _with_images(text: str, urls: list[str]) -> Content:
+    return ({"type": "text", "text": text}, *({"type": "image_url", "image_url": {"url": url}} for url in urls))
+
+
 def _message(args: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Message:
     content: Content = _text(args.get("content"))
     spellings = [name for name in ("image_urls", "images_urls") if args.get(name)]
     if len(spellings) == 1 and type(args.get("content")) is str and _is_texts(args[spellings[0]]):
-        images = ({"type": "image_url", "image_url": {"url": url}} for url in args[spellings[0]])
-        content = ({"type": "text", "text": content}, *images)
+        content = _with_images(args["content"], args[spellings[0]])
         if spellings[0] == "images_urls":
             marks["images"] = "images_urls"
     if "source" not in fields:
@@ -233,9 +276,8 @@ def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
     return fields
 
 
-def _call(record: dict[str, Any]) -> tuple[str | None, str | None]:
-    """The ids of the tool call and of the model response that it stands in."""
-    metadata = record.get("tool_call_metadata")
+def _call(metadata: Any) -> tuple[str | None, str | None]:
+    """Return the ids of the tool call and of the model response that it stands in."""
     if type(metadata) is not dict or type(metadata.get("tool_call_id")) is not str:
         return None, None
     response = metadata.get("model_response")

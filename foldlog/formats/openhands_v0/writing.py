@@ -10,6 +10,7 @@ from eventstore.events import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
+    Content,
     Event,
     Message,
     Observation,
@@ -17,6 +18,8 @@ from eventstore.events import (
     UnknownEvent,
 )
 from foldlog.formats.delta import apply
+from foldlog.formats.openhands_v0.memory import parsed
+from foldlog.formats.openhands_v0.recalled import with_texts
 from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
 from foldlog.formats.source_ids import SourceIds
@@ -39,10 +42,19 @@ Marks = dict[str, Any]
     list    this event and the next n-1 stand in one array
     flat    arguments or extras stand beside the other keys
     text    a finish: the name of the argument that is the Message's content
-    images  the argument's name, in its old spelling
+    images  the name of the argument, in its old spelling, or of the extra, whose URLs are the content's images
     as      an Annotation: whether an action or an observation, where its name does not tell
+    action  an Action: its arguments are the text that the model wrote; the action's name
+    named   an Action: its tool is the function that the model called; the action's name
+    told    an Action: its thought is what the model is told of it, and not an argument
+    said    an Observation, or a Message made of one: from and to which character of the content the record's stands
+    spans   an Observation: from and to which character of the content long texts of its extras stand, by their paths
+    observed  a Message: the name of the observation that it was made of
 """
-MARKS = ("list", "flat", "text", "images", "as")
+MARKS = (
+    *("list", "flat", "text", "images", "as"),
+    *("action", "named", "told", "said", "spans", "observed"),
+)
 
 
 class Before:
@@ -55,21 +67,31 @@ class Before:
         self._source_ids: Recent[int, int | str] = Recent(_CAUSES_MAX)
         self._calls: Recent[str, dict[str, Any]] = Recent(_RESPONSES_MAX)
         self._responses: Recent[str, Any] = Recent(_RESPONSES_MAX)
+        self._by_user: Recent[int, bool] = Recent(_CAUSES_MAX)
 
     def source_id(self, event_id: int) -> int | str | None:
         return self._source_ids.get(event_id)
 
-    def call_metadata(self, event: Action | Observation) -> dict[str, Any] | None:
-        """The ``tool_call_metadata`` that the record of ``event`` most likely has."""
+    def is_by_user(self, event_id: int) -> bool:
+        """Return whether an earlier action was not the agent's."""
+        return self._by_user.get(event_id) is not None
+
+    def call_metadata(self, event: Action | Observation, *, as_written: bool = False) -> dict[str, Any] | None:
+        """Return the ``tool_call_metadata`` that the record of ``event`` most likely has.
+
+        ``as_written``: the action's arguments are the text of its call.
+        """
         if event.call_id is None:
             return None
-        if type(event) is Observation:
+        if isinstance(event, Observation):
             return self._calls.get(event.call_id) or {"tool_call_id": event.call_id}
-        response_id = event.response_id  # type: ignore[union-attr]
-        if response_id is None:
-            return {"tool_call_id": event.call_id}
-        response = self._responses.get(response_id) or {"id": response_id}
-        return {"tool_call_id": event.call_id, "model_response": response}
+        metadata: dict[str, Any] = {"tool_call_id": event.call_id}
+        if as_written:
+            metadata |= {"function_name": event.tool, "total_calls_in_response": 1}
+        if event.response_id is not None:
+            known = self._responses.get(event.response_id)
+            metadata["model_response"] = known or _response(event, as_written=as_written)
+        return metadata
 
     def add(self, event: Event, record: dict[str, Any]) -> None:
         """Remember ``event``, whose record is ``record``."""
@@ -78,6 +100,8 @@ class Before:
             self._calls[event.call_id] = metadata
             if event.response_id is not None:
                 self._responses[event.response_id] = metadata["model_response"]
+        if type(event) is Action and event.source != "agent":
+            self._by_user[self.next_id] = True
         source_id = record.get("id")
         if type(source_id) is int or type(source_id) is str:
             self._source_ids[self.next_id] = source_id
@@ -85,6 +109,19 @@ class Before:
         if type(source_id) is int:
             self.free_source_id = max(self.free_source_id, source_id + 1)
         self.next_id += 1
+
+
+def _response(action: Action, *, as_written: bool) -> dict[str, Any]:
+    """Return the model's response that most likely holds the call of ``action``."""
+    response: dict[str, Any] = {"id": action.response_id}
+    if as_written:
+        function = {"arguments": action.arguments, "name": action.tool}
+        call = {"function": function, "id": action.call_id, "type": "function"}
+        said = action.thought if isinstance(action.thought, str) and action.thought else None
+        message = {"content": said, "role": "assistant", "tool_calls": [call], "function_call": None}
+        response["choices"] = [{"finish_reason": "tool_calls", "index": 0, "message": message}]
+        response["object"] = "chat.completion"
+    return response
 
 
 class Encoder:
@@ -159,18 +196,17 @@ def _predict_body(event: Event, marks: Marks, before: Before, record: dict[str, 
     """Adds to ``record`` what its kind of event has; its arguments or extras are the answer."""
     match event:
         case Action():
-            record["action"] = event.tool
-            metadata = before.call_metadata(event)
-            if metadata is not None:
-                record["tool_call_metadata"] = metadata
-            args = dict(event.arguments) if isinstance(event.arguments, dict) else None
-            return {**(args or {}), "thought": event.thought} if event.thought else args
+            return _predict_action(event, marks, before, record)
         case Observation():
-            record["observation"], record["content"] = event.tool, event.content
+            record["observation"], record["content"] = event.tool, _observed(event.content, marks)
             metadata = before.call_metadata(event)
             if metadata is not None:
                 record["tool_call_metadata"] = metadata
-            return event.extras
+            return _extras(event, marks)
+        case Message() if "observed" in marks:
+            record["observation"], record["content"] = marks["observed"], _observed(event.content, marks)
+            record["message"] = record["content"]
+            return {}
         case Message() | SystemMessage():
             record["action"], args, text = _said(event, marks)
             if "flat" not in marks:
@@ -195,6 +231,37 @@ def _predict_body(event: Event, marks: Marks, before: Before, record: dict[str, 
             return None
 
 
+def _predict_action(event: Action, marks: Marks, before: Before, record: dict[str, Any]) -> dict[str, Any] | None:
+    as_written = "action" in marks and isinstance(event.arguments, str)
+    record["action"] = marks.get("action") or marks.get("named") or event.tool
+    metadata = before.call_metadata(event, as_written=as_written)
+    if metadata is not None:
+        record["tool_call_metadata"] = metadata
+    if as_written:
+        args = parsed(str(event.arguments))
+        return {**args, "thought": event.thought} if event.thought and "thought" not in args else args
+    known = dict(event.arguments) if isinstance(event.arguments, dict) else None
+    return {**(known or {}), "thought": event.thought} if event.thought and "told" not in marks else known
+
+
+def _observed(content: Content, marks: Marks) -> Any:
+    """Return the content of the record of an observation."""
+    if "images" in marks and not isinstance(content, str):
+        content = content[0]["text"]
+    if "said" in marks and isinstance(content, str):
+        start, end = marks["said"]
+        return content[start:end]
+    return content
+
+
+def _extras(event: Observation, marks: Marks) -> dict[str, Any]:
+    if "spans" in marks and isinstance(event.content, str):
+        return with_texts(event.extras, marks["spans"], event.content)
+    if "images" in marks and not isinstance(event.content, str):
+        return {**event.extras, marks["images"]: [part["image_url"]["url"] for part in event.content[1:]]}
+    return event.extras
+
+
 def _said(event: Message | SystemMessage, marks: Marks) -> tuple[str, dict[str, Any], str]:
     """The action's name, its arguments, and the text that the record's ``message`` repeats."""
     images: list[str] = []
@@ -206,7 +273,7 @@ def _said(event: Message | SystemMessage, marks: Marks) -> tuple[str, dict[str, 
     if type(event) is SystemMessage:
         return "system", {"content": text, "tools": list(event.tools)}, text
     if "text" in marks:
-        return "finish", {marks["text"]: text}, text
+        return "finish", {marks["text"]: text} if marks["text"] else {}, text
     args: dict[str, Any] = {"content": text}
     if images:
         args[marks.get("images", "image_urls")] = images

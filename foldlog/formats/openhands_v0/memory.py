@@ -1,0 +1,125 @@
+"""What V0's agent sent to its model: the words of its memory, where they are not those of the record.
+
+A tool's action is sent as the call that the model wrote; ``tool_call_metadata`` has it. The model is told of what the
+user did, and of what came of it. The words around these are V0's, so that a model that goes on reads what it read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventstore.events import Content
+
+__all__ = ["Call", "Telling", "call_of", "done_by_user", "final_words", "observed", "parsed"]
+
+_USER_RAN = "User executed the command:\n"
+_USER_READ = "User requested to read file: "
+_USER_GOT = "\nObserved result of command executed by user:\n"
+_ENDS = {
+    "error": ("", "\n[Error occurred in processing last action]"),
+    "user_rejected": ("OBSERVATION:\n", "\n[Last action has been rejected by the user]"),
+}
+
+
+class Call(NamedTuple):
+    """A call as the model wrote it. ``said`` is what it said with the call, with the first of parallel calls."""
+
+    tool: str
+    arguments: str
+    said: Content
+
+
+def call_of(metadata: Any) -> Call | None:
+    """Return the call that ``tool_call_metadata`` is about, or None where the model's response does not hold it."""
+    if type(metadata) is not dict:
+        return None
+    response = metadata.get("model_response")
+    choices = response.get("choices") if type(response) is dict else None
+    choice = choices[0] if type(choices) is list and choices else None
+    message = choice.get("message") if type(choice) is dict else None
+    if type(message) is not dict:
+        return None
+    calls = message.get("tool_calls")
+    for place, call in enumerate(calls if type(calls) is list else ()):
+        function = call.get("function") if type(call) is dict else None
+        if type(function) is dict and call.get("id") == metadata.get("tool_call_id"):
+            tool, arguments = function.get("name"), function.get("arguments")
+            if type(tool) is str and type(arguments) is str:
+                return Call(tool, arguments, "" if place else _said(message.get("content")))
+    return None
+
+
+def _said(content: Any) -> Content:
+    if type(content) is list and all(type(part) is dict for part in content):
+        return tuple(content)
+    return content if type(content) is str and content.strip() else ""
+
+
+def parsed(arguments: str) -> dict[str, Any]:
+    """Return the arguments in the text of a call: none where it is not JSON of an object."""
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {}
+    return value if type(value) is dict else {}
+
+
+class Telling(NamedTuple):
+    """A text in which the content of a record stands from character ``start`` to ``end``."""
+
+    text: str
+    start: int
+    end: int
+
+
+def _around(before: str, content: str, after: str) -> Telling:
+    return Telling(f"{before}{content}{after}", len(before), len(before) + len(content))
+
+
+def final_words(args: dict[str, Any], metadata: Any) -> str:
+    """Return what the model is shown of its last action: its thought and what it said with the call, not the call."""
+    thought, final = _text(args.get("thought")), _text(args.get("final_thought"))
+    call = call_of(metadata)
+    if call is None:
+        return final or thought
+    said = call.said if isinstance(call.said, str) else ""
+    words = "\n".join(dict.fromkeys(text for text in (thought, said) if text.strip()))
+    return words or final or thought
+
+
+def done_by_user(name: str, args: dict[str, Any]) -> str:
+    """Return what the model is told of something that the user did; nothing for what only V0 itself does."""
+    command, path = args.get("command"), args.get("path")
+    if name == "run" and type(command) is str:
+        return f"{_USER_RAN}{command}"
+    if name == "read" and type(path) is str:
+        return f"{_USER_READ}{path}"
+    return ""
+
+
+def observed(name: str, content: str, extras: dict[str, Any], *, by_user: bool) -> Telling:
+    """Return what the model is told of an observation: of a command where it ran and how it ended, too."""
+    before, after = _ENDS.get(name, ("", ""))
+    metadata = extras.get("metadata")
+    if name == "run" and type(metadata) is dict:
+        before, after = _text(metadata.get("prefix")), f"{_text(metadata.get('suffix'))}{_ending(metadata)}"
+    if name == "run" and by_user:
+        before = f"{_USER_GOT}{before}"
+    return _around(before, content, after)
+
+
+def _ending(metadata: dict[str, Any]) -> str:
+    lines = []
+    for key, label in (("working_dir", "Current working directory"), ("py_interpreter_path", "Python interpreter")):
+        if _text(metadata.get(key)):
+            lines.append(f"\n[{label}: {metadata[key]}]")
+    exit_code = metadata.get("exit_code", -1)
+    if type(exit_code) is int and exit_code != -1:
+        lines.append(f"\n[Command finished with exit code {exit_code}]")
+    return "".join(lines)
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
