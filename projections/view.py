@@ -90,7 +90,9 @@ class View:
         A model is shown neither them nor the other calls of the same response until each has its observation.
         """
         return tuple(
-            action for place in open_positions(self.events, self._units) if isinstance(action := self[place], Action)
+            action
+            for place in open_positions(self.events, self._units)
+            if isinstance(action := self[place], Action) and action.source == "agent"
         )
 
     @cached_property

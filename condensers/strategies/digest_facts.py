@@ -52,6 +52,8 @@ _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought
 
 _EXIT_CODE = re.compile(r"exit code:?\s+(-?\d+)", re.IGNORECASE)
 _EXIT_UNKNOWN = -1
+_PLACE = re.compile(r"\[(?:Current working directory|Python interpreter): .*\]")
+"""What OpenHands says after the output of a command."""
 
 _ENDED = " → "
 """Between what was done and how it ended."""
@@ -66,8 +68,11 @@ def facts(events: Iterable[Event]) -> Iterator[Fact]:
         match event:
             case Message():
                 yield from _note(Section.ASKED if event.source == "user" else Section.SAID, event.content)
+            case Action(source="user" | "environment", thought=""):
+                pass  # the model was not told of it
             case Action():
-                yield from _note(Section.SAID, event.thought)
+                if event.source == "agent":
+                    yield from _note(Section.SAID, event.thought)
                 arguments = _arguments(event)
                 yield from _words(arguments)
                 yield from _tasks(arguments)
@@ -185,5 +190,9 @@ def _line(text: str, length_max: int = 300) -> str:
 
 def _last_line(text: str) -> str:
     """The last line that says something, of a traceback the one with the error; empty where none does."""
-    lines = (line for line in map(_line, reversed(text.splitlines())) if line and not _EXIT_CODE.search(line))
+    lines = (line for line in map(_line, reversed(text.splitlines())) if line and not _says_how_it_ended(line))
     return next(lines, "")
+
+
+def _says_how_it_ended(line: str) -> bool:
+    return _EXIT_CODE.search(line) is not None or _PLACE.fullmatch(line) is not None

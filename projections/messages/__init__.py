@@ -5,6 +5,7 @@
                            a system message only at the beginning
     Action                 assistant, with a tool call; adjacent actions of one response are one message
     Observation            tool, right after the message that made the call, where servers insist on it
+    Action that is not the agent's, and its Observation   user: the thought, if there is one, and the content
     CondensationSummary    user
     Annotation, unknown    not sent to a model
 

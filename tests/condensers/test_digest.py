@@ -87,6 +87,20 @@ def test_an_error_is_open_until_the_same_succeeds():
     assert section(digest(ran(1, "make", 0), ran(2, "make", 1)), "Errors still open") == ["`make` → done"]
 
 
+def test_what_openhands_says_after_an_output_is_not_the_error():
+    ended = "E  torn\n[Current working directory: /w]\n[Python interpreter: /p]\n[Command finished with exit code 1]"
+    assert section(digest(ran(1, "make", 1, ended)), "Errors still open") == ["`make` → E torn"]
+
+
+def test_what_the_user_did_is_not_said_by_the_agent_and_a_recall_is_no_call():
+    run = Action(tool="run", arguments={"command": "ls"}, thought="User executed the command:\nls", source="user")
+    recall = Action(tool="recall", arguments={"query": "kites", "recall_type": "knowledge"}, source="user")
+    text = digest(run, recall)
+    assert section(text, "Commands run") == ["`ls`"]
+    assert "Said by the agent" not in text
+    assert "Other calls" not in text
+
+
 def test_an_error_that_says_nothing_and_one_of_a_call_that_is_gone():
     assert "Errors" not in digest(ran(1, "grep x y", 1, ""))
     text = digest(Observation(content="no such tool", tool="fly", is_error=True))

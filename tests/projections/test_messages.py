@@ -60,6 +60,21 @@ def test_a_call_is_answered_right_behind_it():
     ]
 
 
+def test_what_the_user_did_is_told_and_is_no_call():
+    ran = Action(id=1, tool="run", arguments={"command": "ls"}, thought="I ran ls.", source="user")
+    got = Observation(id=2, content="a.py", cause=1)
+    silent = Action(id=3, tool="recall", source="environment")
+    knowledge = Observation(id=4, content="a is new", cause=3)
+    view = View.from_events([Message(id=0, content="hi", source="user"), ran, got, silent, knowledge])
+    for dialect in ("openai", "litellm", "anthropic"):
+        (message,) = view.to_messages(dialect=dialect)
+        assert message["role"] == "user"
+        said = message["content"]
+        texts = said.split("\n\n") if isinstance(said, str) else [part["text"] for part in said]
+        assert texts == ["hi", "I ran ls.", "a.py", "a is new"]
+    assert view.then([Action(id=5, tool="run", source="user")]).open_calls == ()
+
+
 def test_adjacent_calls_of_one_response_are_one_message_and_late_answers_come_up_to_it():
     assert messages(
         call("a", response_id="r"),

@@ -5,14 +5,16 @@ shown, and a condensation in it changes nothing. With ``as_history`` the records
 
 What a record says, and where it goes:
 
-    message, finish            Message; finish says the agent's last words
+    message, finish            Message; finish shows what the model said beside its last call, else its last words
     system                     SystemMessage
     condensation               CondensationAction, with the source's ids (the V0 dialect); a malformed one: Annotation
     condensation_request       CondensationRequest
     condense (observation)     CondensationSummary, an ordinary event
     null, change_agent_state, agent_state_changed    Annotation; in a history their observations are Observations
-    every other action         Action: its tool is the action's name
-    every other observation    Observation
+    every other action         Action: the call that the model wrote, where the record has it, else the action's name
+                               and its args; one of the user or of V0 itself is no call (its source says so)
+    error, user_rejected       Message from the environment where it answers no action
+    every other observation    Observation; its content is what V0's memory told the model
 
 The oldest files nest an action and its observation in an array; resolver files have neither ids nor ``args``: there an
 observation answers the action just before it.

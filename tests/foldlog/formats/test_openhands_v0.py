@@ -120,7 +120,7 @@ def test_the_error_observation_is_an_error():
 def test_a_rejection_without_a_reason_says_that_the_action_was_not_done():
     records = [action("run", command="rm -r /"), observation("user_rejected", 1, cause=0)]
     events = read(*records)
-    assert events[1].content == "The action was rejected, and no reason was given."
+    assert events[1].content == "OBSERVATION:\n\n[Last action has been rejected by the user]"
     assert list(encode(events, "openhands-v0")) == records
 
 

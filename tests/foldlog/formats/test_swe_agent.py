@@ -122,3 +122,15 @@ def test_what_was_added_since_is_written_as_swe_agent_would():
         message("tool", "x", "observation", agent="primary", tool_call_ids=["a"]),
         message("tool", "y", "observation", agent="primary"),
     ]
+
+
+def test_an_import_says_once_that_history_processors_are_not_applied(foldlog, write):
+    for name in ("a.traj", "b.traj"):
+        write(name, [{"history": [{"role": "user", "content": name, "agent": "main"}], "trajectory": []}])
+    ran = foldlog("import", "a.traj", "b.traj")
+    assert ran.status == 0
+    assert ran.err == (
+        "foldlog: note: a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it "
+        "for the model\n"
+    )
+    assert foldlog("import", "a.traj").err == ""
