@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from condensers.errors import CondenserError
-from eventstore.events import Action, CondensationAction, Event, Observation, is_structural
+from eventstore.events import Action, CondensationAction, Event, Observation, Retraction, is_structural
 from projections import View
 from projections.units import pending_positions, units
 
@@ -46,10 +46,10 @@ class Plan:
     def after(self, meanwhile: Sequence[Event]) -> Plan:
         """Return the same plan for the View after these events. Raises ``Outdated`` if it does not hold.
 
-        It holds if no other condensation came, what it forgets is still shown, every event that stays is still sent to
-        the model, and no part of a waiting call goes. A request in between, or a condensation that was declined,
-        outdates nothing. Cost: the events, and a copy of the View; at the first time, and where one of the events may
-        have to do with what is forgotten, also the units of the View.
+        It holds if no other condensation and no retraction came, what it forgets is still shown, every event that stays
+        is still sent to the model, and no part of a waiting call goes. A request in between, or a condensation that was
+        declined, outdates nothing. Cost: the events, and a copy of the View; at the first time, and where one of the
+        events may have to do with what is forgotten, also the units of the View.
         """
         traces = self._traces or _traces(self.action, self.view)
         view = self.view.then(meanwhile)
@@ -92,6 +92,8 @@ def _check(action: CondensationAction, meanwhile: Sequence[Event], view: View) -
     for event in meanwhile:
         if isinstance(event, CondensationAction) and (event.summary is not None or any(event.forgotten)):
             raise Outdated(f"condensation {event.id} came first")
+        if isinstance(event, Retraction):
+            raise Outdated(f"retraction {event.id} came first")
     ids = _named(action)
     gone = ids.difference(event.id for event in view.events)
     if gone:

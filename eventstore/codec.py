@@ -31,6 +31,7 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Retraction,
     SystemMessage,
     UnknownEvent,
 )
@@ -46,6 +47,7 @@ _Known = (
     | Annotation
     | CondensationRequest
     | CondensationAction
+    | Retraction
     | CondensationSummary
 )
 
@@ -78,6 +80,7 @@ KINDS: Mapping[str, _Kind] = {
     "annotation": _Kind(Annotation),
     "condensation_request": _Kind(CondensationRequest),
     "condensation": _Kind(CondensationAction, (_condensation_2,)),
+    "retraction": _Kind(Retraction),
     "condensation_summary": _Kind(CondensationSummary),
 }
 """The registry: every stored kind, the type that holds it, and how older schema versions are brought up."""

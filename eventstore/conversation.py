@@ -19,6 +19,7 @@ from eventstore.events import (
     CondensationAction,
     CondensationSummary,
     Event,
+    Retraction,
     summary_id,
     summary_of,
 )
@@ -38,7 +39,7 @@ ANY_VERSION: Final = AnyVersion.ANY_VERSION
 """Append whatever the version is. Spelt out by whoever means it; nothing that others appended is lost by it."""
 
 
-_RULED: Final = (CondensationAction, CondensationSummary)
+_RULED: Final = (CondensationAction, CondensationSummary, Retraction)
 """The kinds that have rules of their own."""
 
 
@@ -114,6 +115,11 @@ def _check(state: State, event: Event, place: int) -> None:
     if isinstance(event, CondensationSummary):
         raise InvalidEvent(
             f"{_where(state, place)} is a summary; summaries are made by a View, append the condensation that brings it"
+        )
+    if isinstance(event, Retraction) and event.version >= state.version:
+        raise InvalidEvent(
+            f"{_where(state, place)} takes back the events from version {event.version} on, and there are only "
+            f"{state.version}; give a version from 0 to {state.version - 1}"
         )
     if isinstance(event, CondensationAction):
         _check_condensation(state, event, _where(state, place))

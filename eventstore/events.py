@@ -1,6 +1,6 @@
 """The event kinds: frozen, tagged values without behaviour.
 
-A conversation is a sequence of these. Eight kinds are enough, because a tool is data and not a class. A kind that this
+A conversation is a sequence of these. Nine kinds are enough, because a tool is data and not a class. A kind that this
 version does not know is carried whole, as an ``UnknownEvent``.
 
     SystemMessage        the system prompt
@@ -10,6 +10,7 @@ version does not know is carried whole, as an ``UnknownEvent``.
     Annotation           bookkeeping, never shown to a model
     CondensationRequest  "please condense"                     structural: changes a View
     CondensationAction   "these are forgotten, this stands for them"   structural: changes a View
+    Retraction           "these events are taken back"         structural: changes a View
     CondensationSummary  stands in a View for what was forgotten; synthetic, with id -(c+2)
 """
 
@@ -39,6 +40,7 @@ __all__ = [
     "Message",
     "Observation",
     "Origin",
+    "Retraction",
     "Source",
     "SystemMessage",
     "UnknownEvent",
@@ -270,6 +272,27 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         )
 
 
+class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
+    """The View is again what it was at ``version``: the events since then are taken back, condensations too.
+
+    The log keeps them all the same. A later retraction to the version at which this one was appended (its id) reverses
+    it. A retraction answers no condensation request: a request that waits goes on waiting.
+
+    Raises ``InvalidEvent`` when it is built with a version that is no whole number from 0.
+    """
+
+    structural: ClassVar[bool] = True
+
+    version: int
+    reason: str = ""
+    source: Source = "user"
+    shown: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.version) is not int or self.version < 0:
+            raise InvalidEvent(f"a retraction's version is a whole number from 0, not {self.version!r}")
+
+
 class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):
     """Stands in a View for what was forgotten. A View makes it, with the id ``summary_id(c)`` for condensation ``c``;
     it is stored, as an ordinary event, only when a history that held such events is imported.
@@ -304,6 +327,7 @@ Event = (
     | Annotation
     | CondensationRequest
     | CondensationAction
+    | Retraction
     | CondensationSummary
     | UnknownEvent
 )

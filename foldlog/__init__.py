@@ -32,6 +32,7 @@ if typing.TYPE_CHECKING:
         Message,
         Observation,
         Recorded,
+        Retraction,
         SystemMessage,
     )
     from foldlog.histories import Histories, History, open
@@ -52,6 +53,7 @@ __all__ = [
     "Message",
     "Observation",
     "Recorded",
+    "Retraction",
     "SystemMessage",
     "View",
     "open",

@@ -224,6 +224,7 @@ class History:
     append = _method(sync.History.append, writes=True)
     interrupt = _method(sync.History.interrupt, writes=True)
     request_condensation = _method(sync.History.request_condensation, writes=True)
+    retract = _method(sync.History.retract, writes=True)
     step = _method(sync.History.step, writes=True, steps=True)
     condense = _method(sync.History.condense, writes=True, steps=True)
     condensed_history = _method(sync.History.condensed_history, writes=True, steps=True)

@@ -22,6 +22,7 @@ from eventstore import (
     ConversationNotFound,
     Event,
     Recorded,
+    Retraction,
     Store,
     open_store,
 )
@@ -262,6 +263,16 @@ class History:
         condensation is appended as an ``Annotation``.
         """
         return self._histories.condenser.condensed_history(self, self._histories.agent_llm)
+
+    def retract(self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION) -> Recorded:
+        """Take back all events since ``version``: the View is again what it was then. The log keeps them.
+
+        ``history.retract(recorded.id)`` reverses a retraction. A condensation that is asked for stays asked for. Raises
+        ``InvalidEvent`` where there are no events since ``version``, and what ``append`` raises. Durability: on disk
+        when it returns. Cost: the View at ``version``.
+        """
+        (recorded,) = self.append(Retraction(version=version, reason=reason), expected_version=expected_version)
+        return recorded
 
     def why(self, event_id: int) -> Why:
         """Why an event, or the summary with this id, is in the View now, or is not. Raises ``NoSuchEvent``."""

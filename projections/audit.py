@@ -9,7 +9,7 @@ from typing import Any
 from eventstore import Store
 from eventstore.events import CondensationAction, Event, is_structural
 from eventstore.transaction import Record, Snapshot
-from projections.loading import CHUNK, Progress, read_changes
+from projections.loading import CHUNK, Progress, StoredPast, read_changes
 from projections.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.revision_codec import CODE, PROJECTION
 
@@ -104,18 +104,18 @@ class _Step:
 
 
 def _steps(snapshot: Snapshot, progress: Progress | None) -> Iterator[_Step]:
-    folded = EMPTY_FOLD
+    folded, past = EMPTY_FOLD, StoredPast(snapshot, stored=False)
     while folded.version < snapshot.version:
         stop = min(snapshot.version, folded.version + CHUNK)
         events = read_changes(snapshot, folded.version, stop)
         done = 0
         for place, event in enumerate(events):
             if is_structural(event):
-                before, _ = fold_on(folded, events[done:place], event.id)
-                folded, (record,) = fold_on(before, [event], event.id + 1)
+                before, _ = fold_on(folded, events[done:place], event.id, past)
+                folded, (record,) = fold_on(before, [event], event.id + 1, past)
                 yield _Step(event, record, _count_shown(before) - _count_shown(folded))
                 done = place + 1
-        folded, _ = fold_on(folded, events[done:], stop)
+        folded, _ = fold_on(folded, events[done:], stop, past)
         if progress is not None:
             progress(stop, snapshot.version)
 

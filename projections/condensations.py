@@ -1,4 +1,4 @@
-"""The condensations that made a View, read when they are needed."""
+"""The condensations that made a View, read when they are needed, without those that a retraction took back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from itertools import chain, islice
 from typing import overload
 
 from eventstore import Store
-from eventstore.events import CondensationAction
+from eventstore.events import CondensationAction, Event
+from projections.intervals import contains
+from projections.retractions import intervals_kept
 
 __all__ = ["JoinedCondensations", "StoredCondensations"]
 
@@ -51,13 +53,28 @@ class StoredCondensations(_Condensations):
         return self._count
 
     def __iter__(self) -> Iterator[CondensationAction]:
-        start, left = 0, self._count
-        while left:
-            with self._store.snapshot(self._conversation) as snapshot:
-                page = list(islice(snapshot.structural_events(start, self._version), _PAGE))
-            condensations = [event for event in page if isinstance(event, CondensationAction)]
-            yield from condensations
-            left -= len(condensations)
+        """Yield them. Cost: the structural events of the log, twice where there are more than a page of them."""
+        left = self._count
+        if not left:
+            return
+        first = self._page(0)
+        pages = chain([first], self._pages_from(first[-1].id + 1) if len(first) == _PAGE else ())
+        kept = intervals_kept(chain.from_iterable(pages), self._version)
+        for page in chain([first], self._pages_from(first[-1].id + 1)):
+            for event in page:
+                if isinstance(event, CondensationAction) and contains(kept, event.id):
+                    yield event
+                    left -= 1
+                    if not left:
+                        return
+
+    def _page(self, start: int) -> list[Event]:
+        with self._store.snapshot(self._conversation) as snapshot:
+            return list(islice(snapshot.structural_events(start, self._version), _PAGE))
+
+    def _pages_from(self, start: int) -> Iterator[list[Event]]:
+        while page := self._page(start):
+            yield page
             start = page[-1].id + 1
 
 

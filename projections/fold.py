@@ -6,6 +6,7 @@ It accepts whatever the log holds and never repairs: making events fit for a mod
     a shown event          is added to the end
     CondensationRequest    sets the flag
     CondensationAction     removes what it forgets, then inserts its summary at its offset; clears the flag
+    Retraction             the View is again what it was at a version; the flag stays, or is set if it was set there
 
 A condensation imported from V0 follows other rules: see ``projections.v0_dialect``.
 """
@@ -13,8 +14,9 @@ A condensation imported from V0 follows other rules: see ``projections.v0_dialec
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_field
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -25,14 +27,23 @@ from eventstore.events import (
     CondensationRequest,
     CondensationSummary,
     Event,
+    Retraction,
     UnknownEvent,
     summary_id,
 )
 from projections.intervals import Intervals
 from projections.left_behind import LeftBehind
+from projections.retractions import target
 from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
 
-__all__ = ["EMPTY", "Folded", "ViewState", "evolve", "fold", "resume", "summary_event"]
+__all__ = ["EMPTY", "Folded", "Past", "ViewState", "evolve", "fold", "resume", "summary_event"]
+
+
+class Past(Protocol):
+    """Where a retraction finds what was before."""
+
+    def at(self, version: int) -> Folded:
+        """Return the state when the conversation had ``version`` events, with all condensations that made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,7 @@ class ViewState:
 
     ``items`` are the events shown, and summaries whose place is fixed; their ids ascend but for those of summaries.
     ``left_behind`` are ids of items whose unit lost another member: shown to no model. ``register`` and ``tomb`` belong
-    to the V0 dialect.
+    to the V0 dialect. ``past`` is how a retraction returns to an earlier state; it is no part of the state's value.
     """
 
     version: int = 0
@@ -50,6 +61,7 @@ class ViewState:
     left_behind: frozenset[int] = frozenset()
     register: Register | None = None
     tomb: Intervals = ()
+    past: Past | None = field(default=None, compare=False, repr=False)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -62,10 +74,15 @@ EMPTY = ViewState()
 
 
 class Folded(NamedTuple):
-    """A state, and the condensations among the events that were folded into it."""
+    """A state, and the condensations among the events that were folded into it.
+
+    ``older`` are the condensations before them where a retraction returned to a state before the start of the fold. It
+    is None elsewhere: then those of the start stay.
+    """
 
     state: ViewState
-    condensations: tuple[CondensationAction, ...]
+    condensations: Sequence[CondensationAction]
+    older: Sequence[CondensationAction] | None = None
 
 
 def evolve(state: ViewState, event: Event) -> ViewState:
@@ -78,10 +95,93 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
     Events in no conversation yet (id -1) are taken to be recorded next. Raises ``InvalidEvent`` where the first or last
     id is another, ``UnknownEventType`` for a structural event of an unknown kind: a View that passed over it would be
-    wrong. Cost: the events; for each condensation also the items of the View at that moment.
+    wrong. Cost: the events; for each condensation also the items of the View at that moment. The state keeps the events
+    in memory, in case a later event is a retraction.
     """
     numbered = _numbered(events, start.version)
-    return resume(start, numbered, start.version + len(numbered))
+    version = start.version + len(numbered)
+    if Retraction in map(type, numbered):
+        base, path = _path(start, numbered)
+        folded = resume(base.state, path, version)
+        state = replace_field(folded.state, unhandled_condensation_request=_is_requested(start, numbered))
+        older = None if base.state is start else base.condensations
+    else:
+        folded = resume(start, numbered, version)
+        state, older = folded.state, None
+    past = _Retained(start.past, start.version, numbered)
+    return Folded(replace_field(state, past=past), folded.condensations, older)
+
+
+def _path(start: ViewState, numbered: Sequence[Event]) -> tuple[Folded, list[Event]]:
+    """Return the events that no retraction took back, and the state that they follow."""
+    parts: list[Sequence[Event]] = []
+    base = Folded(start, ())
+    stop = len(numbered)
+    while stop > 0:
+        place = next((place for place in range(stop - 1, -1, -1) if type(numbered[place]) is Retraction), -1)
+        parts.append(numbered[place + 1 : stop])
+        if place < 0:
+            break
+        retraction = numbered[place]
+        assert isinstance(retraction, Retraction)
+        stop = target(retraction) - start.version
+        if stop < 0:
+            base = _before(start, target(retraction))
+    return base, [event for part in reversed(parts) for event in part]
+
+
+def _is_requested(start: ViewState, numbered: Sequence[Event]) -> bool:
+    """Return whether a condensation is requested after ``numbered``, some of which are retractions."""
+    requested = start.unhandled_condensation_request
+    since = [(start.version, requested)]
+    for event in numbered:
+        if isinstance(event, CondensationRequest | CondensationAction):
+            requested = isinstance(event, CondensationRequest)
+        elif isinstance(event, Retraction):
+            earlier = [flag for version, flag in since if version <= target(event)]
+            requested = requested or (
+                earlier[-1] if earlier else _before(start, target(event)).state.unhandled_condensation_request
+            )
+        else:
+            continue
+        since.append((event.id + 1, requested))
+    return requested
+
+
+def _before(state: ViewState, version: int) -> Folded:
+    """Return the state before ``state`` at a version. Raises ``LookupError`` where it is not known any more."""
+    if version == 0:
+        return Folded(EMPTY, ())
+    if state.past is None:
+        raise LookupError(
+            f"a retraction returns to version {version}, and this View, at version {state.version}, was made without "
+            f"its past; fold the conversation from its first event, or read it from its store"
+        )
+    return state.past.at(version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Retained:
+    """The past of a fold in memory: the events that it was given, and the past before them."""
+
+    before: Past | None
+    version: int
+    events: Sequence[Event]
+
+    def at(self, version: int) -> Folded:
+        batches: list[Sequence[Event]] = []
+        past: Past | None = self
+        first = self.version
+        while isinstance(past, _Retained):
+            batches.append(past.events)
+            first, past = past.version, past.before
+        if version < first or (first and past is None):
+            return _before(ViewState(first, past=past), version)
+        events = [event for batch in reversed(batches) for event in batch]
+        start = Folded(EMPTY, ()) if past is None else past.at(first)
+        folded = fold(events[: version - first], start.state)
+        older = start.condensations if folded.older is None else folded.older
+        return Folded(folded.state, (*older, *folded.condensations))
 
 
 def resume(start: ViewState, events: Sequence[Event], version: int) -> Folded:
@@ -165,6 +265,10 @@ class _Folding:
             if is_from_v0(event):
                 self._entomb(event)
             self._requested = True
+        elif isinstance(event, Retraction):
+            raise LookupError(  # noqa: TRY004 - fold and fold_on take retractions out, since they need the past
+                f"retraction {event.id} cannot be folded without the past"
+            )
         elif isinstance(event, UnknownEvent) and event.is_structural:
             raise UnknownEventType(
                 event.stored_kind,
@@ -209,7 +313,7 @@ class _Folding:
         self._parting.forget(by, shown, head, gone)
 
 
-_STRUCTURAL = frozenset({CondensationAction, CondensationRequest, UnknownEvent})
+_STRUCTURAL = frozenset({CondensationAction, CondensationRequest, Retraction, UnknownEvent})
 
 
 def _named(action: CondensationAction, items: Sequence[Event]) -> Sequence[int]:

@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from eventstore.events import Event, is_structural
 from eventstore.transaction import Record, Snapshot
-from projections.revision import ViewFold, fold_on, from_revision, kept_intervals, named_condensations
+from projections.revision import EMPTY_FOLD, ViewFold, fold_on, from_revision, kept_intervals, named_condensations
 from projections.revision_codec import CODE, PROJECTION, Base, Revision, UnreadableRevision, decode_revision
 
-__all__ = ["CHUNK", "Progress", "fold_events", "fold_log", "is_stored", "load_revision", "read_changes"]
+__all__ = ["CHUNK", "Progress", "StoredPast", "fold_events", "fold_log", "is_stored", "load_revision", "read_changes"]
 
 Progress = Callable[[int, int], None]
 """Is told how many events are done, of how many."""
 
 CHUNK = 1_000
 """Events of the log between two reads, so that memory does not grow with it."""
+
+
+class StoredPast:
+    """The folds of a stored conversation at earlier versions: made of revisions, of those stored or of one's own.
+
+    ``stored=False`` trusts no stored revision: for who compares or replaces them. ``records`` are revisions that were
+    made before. Use it while the read transaction of ``snapshot`` is open.
+    """
+
+    def __init__(self, snapshot: Snapshot, *, stored: bool = True, records: Iterable[Record] = ()) -> None:
+        self._snapshot = snapshot
+        self._stored = stored
+        self._records = {record.version: record for record in records}
+        self._versions = sorted(self._records)
+
+    def at(self, version: int) -> ViewFold:
+        """Return the fold at a version. Cost: its View, and the events since the last revision before it."""
+        loaded = load_revision(self._snapshot, version, self)
+        folded = EMPTY_FOLD if loaded is None else loaded[0]
+        for further, _ in fold_log(self._snapshot, folded, version, self):
+            folded = further
+        return folded
+
+    def keep(self, record: Record) -> None:
+        """Take note of a revision that was just made, and may not be stored yet."""
+        if record.version not in self._records:
+            self._records[record.version] = record
+            insort(self._versions, record.version)
+
+    def record_at(self, version: int) -> Record | None:
+        """Return the last revision at or before a version."""
+        place = bisect_right(self._versions, version)
+        own = self._records[self._versions[place - 1]] if place else None
+        stored = self._snapshot.record_at(PROJECTION, version) if self._stored else None
+        return stored if own is None or (stored is not None and stored.version > own.version) else own
 
 
 def read_changes(snapshot: Snapshot, start: int, stop: int) -> Sequence[Event]:
@@ -28,34 +63,36 @@ def read_changes(snapshot: Snapshot, start: int, stop: int) -> Sequence[Event]:
     return _in_order(snapshot.shown_events([(start, stop - 1)]), structural)
 
 
-def fold_events(start: ViewFold, events: Sequence[Event]) -> tuple[ViewFold, list[Record]]:
+def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> tuple[ViewFold, list[Record]]:
     """Fold on over ``events``, all that follow ``start``. Return the fold, and the revisions in between."""
     changes = [event for event in events if event.shown or is_structural(event)]
-    return fold_on(start, changes, start.version + len(events))
+    return fold_on(start, changes, start.version + len(events), past)
 
 
-def fold_log(snapshot: Snapshot, start: ViewFold, version: int) -> Iterator[tuple[ViewFold, list[Record]]]:
+def fold_log(
+    snapshot: Snapshot, start: ViewFold, version: int, past: StoredPast
+) -> Iterator[tuple[ViewFold, list[Record]]]:
     """Fold on from ``start`` to ``version``. Yield the fold after each chunk, with the revisions of that chunk."""
     folded = start
     while folded.version < version:
         stop = min(version, folded.version + CHUNK)
-        folded, records = fold_on(folded, read_changes(snapshot, folded.version, stop), stop)
+        folded, records = fold_on(folded, read_changes(snapshot, folded.version, stop), stop, past)
         yield folded, records
 
 
-def load_revision(snapshot: Snapshot, version: int) -> tuple[ViewFold, list[Record]] | None:
+def load_revision(snapshot: Snapshot, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]] | None:
     """Load the last revision at or before ``version``, and fold on to ``version``, but at most by one chunk.
 
     Return the fold, and the revisions that are missing in between; None where the conversation has no revision that
     this code made and can read. Cost: one ranged read, of the events that the revision keeps and of those since.
     """
-    record = snapshot.record_at(PROJECTION, version)
+    record = past.record_at(version)
     if record is None or record.code != CODE:
         return None
-    base = None if record.base is None else snapshot.record_at(PROJECTION, record.base)
+    base = None if record.base is None else past.record_at(record.base)
     try:
         stop = min(version, record.version + CHUNK)
-        return _load(snapshot, record.version, *decode_revision(record, base), stop)
+        return _load(snapshot, record.version, *decode_revision(record, base), stop, past)
     except UnreadableRevision:
         return None  # it is rebuilt from the log; an audit says where that was needed
 
@@ -66,7 +103,9 @@ def is_stored(snapshot: Snapshot, record: Record) -> bool:
     return stored is not None and stored.version == record.version and stored.code == CODE
 
 
-def _load(snapshot: Snapshot, version: int, revision: Revision, base: Base, stop: int) -> tuple[ViewFold, list[Record]]:
+def _load(
+    snapshot: Snapshot, version: int, revision: Revision, base: Base, stop: int, past: StoredPast
+) -> tuple[ViewFold, list[Record]]:
     structural = list(snapshot.structural_events(version, stop))
     wanted = kept_intervals(revision.kept, stop)
     if len(revision.kept) % 2 == 0 and version < stop:
@@ -74,7 +113,7 @@ def _load(snapshot: Snapshot, version: int, revision: Revision, base: Base, stop
     shown = [event for event in snapshot.shown_events(wanted) if not is_structural(event)]
     since = next((place for place, event in enumerate(shown) if event.id >= version), len(shown))
     folded = from_revision(version, revision, base, shown[:since], list(_read_named(snapshot, revision)))
-    return fold_on(folded, _in_order(shown[since:], structural), stop)
+    return fold_on(folded, _in_order(shown[since:], structural), stop, past)
 
 
 def _read_named(snapshot: Snapshot, revision: Revision) -> Iterator[Event]:

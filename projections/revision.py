@@ -10,12 +10,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from eventstore.events import (
     NOT_RECORDED,
     CondensationAction,
     Event,
+    Retraction,
     UnknownEvent,
     is_structural,
     summary_id,
@@ -24,11 +25,21 @@ from eventstore.events import (
 from eventstore.transaction import Record
 from projections.fold import EMPTY, ViewState, resume, summary_event
 from projections.intervals import Intervals
+from projections.retractions import target
 from projections.revision_codec import RUN, Base, Revision, UnreadableRevision, encode_revision
 from projections.units import cut_positions, units
 from projections.v0_dialect import Register
 
-__all__ = ["EMPTY_FOLD", "ViewFold", "fold_on", "from_revision", "kept_intervals", "named_condensations", "revision_of"]
+__all__ = [
+    "EMPTY_FOLD",
+    "PastFolds",
+    "ViewFold",
+    "fold_on",
+    "from_revision",
+    "kept_intervals",
+    "named_condensations",
+    "revision_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +67,51 @@ EMPTY_FOLD = ViewFold()
 """The fold of an empty conversation."""
 
 
-def fold_on(start: ViewFold, events: Sequence[Event], version: int) -> tuple[ViewFold, list[Record]]:
+class PastFolds(Protocol):
+    """The folds of a conversation at earlier versions, which a retraction returns to."""
+
+    def at(self, version: int) -> ViewFold:
+        """Return the fold at a version."""
+
+    def keep(self, record: Record) -> None:
+        """Take note of a revision that was just made, and may not be stored yet."""
+
+
+def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFolds) -> tuple[ViewFold, list[Record]]:
     """Fold on from ``start`` to ``version``, given the shown and the structural events in between, in order.
 
     Return the fold there, and a record for each structural event. Raises ``UnknownEventType``. Cost: the events; for
-    each structural one the View at that moment.
+    each structural one the View at that moment, for a retraction also the View that it returns to.
     """
     folded, records = start, []
     done = 0
     for place in _structural_places(events):
-        folded = _advance(folded, events[done : place + 1], events[place].id + 1)
+        event = events[place]
+        if isinstance(event, Retraction):
+            folded = _return(_advance(folded, events[done:place], event.id), event, past)
+        else:
+            folded = _advance(folded, events[done : place + 1], event.id + 1)
         record, base = encode_revision(folded.version, revision_of(folded), folded.base)
         folded = replace(folded, base=base)
+        past.keep(record)
         records.append(record)
         done = place + 1
     if folded.version < version:
         folded = _advance(folded, events[done:], version)
     return folded, records
+
+
+def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
+    """Return the fold after a retraction: the earlier one, with what is counted over the whole log as it is now."""
+    earlier = past.at(target(retraction))
+    requested = folded.state.unhandled_condensation_request or earlier.state.unhandled_condensation_request
+    return replace(
+        earlier,
+        state=replace(earlier.state, version=retraction.id + 1, unhandled_condensation_request=requested),
+        next_ordinal=earlier.next_ordinal + 1,  # what follows is no neighbour of what is shown
+        structural=folded.structural + 1,
+        base=folded.base,
+    )
 
 
 def _structural_places(events: Sequence[Event]) -> list[int]:
@@ -85,7 +124,7 @@ def _structural_places(events: Sequence[Event]) -> list[int]:
 
 def _advance(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
     """Fold in shown events, of which the last one may be structural."""
-    state, condensations = resume(start.state, events, version)
+    state, condensations, _ = resume(start.state, events, version)
     nth, structural = start.nth, start.structural
     brings_one = bool(events) and is_structural(events[-1])
     shown = [event.id for event in (events[:-1] if brings_one else events) if event.shown]

@@ -40,12 +40,15 @@ class View:
 
         Raises what ``projections.fold`` raises.
         """
-        return cls(*fold(events))
+        state, condensations, _ = fold(events)
+        return cls(state, condensations)
 
     def then(self, events: Iterable[Event]) -> View:
-        """Return the View after the next events of the conversation. Cost: those, and the items of this View once."""
-        state, condensations = fold(events, self.state)
-        return View(state, _joined(self.condensations, condensations), self.dialect)
+        """Return the View after the next events of the conversation. Cost: those, and the items of this View once; for
+        a retraction also the View that it returns to.
+        """
+        state, condensations, older = fold(events, self.state)
+        return View(state, _joined(self.condensations if older is None else older, condensations), self.dialect)
 
     def with_events(self, events: Iterable[Event]) -> View:
         """Return the same View with these events instead, for example with some of them masked or left out."""
@@ -138,7 +141,7 @@ class View:
         return f"<View of {len(self)} events at version {self.version}{request}>"
 
 
-def _joined(older: Sequence[CondensationAction], newer: tuple[CondensationAction, ...]) -> Sequence[CondensationAction]:
+def _joined(older: Sequence[CondensationAction], newer: Sequence[CondensationAction]) -> Sequence[CondensationAction]:
     if not newer:
         return older
-    return older + newer if isinstance(older, tuple) else JoinedCondensations(older, newer)
+    return (*older, *newer) if isinstance(older, tuple) else JoinedCondensations(older, newer)

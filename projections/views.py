@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from eventstore import Store
@@ -20,8 +20,8 @@ from eventstore.transaction import Record, Snapshot, WritableSnapshot
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
-from projections.fold import summary_event
-from projections.loading import CHUNK, Progress, fold_events, fold_log, is_stored, load_revision
+from projections.fold import Folded, summary_event
+from projections.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
 from projections.messages import Dialect, checked
 from projections.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.revision_codec import PROJECTION
@@ -109,26 +109,29 @@ class Views:
         """
         folded, records = EMPTY_FOLD, list[Record]()
         with self._store.snapshot(conversation) as snapshot:
-            for folded, some in fold_log(snapshot, EMPTY_FOLD, snapshot.version):
+            past = StoredPast(snapshot, stored=False)
+            for folded, some in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past):
                 records += some
                 if progress is not None:
                     progress(folded.version, snapshot.version)
 
-        def replace(snapshot: WritableSnapshot) -> int:
+        def replace_all(snapshot: WritableSnapshot) -> int:
             made = list(records)
-            for _, some in fold_log(snapshot, folded, snapshot.version):  # events appended since
+            past = StoredPast(snapshot, stored=False, records=records)
+            for _, some in fold_log(snapshot, folded, snapshot.version, past):  # events appended since
                 made += some
             snapshot.delete_records(PROJECTION)
             snapshot.put_records(PROJECTION, made)
             return len(made)
 
-        return self._store.project(conversation, replace)
+        return self._store.project(conversation, replace_all)
 
     def project(self, snapshot: WritableSnapshot, events: Sequence[Event]) -> None:
         """Store the revisions of appended events in their transaction. A store calls this after ``register``."""
         try:
-            folded, missing = self._load(snapshot, events[0].id)
-            folded, records = fold_on(folded, events, snapshot.version)
+            past = StoredPast(snapshot)
+            folded, missing = self._load(snapshot, events[0].id, past)
+            folded, records = fold_on(folded, events, snapshot.version, past)
         except UnknownEventType:
             return  # the log is right without its revisions, and ``current`` raises this error
         snapshot.put_records(PROJECTION, [*missing, *records])
@@ -152,12 +155,12 @@ class Views:
         latest = self._latest.get(conversation)
         if latest and latest.folded.version == version and latest.head == snapshot.head_at(version):
             return latest.view, []
-        folded, missing = self._load(snapshot, version)
+        folded, missing = self._load(snapshot, version, StoredPast(snapshot))
         if version == present:
             return self._remember(snapshot, folded), missing
         return self._view_of(conversation, folded), missing
 
-    def _load(self, snapshot: Snapshot, version: int) -> tuple[ViewFold, list[Record]]:
+    def _load(self, snapshot: Snapshot, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]]:
         """Return the fold at a version, and the revisions that are not stored yet."""
         folded, records = EMPTY_FOLD, list[Record]()
         latest = self._latest.get(snapshot.conversation)
@@ -165,12 +168,12 @@ class Views:
         if latest and 0 < version - latest.folded.version <= _FEW:
             since = snapshot.events_behind(latest.head, latest.folded.version, version)
         if latest and since is not None:
-            folded, records = fold_events(latest.folded, since)
+            folded, records = fold_events(latest.folded, since, past)
         elif latest and _is_near(latest, version) and latest.head == snapshot.head_at(latest.folded.version):
             folded = latest.folded
         else:
-            folded, records = load_revision(snapshot, version) or (folded, records)
-        for further, some in fold_log(snapshot, folded, version):
+            folded, records = load_revision(snapshot, version, past) or (folded, records)
+        for further, some in fold_log(snapshot, folded, version, past):
             folded = further
             records += some
         if records and is_stored(snapshot, records[-1]):
@@ -188,7 +191,19 @@ class Views:
 
     def _view_of(self, conversation: str, folded: ViewFold) -> View:
         condensations = StoredCondensations(self._store, conversation, folded.version, folded.condensations)
-        return View(folded.state, condensations, self._dialect)
+        return View(replace(folded.state, past=_PastViews(self, conversation)), condensations, self._dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class _PastViews:
+    """The earlier Views of a stored conversation, for a View that goes on in memory with a retraction."""
+
+    views: Views
+    conversation: str
+
+    def at(self, version: int) -> Folded:
+        view = self.views.at(self.conversation, version)
+        return Folded(view.state, view.condensations)
 
 
 def _is_near(latest: _Latest, version: int) -> bool:

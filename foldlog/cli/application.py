@@ -22,7 +22,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
     "Histories": ("import", "list", "log", "view", "export"),
     "Views": ("why", "diff", "audit", "rebuild", "bench"),
-    "Forgetting": ("condense", "condensers", "compare"),
+    "Forgetting": ("retract", "condense", "condensers", "compare"),
     "The store": ("copy", "backup", "vacuum", "status"),
     "Trust": ("verify", "head", "salvage", "seal", "erase"),
 }

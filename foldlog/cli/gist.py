@@ -51,6 +51,8 @@ def label(event: Event) -> str:
             return "request"
         case events.CondensationAction():
             return "forgets"
+        case events.Retraction():
+            return "retracts"
         case events.CondensationSummary():
             return "summary"
     return "unknown"
@@ -80,6 +82,8 @@ def _words(event: Event) -> str:
             return reason or "a condensation is asked for"
         case events.CondensationAction():
             return _condensation(event)
+        case events.Retraction(version=version, reason=reason):
+            return f"takes back the events from {version} on" + (f": {reason}" if reason else "")
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
             return f"{kind} of schema {schema}, which this version of foldlog does not know"
     return type(event).__name__

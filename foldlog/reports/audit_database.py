@@ -29,6 +29,7 @@ from eventstore import (
     EventStoreError,
     Message,
     Observation,
+    Retraction,
     Store,
     SystemMessage,
     UnknownEvent,
@@ -390,7 +391,7 @@ def _said(event: Event) -> str:
             return f"{_words(thought)}\n{tool} {called}".strip()
         case Annotation(name=name, data=data):
             return f"{name} {_json(data)}"
-        case CondensationRequest(reason=reason):
+        case CondensationRequest(reason=reason) | Retraction(reason=reason):
             return reason
         case CondensationAction(summary=summary):
             return summary or ""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eventstore.codec import encode
 from eventstore.events import Action, CondensationAction, Event, Message, Observation
 from eventstore.transaction import Record
-from projections.revision import EMPTY_FOLD, fold_on
+from projections.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.revision_codec import CODE, Revision, UnreadableRevision, decode_revision, encode_revision
 
 ascending = st.sets(st.integers(-50, 1_000)).map(lambda values: tuple(sorted(values)))
@@ -41,6 +41,16 @@ def test_a_revision_comes_back_from_one_record_or_two(some: list[Revision], alik
         below = None if record.base is None else records[record.base]
         assert below is None or below.base is None
         assert decode_revision(record, below) == (revision, base)
+
+
+class NoPast:
+    """The past of a fold without retractions."""
+
+    def at(self, version: int) -> ViewFold:
+        raise AssertionError(version)
+
+    def keep(self, record: Record) -> None:
+        pass
 
 
 def test_a_record_that_cannot_be_read_says_so():
@@ -115,7 +125,7 @@ def usual(condensations: int) -> Iterator[Event]:
 @pytest.mark.parametrize("history, part", [(usual, 0.01), (stacked, 0.1), (scattered, 0.1)])
 def test_revisions_are_small_beside_the_events(history, part: float):
     events = list(history(400))
-    _, records = fold_on(EMPTY_FOLD, events, len(events))
+    _, records = fold_on(EMPTY_FOLD, events, len(events), NoPast())
     assert len(records) == 400
     size = sum(len(encode(event).body) for event in events)
     assert sum(len(record.body) for record in records) <= part * size
@@ -133,7 +143,7 @@ def test_what_is_not_shown_costs_a_revision_nothing():
             events += [Annotation(id=event.id * step + n, name="state") for n in range(1, step)]
         ids = tuple(event.id for event in events if event.shown)[10:20]
         events.append(CondensationAction(id=len(events), forgotten_event_ids=ids))
-        return fold_on(EMPTY_FOLD, events, len(events))[1]
+        return fold_on(EMPTY_FOLD, events, len(events), NoPast())[1]
 
     (without,), (with_many,) = records(0), records(9)
     assert len(with_many.body) < 1.5 * len(without.body)

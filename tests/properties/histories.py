@@ -23,6 +23,7 @@ from eventstore.events import (
     Message,
     Observation,
     Origin,
+    Retraction,
     SystemMessage,
     UnknownEvent,
     summary_id,
@@ -79,6 +80,10 @@ _other = st.sampled_from(
     ]
 )
 _request = st.just(_always(CondensationRequest()))
+_retract = st.builds(
+    lambda back: lambda i: [Retraction(version=max(0, i - back), origin=Origin(format="test"))],
+    st.integers(-1, 12),
+)
 
 
 def _batch(size: int, thinking: bool, interleaved: bool, said_between: bool) -> Step:
@@ -172,7 +177,7 @@ _v0_step = st.builds(
     st.one_of(_said, _call, _answer, _other, _request, _answered_batch, _v0_condense, _v0_condense),
     _source_id,
 )
-_native_step = st.one_of(_said, _call, _answer, _other, _request, _answered_batch, _condense, _condense)
+_native_step = st.one_of(_said, _call, _answer, _other, _request, _answered_batch, _condense, _condense, _retract)
 _tidy_step = st.one_of(_said, _answered_batch, _answered_batch, _condense)
 
 ordered_histories = st.builds(history, st.lists(_native_step, max_size=30))

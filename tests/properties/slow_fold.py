@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 
-from eventstore.events import CondensationAction, CondensationRequest, CondensationSummary, Event, summary_id
+from eventstore.events import (
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    Retraction,
+    summary_id,
+)
 from projections.units import units
 
 
@@ -44,8 +52,13 @@ class Slow:
 
 def slow_fold(events: list[Event]) -> Slow:
     slow = Slow()
+    earlier = [deepcopy(slow)]
     for event in events:
-        if isinstance(event, CondensationRequest):
+        if isinstance(event, Retraction):
+            requested = slow.requested
+            slow = deepcopy(earlier[min(event.version, event.id)])
+            slow.requested = slow.requested or requested
+        elif isinstance(event, CondensationRequest):
             if is_v0(event):
                 slow.bury(source_id(event), source_id(event))
             slow.requested = True
@@ -54,6 +67,7 @@ def slow_fold(events: list[Event]) -> Slow:
             (condense_from_v0 if is_v0(event) else condense_native)(slow, event)
         elif event.shown and not slow.is_buried(event):
             slow.items.append(event)
+        earlier.append(deepcopy(slow))
     return slow
 
 

@@ -16,6 +16,7 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Retraction,
     SystemMessage,
     UnknownEvent,
 )
@@ -50,7 +51,11 @@ class Encoder:
         self._group: list[Event] = []
 
     def records(self, event: Event) -> list[Any]:
-        """The lines that are complete with ``event``."""
+        """The lines that are complete with ``event``; a retraction has none."""
+        if type(event) is Retraction:
+            self._standing.follow(event, None)
+            self._before.next_id += 1
+            return []
         self._group.append(event)
         rest = rest_of(self._group[0], NAME)
         if len(self._group) < rest.get("events", 1):
@@ -126,7 +131,7 @@ def predicted(events: Sequence[Event], marks: Marks, before: Before) -> dict[str
             record["type"], record["content"] = "system", given(event.content)
         case CondensationRequest():
             record |= {"type": "system", "subtype": "condensation_request", "content": event.reason}
-        case UnknownEvent():
+        case UnknownEvent() | Retraction():
             pass
         case Action() | Observation() | Message():
             _predict_said("assistant" if event.source == "agent" else "user", events, marks, before, record)

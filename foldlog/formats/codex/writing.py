@@ -16,6 +16,7 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Retraction,
     SystemMessage,
     UnknownEvent,
 )
@@ -90,7 +91,7 @@ class Encoder:
 
 
 def _added(event: Event) -> list[Any]:
-    if isinstance(event, Annotation | CondensationAction | CondensationRequest | UnknownEvent):
+    if isinstance(event, Annotation | CondensationAction | CondensationRequest | Retraction | UnknownEvent):
         return []
     records = [predicted(event, {}, Repeats())]
     if isinstance(event, Action) and event.thought:

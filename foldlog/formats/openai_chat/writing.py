@@ -14,6 +14,7 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Retraction,
     SystemMessage,
     UnknownEvent,
 )
@@ -97,7 +98,7 @@ def predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
             message["role"], message["content"] = _ROLES[event.source], _given(event.content)
         case CondensationSummary():
             message["role"], message["content"] = "user", event.content
-        case Annotation() | CondensationAction() | CondensationRequest() | UnknownEvent():
+        case Annotation() | CondensationAction() | CondensationRequest() | Retraction() | UnknownEvent():
             return None
     if event.origin is not None and event.origin.format == NAME and event.origin.id is not None:
         message["id"] = event.origin.id

@@ -14,6 +14,7 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Retraction,
     SystemMessage,
     UnknownEvent,
 )
@@ -134,7 +135,11 @@ class Encoder:
         self._missing = 0
 
     def records(self, event: Event) -> list[Any]:
-        """The records that are complete with ``event``: one, or none while an array is not."""
+        """The records that are complete with ``event``: one, or none while an array is not. A retraction has none."""
+        if type(event) is Retraction:
+            self._before.add(event, {})
+            self._source_ids.add(None)
+            return []
         rest = rest_of(event, NAME)
         marks = {mark: rest[mark] for mark in MARKS if mark in rest}
         record = predicted(event, marks, self._before)
@@ -227,7 +232,7 @@ def _predict_body(event: Event, marks: Marks, before: Before, record: dict[str, 
         case CondensationRequest():
             record["action"] = "condensation_request"
             return {}
-        case UnknownEvent():
+        case UnknownEvent() | Retraction():
             return None
 
 

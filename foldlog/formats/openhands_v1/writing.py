@@ -15,6 +15,7 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Retraction,
     SystemMessage,
     UnknownEvent,
     summary_of,
@@ -92,7 +93,11 @@ class Encoder:
         self._source_ids = SourceIds()
 
     def records(self, event: Event) -> list[Any]:
-        """The record of ``event``."""
+        """The record of ``event``; a retraction has none."""
+        if type(event) is Retraction:
+            self._before.add(event, None)
+            self._source_ids.add(None)
+            return []
         rest = rest_of(event, NAME)
         marks = {mark: rest[mark] for mark in MARKS if mark in rest} if rest else {}
         record = predicted(event, marks, self._before)
@@ -154,7 +159,7 @@ def predicted(event: Event, marks: Marks, before: Before) -> dict[str, Any]:
             record["kind"], record["summary"] = "CondensationSummaryEvent", event.content
         case CondensationRequest():
             record["kind"] = "CondensationRequest"
-        case UnknownEvent():
+        case UnknownEvent() | Retraction():
             pass
     return record
 

@@ -1,0 +1,52 @@
+"""``foldlog retract``: take back the newest events of a conversation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.gist import count
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.stores import open_existing
+
+__all__ = ["run"]
+
+
+def run(
+    conversation: ConversationId,
+    to: Annotated[int, typer.Option("--to", metavar="V", help="The version that the View returns to.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the log keeps it.")] = "",
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Take back the events of a conversation since a version. The View is again what it was then.
+
+    The log keeps the events. To reverse a retraction, retract to its own id.
+    """
+    from foldlog.histories import Histories
+
+    with open_existing(db) as store:
+        version = store.conversation(conversation).version
+        if not 0 <= to < version:
+            raise Refused(
+                f"conversation {conversation!r} has {version:,} events; --to {to} takes nothing back "
+                f"(use 0 to {version - 1})"
+            )
+        history = Histories(store)[conversation]
+        recorded = history.retract(to, reason, expected_version=version)
+        shown = len(history.view)
+    if as_json:
+        terminal.emit(
+            {"conversation": conversation, "id": recorded.id, "to": to, "taken_back": version - to, "shown": shown}
+        )
+        return DONE
+    name = terminal.printable(conversation, one_line=True)
+    terminal.console().print(
+        f"{name}: took back {count(version - to, 'event')}, the View shows {count(shown, 'event')}; "
+        f"'foldlog retract {name} --to {recorded.id}' reverses it",
+        soft_wrap=True,
+    )
+    return DONE

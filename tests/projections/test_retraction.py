@@ -1,0 +1,123 @@
+"""Taking events back: the View of an earlier version again, reversible, without answering a request."""
+
+from __future__ import annotations
+
+import pytest
+
+import foldlog
+from eventstore import ANY_VERSION, InvalidEvent, open_store
+from foldlog import CondensationAction, History, Message, Retraction
+from projections import View, Views, audit
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def history(request: pytest.FixtureRequest, tmp_path) -> History:
+    url = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/h.db"}.get(request.param)
+    with foldlog.open(url or request.getfixturevalue("postgres_url")()) as histories:
+        history = histories["c1"]
+        history.append([Message(source="user", content=str(n)) for n in range(6)])
+        yield history
+
+
+def ids(view: View) -> list[int]:
+    return [event.id for event in view]
+
+
+def test_the_view_is_again_what_it_was(history: History):
+    recorded = history.retract(2, "the user went back")
+    assert ids(history.view) == [0, 1]
+    assert history.at(6) == View.from_events(history.events(0, 6))
+    history.append(Message(source="user", content="another way"))
+    assert ids(history.view) == [0, 1, 7]
+    assert [event.id for event in history.events()] == list(range(8))
+    assert recorded.event == Retraction(id=6, version=2, reason="the user went back")
+
+
+def test_a_later_retraction_reverses_it(history: History):
+    recorded = history.retract(2)
+    history.append(Message(source="user", content="another way"))
+    other_way = history.version
+    history.retract(recorded.id)
+    assert ids(history.view) == [0, 1, 2, 3, 4, 5]
+    history.retract(other_way)
+    assert ids(history.view) == [0, 1, 7]
+
+
+def test_condensations_are_taken_back_and_brought_again(history: History):
+    history.append(CondensationAction(forgotten_event_ids=[1, 2, 3], summary="three", summary_offset=1))
+    condensed = history.view
+    assert ids(condensed) == [0, -8, 4, 5]
+    recorded = history.retract(6)
+    assert ids(history.view) == [0, 1, 2, 3, 4, 5]
+    assert list(history.view.condensations) == []
+    history.retract(recorded.id)
+    assert ids(history.view) == [0, -8, 4, 5]
+    assert [action.id for action in history.view.condensations] == [6]
+    assert history.view.events == condensed.events
+
+
+def test_a_retraction_answers_no_request(history: History):
+    history.request_condensation("too long")
+    history.retract(3)
+    assert ids(history.view) == [0, 1, 2]
+    assert history.view.unhandled_condensation_request
+
+
+def test_what_takes_nothing_back_is_refused(history: History):
+    for version in (6, 7, 2**70):
+        with pytest.raises(InvalidEvent, match=f"from version {version} on, and there are only 6"):
+            history.retract(version)
+    for version in (-1, None, 1.0, True):
+        with pytest.raises(InvalidEvent, match="whole number from 0"):
+            Retraction(version=version)  # type: ignore[arg-type]
+    with pytest.raises(InvalidEvent, match="there are only 0"):
+        history._histories["new"].retract(0)
+    assert history.version == 6
+
+
+def test_everything_can_be_taken_back(history: History):
+    history.retract(0)
+    assert ids(history.view) == []
+    history.append(Message(source="user", content="again"))
+    assert ids(history.view) == [7]
+
+
+def test_stored_revisions_are_those_of_the_log(history: History):
+    store = history._histories.store
+    for n in range(8):
+        history.append([Message(source="user", content="a"), Message(source="user", content="b")])
+        if n % 3 == 0:
+            history.append(CondensationAction(forgotten_event_ids=[history.view[0].id], summary="s", summary_offset=0))
+        history.retract(max(0, history.version - 1 - n))
+    events = list(history.events())
+    for views in (history._histories.views, Views(store)):
+        for version in range(len(events) + 1):
+            assert views.at("c1", version) == View.from_events(events[:version])
+    assert audit(store, "c1").findings == ()
+    history._histories.views.rebuild("c1")
+    assert audit(store, "c1").findings == ()
+
+
+def test_a_writer_without_views_leaves_retractions_for_the_next_reader(tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/h.db") as store:
+        for n in range(40):
+            store.append("c1", Message(source="user", content=str(n)), expected_version=ANY_VERSION)
+            if n % 4 == 3:
+                store.append("c1", Retraction(version=store.version("c1") - 2), expected_version=ANY_VERSION)
+        views = Views(store)
+        assert views.current("c1") == View.from_events(store.events("c1"))
+        assert audit(store, "c1").missing == 0
+
+
+def test_a_view_in_memory_goes_back_before_its_own_beginning(history: History):
+    view = history.view
+    retraction = Retraction(id=6, version=2)
+    assert ids(view.then([retraction])) == [0, 1]
+    assert view.then([retraction]) == View.from_events([*history.events(), retraction])
+
+
+def test_a_view_without_a_past_says_so():
+    masked = View.from_events([Message(source="user", content=word) for word in "abc"])
+    masked = masked.with_events(masked[:2])
+    with pytest.raises(LookupError, match=r"returns to version 1.*made without its past"):
+        masked.then([Retraction(id=3, version=1)])
