@@ -5,7 +5,7 @@ EventStoreError
     ├── InvalidCondenser          the parameters contradict each other: mend the configuration
     ├── NoCondensationAvailable   nothing can be forgotten now: go on with the View, or tell the user
     ├── ModelCallFailed           the model behind a condenser gave no usable answer: nothing was forgotten
-    └── TokensUnknown             this model's tokens cannot be counted: events are counted in their place
+    └── TokensUnknown             this model's tokens cannot be counted: they are estimated in their place
 """
 
 from __future__ import annotations
@@ -63,4 +63,4 @@ class ModelCallFailed(CondenserError):
 
 
 class TokensUnknown(CondenserError):
-    """The tokens of a View cannot be counted for this model. Budgets fall back to counting events, and say so."""
+    """The tokens of a View cannot be counted for this model. Budgets estimate them, and say so."""

@@ -46,7 +46,8 @@ class CurrentViews(Protocol):
 class CondenseHandler:
     """Condenses conversations of one store. Any number of threads, and of handlers, may do so at once.
 
-    ``agent_llm`` is the model whose room the View must fit; without it only events are counted.
+    ``agent_llm`` is the model whose room the View must fit; without it events are counted, and tokens estimated where
+    the condenser has a limit for them.
     """
 
     def __init__(

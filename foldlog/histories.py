@@ -72,8 +72,9 @@ class Histories:
     ``condenser``   decides what is forgotten when a history takes a step: a ``Condenser``, or what describes one, the
                     path of a TOML file or a table. None is the one that needs no model: a digest, by size
                     and on request
-    ``agent_llm``   the model whose room a View must fit, such as ``condensers.LLM``; without it only events are
-                    counted. Its ``dialect``, where it has one, is the form of ``view.to_messages()``
+    ``agent_llm``   the model whose room a View must fit, such as ``condensers.LLM``; without it events are
+                    counted, and tokens estimated where the condenser has a limit for them. Its ``dialect``, where it
+                    has one, is the form of ``view.to_messages()``
     """
 
     def __init__(

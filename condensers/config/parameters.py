@@ -115,7 +115,9 @@ class _Summarizing(CondenserConfig):
         default=10_000, description="how many characters of an event the summarizer sees; negative: all"
     )
     max_tokens: int | None = Field(
-        default=None, ge=1, description="largest prompt of the agent, beside its model's own limit"
+        default=None,
+        ge=1,
+        description="largest prompt of the agent, beside its model's own limit; see Limits of tokens",
     )
     token_margin_ratio: float = Field(
         default=0.1, ge=0, lt=1, description="part of the agent's model's input that stays free"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from condensers.base import AgentModel
 from condensers.errors import TokensUnknown
+from condensers.models.estimate import ESTIMATE
 from condensers.models.tokens import TokenBudget, start_of_tail_that_fits
 from eventstore.events import Action, Message, SystemMessage
 from projections import View
@@ -18,10 +19,11 @@ __all__ = ["Overrun", "overrun", "tokens_of", "tokens_of_beginnings"]
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """A prompt that is larger than its limit. ``sums`` are those of ``AgentModel.token_sums``."""
+    """A prompt that is larger than its limit. ``sums`` are those of ``counter``."""
 
     sums: Sequence[int]
     limit: int
+    counter: AgentModel
 
     def tail(self, head: int) -> int:
         """Return how many events may stay at the end, so that they and the first ``head`` come down below half of the
@@ -36,15 +38,21 @@ class Overrun:
 
 
 def overrun(view: View, agent_llm: AgentModel | None, budget: TokenBudget) -> Overrun | None:
-    """Return the View's overrun; None if it fits, if there is no limit, and if tokens cannot be counted."""
+    """Return the View's overrun; None if it fits, and if there is no limit.
+
+    Where there is a limit and tokens cannot be counted, without the agent's model or without its tokenizer, they are
+    estimated: see ``condensers.models.estimate``.
+    """
     limit = budget.limit(agent_llm)
-    if agent_llm is None or limit is None:
+    if limit is None:
         return None
+    counter: AgentModel = ESTIMATE if agent_llm is None else agent_llm
     try:
-        sums = agent_llm.token_sums(view)
+        sums = counter.token_sums(view)
     except TokensUnknown:
-        return None
-    return Overrun(sums, limit) if sums[-1] > limit else None
+        counter = ESTIMATE
+        sums = counter.token_sums(view)
+    return Overrun(sums, limit, counter) if sums[-1] > limit else None
 
 
 def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:

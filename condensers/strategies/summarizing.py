@@ -16,6 +16,7 @@ from typing import Any, Literal
 from condensers.base import AgentModel, Condensation, Reason, Report
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.models.budget import Overrun, overrun, tokens_of
+from condensers.models.estimate import ESTIMATE
 from condensers.models.tokens import TokenBudget
 from condensers.prompts.rendering import event_text, truncated
 from condensers.reports import with_reports
@@ -51,7 +52,8 @@ class SummarizingCondenser(RollingCondenser):
 
     ``max_size``, ``keep_first``   in events of the View
     ``max_event_length``           in characters, for each event that the summarizer sees; None or negative: no limit
-    ``max_tokens``                 bounds the agent's prompt, beside the limit of its model
+    ``max_tokens``                 bounds the agent's prompt, beside the limit of its model; estimated, rather too
+                                   high, where the agent's model is unknown or its tokens cannot be counted
     ``token_margin_ratio``         the part of that model's input that stays free
     ``minimum_progress``           the least part of a View that a condensation forgets, in events of the log
     ``hard_context_reset_*``       how often the last resort is tried, each time with events cut to that much of before
@@ -240,8 +242,9 @@ class SummarizingCondenser(RollingCondenser):
         """``span`` in exchange for ``summary``. Raises ``NoCondensationAvailable`` where that would save no tokens."""
         forgotten = view[span.start : span.stop]
         over = self._overrun(view, agent_llm)
-        text, tokens_after = self._with_room(view, span, summary.text, agent_llm, over)
-        tokens_before = tokens_of(view, agent_llm)
+        counter = agent_llm if over is None else over.counter
+        text, tokens_after = self._with_room(view, span, summary.text, counter, over)
+        tokens_before = tokens_of(view, counter)
         if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:
             raise NoCondensationAvailable(
                 f"a summary of {len(forgotten)} events would leave {tokens_after} tokens where there were "
@@ -258,11 +261,13 @@ class SummarizingCondenser(RollingCondenser):
         }
         if tokens_after is not None:
             metadata |= {"tokens_before": tokens_before, "tokens_after": tokens_after}
+        if counter is ESTIMATE:
+            metadata["tokens_estimated"] = True
         action = forget(forgotten, metadata, summary=text, offset=span.start)
         return Condensation(with_reports(action, summary.reports))
 
     def _with_room(
-        self, view: View, span: Span, text: str, agent_llm: AgentModel | None, over: Overrun | None
+        self, view: View, span: Span, text: str, counter: AgentModel | None, over: Overrun | None
     ) -> tuple[str, int | None]:
         """The summary, made shorter while it crowds the prompt that was over its limit, and the tokens of the prompt
         with it in the place of ``span``.
@@ -270,7 +275,7 @@ class SummarizingCondenser(RollingCondenser):
         while True:
             stands_in = CondensationSummary(id=summary_id(view.version), content=text)
             after = view.with_events((*view[: span.start], stands_in, *view[span.stop :]))
-            tokens = tokens_of(after, agent_llm)
+            tokens = tokens_of(after, counter)
             if over is None or tokens is None or tokens <= over.limit * _ROOM:
                 return text, tokens
             less = self.shorter(text)

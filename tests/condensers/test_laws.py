@@ -230,7 +230,10 @@ def test_the_head_stays_and_nothing_due_gives_the_very_same_view(
 @given(histories, summarizing)
 def test_a_hard_reset_leaves_the_system_prompt_and_calls_that_wait(events: list[Event], condenser: Any) -> None:
     view = viewed(events, requested=True)
-    reset = condenser.hard_context_reset(view)
+    try:
+        reset = condenser.hard_context_reset(view)
+    except NoCondensationAvailable:  # the summary is larger than what it stands for
+        return
     if reset is None:
         return
     after = view.then([reset.action])

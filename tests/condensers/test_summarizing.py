@@ -76,8 +76,8 @@ def test_the_smaller_of_our_limit_and_the_agents_counts(max_tokens, window, due)
     assert (Reason.TOKENS in condenser.reasons(viewed(messages(20)), Tens(window))) == due
 
 
-def test_without_the_agents_model_no_token_counts():
-    assert llm(max_tokens=1).reasons(viewed(messages(50))) == set()
+def test_without_the_agents_model_tokens_are_estimated():
+    assert llm(max_tokens=1).reasons(viewed(messages(20))) == {Reason.TOKENS, *llm().reasons(viewed(messages(20)))}
 
 
 def test_nothing_due_gives_the_very_same_view_and_asks_nobody():

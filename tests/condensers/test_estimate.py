@@ -1,0 +1,139 @@
+"""A limit of tokens holds without the agent's model: an estimate that errs high counts in its place."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from condensers import Condensation, NoCondensationAvailable
+from condensers.base import Reason
+from condensers.models.client import LLM, LLMConfig
+from condensers.models.estimate import ESTIMATE, estimated
+from condensers.models.tokens import TokenBudget
+from condensers.strategies.digest import DigestCondenser
+from eventstore import Message, SystemMessage
+from foldlog.formats import open_sources
+from projections import View
+from tests.condensers.made import messages, viewed
+from tests.condensers.scripted import Characters
+from tests.projections.test_dialects import SIGNED, call, image, result, text
+
+SAMPLES = Path(__file__).parents[2].parent / "shared" / "data"
+TOKENIZERS = ["gpt-4o-mini", "gpt-4", "claude-sonnet-4-5"]
+"""Three tokenizers that litellm ships."""
+
+random.seed(7)
+TEXTS = {
+    "prose": "The quick brown fox jumps over the lazy dog, and nobody is surprised. " * 30,
+    "code": Path(foldlog.__file__).read_text() * 3,
+    "minified code": "".join(random.choice(["a=b(c,d);", "if(!x)return!1;", "var e=t[n],", "}};"]) for _ in range(500)),
+    "base64": base64.b64encode(random.randbytes(3_000)).decode(),
+    "hex": random.randbytes(2_000).hex(),
+    "digits": "".join(random.choice("0123456789") for _ in range(3_000)),
+    "numbers": json.dumps([random.random() for _ in range(200)]),
+    "signs": "".join(random.choice("{}[]()<>;:,.!?@#$%^&*-_=+|/~`'\"") for _ in range(3_000)),
+    "letters": "".join(random.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(3_000)),
+    "colours of a terminal": "".join(f"\x1b[{n % 9};{n}m{n % 7}\x1b[0m" for n in range(300)),
+    "Chinese": "我们需要修复解析器中的错误并且重新运行所有的测试以确认结果是正确的。" * 30,
+    "Russian": "Нужно исправить ошибку в разборе даты и снова запустить тесты. " * 30,
+    "Hindi": "हमें तारीख पार्सर में त्रुटि को ठीक करना होगा और परीक्षण फिर से चलाना होगा। " * 30,
+    "spaces": " " * 3_000 + "\n" * 300,
+    "nothing": "",
+}
+
+
+def counted(model: str, said: str) -> int:
+    """The tokens of a text, without those of the message around it."""
+    llm = LLM(LLMConfig(model=model))
+    whole, empty = (llm.count_tokens([{"role": "user", "content": each}]) for each in (said, ""))
+    return whole - empty
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("model", TOKENIZERS)
+def test_an_estimate_is_not_below_the_tokens_of_a_text_by_more_than_a_few(model, name):
+    assert estimated(TEXTS[name]) >= 0.95 * counted(model, TEXTS[name])
+
+
+def test_prose_and_code_are_not_estimated_at_twice_their_tokens():
+    for name in ("prose", "code"):
+        assert estimated(TEXTS[name]) <= 2 * counted("gpt-4o-mini", TEXTS[name])
+
+
+@pytest.mark.skipif(
+    not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
+)
+@pytest.mark.parametrize("model", TOKENIZERS)
+def test_real_views_are_estimated_too_high_and_not_at_twice_their_tokens(model, record_property):
+    llm, ratios = LLM(LLMConfig(model=model)), []
+    for source in open_sources([SAMPLES / "openhands_v1", SAMPLES / "codex_rollout", SAMPLES / "swe_agent_traj"]):
+        view = View.from_events(list(source.events())[:120])
+        if len(view) > 5:
+            ratios.append(ESTIMATE.token_sums(view)[-1] / llm.token_sums(view)[-1])
+    record_property("compared", f"{len(ratios)} views at {min(ratios):.2f} to {max(ratios):.2f} times {model}'s tokens")
+    assert len(ratios) >= 10
+    assert min(ratios) > 1
+    assert max(ratios) < 2.2
+
+
+def test_sums_add_up_as_those_of_a_model_do():
+    events = [SystemMessage(content="s", tools=({"type": "function", "function": {"name": "run"}},))]
+    events += [Message(source="user", content="go"), call(thinking=(SIGNED,)), result((text("see"), image()))]
+    view = viewed(events)
+    sums = ESTIMATE.token_sums(view)
+    assert len(sums) == len(view) + 1
+    assert list(sums) == sorted(sums)
+    assert sums[-1] > 1_600, "an image counts as one"
+    assert ESTIMATE.token_sums(view.with_events(view[:2]))[-1] == sums[2]
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("agent", [None, Characters(unknown=True)], ids=["no model", "no tokenizer"])
+def test_max_tokens_holds_without_a_count(agent):
+    condenser = DigestCondenser(max_size=1_000, max_tokens=20_000)
+    view = viewed([Message(source="user", content=f"message {n}: " + "words " * 8_000) for n in range(40)])
+    assert condenser.reasons(view, agent) == {Reason.TOKENS}
+    match condenser.condense(view, agent):
+        case Condensation(action=action):
+            assert action.metadata["tokens_estimated"] is True
+            assert action.metadata["tokens_before"] > 40 * 8_000
+            after = ESTIMATE.token_sums(view.then([action]))[-1]
+            assert after == action.metadata["tokens_after"] <= 20_000
+
+
+def test_the_limit_of_a_model_that_cannot_be_counted_for_holds():
+    view = viewed(messages(200))
+    assert DigestCondenser(max_size=1_000).reasons(view, Characters(500, unknown=True)) == {Reason.TOKENS}
+    assert DigestCondenser(max_size=1_000).reasons(view, Characters(50_000, unknown=True)) == set()
+
+
+def test_one_message_above_the_limit_is_an_error_and_no_silence():
+    condenser = DigestCondenser(max_size=1_000, max_tokens=20_000)
+    with foldlog.open("memory:", condenser=condenser) as histories:
+        histories["c"].append(SystemMessage(content="word " * 400_000))
+        with pytest.raises(NoCondensationAvailable, match="the prompt may have 20000"):
+            histories["c"].step()
+
+
+def test_a_count_goes_before_an_estimate():
+    condenser = DigestCondenser(max_size=1_000, max_tokens=100)
+    match condenser.condense(viewed(messages(60)), Characters()):
+        case Condensation(action=action):
+            assert "tokens_estimated" not in action.metadata
+    assert DigestCondenser().condense(viewed(messages(5))) == viewed(messages(5))
+
+
+def test_without_any_limit_nothing_is_estimated(monkeypatch):
+    def refuse(view):
+        raise AssertionError("there is nothing to hold it to")
+
+    monkeypatch.setattr(ESTIMATE, "token_sums", refuse)
+    assert TokenBudget().limit(None) is None
+    assert DigestCondenser().reasons(viewed(messages(5))) == set()
