@@ -110,7 +110,7 @@ class SummarizingCondenser(RollingCondenser):
             summary = self._summary_of(view[span.start : span.stop], self.max_event_length)
         except ModelCallFailed as error:
             raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.reports) from error
-        if wider and over and not self._fits(view, span, summary, agent_llm, over):
+        if wider and over and not self._fits(view, span, summary, over):
             span, summary = self._widened(view, span, wider[0], summary)
         return self._condensation(view, span, summary, agent_llm, "condensed")
 
@@ -215,9 +215,9 @@ class SummarizingCondenser(RollingCondenser):
             f"which is less than the minimum progress of {self.minimum_progress:g}"
         )
 
-    def _fits(self, view: View, span: Span, summary: Summary, agent_llm: AgentModel | None, over: Overrun) -> bool:
+    def _fits(self, view: View, span: Span, summary: Summary, over: Overrun) -> bool:
         """Return whether the prompt fits its limit once ``summary`` stands in the place of ``span``."""
-        _, tokens = self._with_room(view, span, summary.text, agent_llm, over)
+        _, tokens = self._with_room(view, span, summary.text, over.counter, over)
         return tokens is None or tokens <= over.limit
 
     def _widened(self, view: View, span: Span, wider: Span, summary: Summary) -> tuple[Span, Summary]:

@@ -275,9 +275,10 @@ def test_a_request_on_a_view_within_half_of_max_size_is_never_a_reset_by_v0s_rul
 
 
 def test_by_v0s_rule_a_larger_view_and_too_many_tokens_are_condensed_all_the_same():
-    condenser = llm("NEW", max_size=100, keep_first=3, selection="openhands-v0", max_tokens=100)
+    by_size = llm("NEW", max_size=100, keep_first=3, selection="openhands-v0")
     view = viewed(SYSTEM, messages(59), REQUEST)
-    assert set(ids(view)) - set(ids(after(view, condenser.condense(view)))) == set(range(3, 14))
+    assert set(ids(view)) - set(ids(after(view, by_size.condense(view)))) == set(range(3, 14))
+    condenser = llm("NEW", max_size=100, keep_first=3, selection="openhands-v0", max_tokens=100)
     short = viewed(SYSTEM, messages(10), REQUEST)
     assert ids(after(short, condenser.condense(short, Tens()))) == [0, 1, 2, -14, 10]
 
