@@ -16,6 +16,8 @@ _SQL = "eventstore/recorders/sql/postgresql/queries.sql"
 _REKEY = "eventstore/maintenance/rekey.py"
 _KEYS = "tests/postgres/test_keys.py"
 _FOLLOWERS = "tests/postgres/test_followers.py"
+_POSITIONS = "tests/postgres/test_positions.py"
+_EPOCHS = "eventstore/recorders/sql/postgresql/0003_epochs.sql"
 _SESSIONS = f"{_POSTGRES}/sessions.py"
 _RECORDERS = "tests/conformance/test_recorders.py"
 
@@ -131,6 +133,48 @@ PROTECTIONS = {
         'except (ConnectionLost, TryAgain) as error:\n                self._recover(error, patience, "the store',
         'except TryAgain as error:\n                self._recover(error, patience, "the store',
         f"{_FOLLOWERS} -k as_soon",
+    ),
+    "timeline": Protection(
+        "a backup restored to a point in time gives no position again",
+        _EPOCHS,
+        "WHERE cluster <> here OR timeline <> now_on\n",
+        "WHERE cluster <> here\n",
+        f"{_POSITIONS} -k older_than_its",
+    ),
+    "room": Protection(
+        "… also where it is an old one",
+        _EPOCHS,
+        "            + least(greatest(coalesce(idle_s, 0), 0) << 14, 1::bigint << 38)\n",
+        "",
+        f"{_POSITIONS} -k leaves_room",
+    ),
+    "pooled": Protection(
+        "nothing is written in an epoch that has ended, also behind a pooler",
+        f"{_POSTGRES}/recorder.py",
+        '"timeline" if self._prepared else "{schema}.timeline()"',
+        '"timeline"',
+        f"{_POSITIONS} -k behind_a_pooler",
+    ),
+    "standby": Protection(
+        "… and no connection for writing lives through a promotion",
+        f"{_POSTGRES}/setup.py",
+        "    if writable and is_standby:",
+        "    if False:",
+        f"{_POSITIONS} -k takes_no_writers",
+    ),
+    "restored": Protection(
+        "the role of agents goes on after a restore",
+        _EPOCHS,
+        "SECURITY DEFINER ",
+        "",
+        "tests/postgres/test_setup.py -k goes_on_after",
+    ),
+    "slow": Protection(
+        "a guard that is too slow for the server is not asked again and again",
+        f"{_POSTGRES}/writing.py",
+        "if not 0 < limit_s <= idle_s:",
+        "if True:",
+        "tests/postgres/test_faults.py -k does_not_wait_for",
     ),
 }
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, VersionConflict, open_store
+from eventstore import ANY_VERSION, Message, Snapshot, Store, StoreUnavailable, VersionConflict, open_store
 from eventstore.recorders.base import Erasure, Transaction
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import PostgresRecorder
@@ -234,6 +235,52 @@ def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url: Callable[[]
                     store.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
         [recorded] = store.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
         assert (recorded.id, store.version("c1")) == (1, 2)
+
+
+def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
+    postgres_url: Callable[[], str], postgres_server: Server
+):
+    """To run it again would not help: it would be as slow again."""
+    url = postgres_url()
+    with open_store(url) as other:
+        other.append("c1", [said("0"), said("1")], expected_version=0)
+    with open_store(url + "&options=-c%20idle_in_transaction_session_timeout%3D200ms") as store:
+        asked: list[int] = []
+
+        def slow(snapshot: Snapshot) -> None:
+            asked.append(snapshot.version)
+            sessions = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+            while postgres_server.sql(sessions) != "0":
+                time.sleep(0.05)
+
+        for guard in (slow, lambda snapshot: (slow(snapshot), list(snapshot.events()))):
+            with pytest.raises(StoreUnavailable, match=r"a guard .* the server ends a .*nothing was written"):
+                store.append("c1", said("2"), expected_version=2, guard=guard)
+        assert asked == [2, 2]
+        assert store.version("c1") == 2
+
+
+def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: Callable[[], str]):
+    url = postgres_url()
+    with open_store(url) as holding, open_store(url.replace("patience_s=10", "patience_s=1")) as waiting:
+        holding.append("c1", said("0"), expected_version=0)
+        recorder = holding._recorder.unguarded
+        refused: list[str] = []
+
+        def hold(transaction: Transaction) -> None:
+            transaction.conversation("c1")
+            transaction.last_position()  # a question: the lock is taken
+            if not refused:
+                with pytest.raises(StoreUnavailable) as error:
+                    waiting.append("c1", said("1"), expected_version=1)
+                refused.append(str(error.value))
+
+        recorder.transact(hold)
+        assert re.search(
+            r"tried for 1 s, nothing was written; the conversation is locked by session \d+ of 'foldlog' at 127.0.0.1, "
+            r"which is idle in transaction",
+            refused[0],
+        )
 
 
 def test_a_child_process_has_connections_of_its_own(postgres_url: Callable[[], str], postgres_server: Server):

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
@@ -312,6 +313,75 @@ def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_hav
         assert len(seen) == len(written) + 1_200
     with open_store(restored) as store:
         assert store.append("c0", said("x"), expected_version=ANY_VERSION)[0].position > new[-1].position
+
+
+@pytest.fixture
+def pair(postgres_server: Server) -> Iterator[tuple[Server, Server]]:
+    """A primary, and a copy of it as it is now: a backup, or a standby that is behind."""
+    folder = postgres_server.folder.parent / f"pair-{random.randrange(10**9)}"
+    folder.mkdir()
+    folder.chmod(0o755)
+    primary, copy = new_primary(folder / "primary"), Server(folder / "copy")
+    yield primary, copy
+    for server in (primary, copy):
+        with contextlib.suppress(Exception):
+            server.stop("immediate")
+
+
+def test_a_backup_that_is_older_than_its_followers_goes_on_behind_what_they_have_seen(pair: tuple[Server, Server]):
+    """Its server gives the numbers of what was lost again."""
+    primary, backup = pair
+    with open_store(primary.url()) as store:
+        store.append("c0", said("kept"), expected_version=0)
+        backup.follow(primary, "backup")
+        lost = [store.append(f"lost {n}", said("x"), expected_version=0)[0] for n in range(20)]
+        assert list(store.follow())[-1] == lost[-1]
+    primary.kill()
+    backup.start()
+    backup.promote()
+    with open_store(backup.url()) as store:
+        new = [store.append(f"new {n}", said("x"), expected_version=0)[0] for n in range(5)]
+        assert list(store.follow(lost[-1].position)) == new
+        assert store.version("lost 0") == 0
+    with open_store(backup.url()) as store:  # one epoch for one promotion
+        [recorded] = store.append("c0", said("y"), expected_version=ANY_VERSION)
+        assert recorded.position - new[-1].position < 1 << 40
+
+
+def test_an_old_backup_leaves_room_for_what_came_after_it(pair: tuple[Server, Server]):
+    """The busier the server and the older the backup, the more numbers were given since."""
+    primary, _ = pair
+    long_ago = datetime.now(UTC) - timedelta(days=30)
+    with open_store(primary.url(), clock=lambda: long_ago) as store:
+        [before] = store.append("c0", said("x"), expected_version=0)
+    primary.sql("UPDATE foldlog.epoch SET cluster = 0")
+    with open_store(primary.url()) as store:
+        [after] = store.append("c0", said("x"), expected_version=1)
+        assert (after.position - before.position) >> 20 > 30 * 86_400 * 10_000
+
+
+def test_writers_behind_a_pooler_notice_that_the_server_was_promoted(url: str, postgres_server: Server):
+    """Their connections are to the pooler, and stay when the server behind it is another one."""
+    schema = url.partition("schema=")[2].partition("&")[0]
+    with open_store(url + "&pooler=transaction") as pooled:
+        [before] = pooled.append("c0", said("0"), expected_version=0)
+        pooled.append("c0", said("1"), expected_version=1)
+        for expected in (2, 3):
+            postgres_server.sql(f"UPDATE {schema}.epoch SET timeline = 77")
+            [after] = pooled.append("c0" if expected == 2 else "c1", said("2"), expected_version=ANY_VERSION)
+            assert after.position > before.position + (1 << 48)
+            assert postgres_server.sql(f"SELECT timeline FROM {schema}.epoch") == "1"
+            before = after
+
+
+def test_a_standby_takes_no_writers_whatever_the_url_says(pair: tuple[Server, Server]):
+    """A connection that lives through its promotion would never be asked whether an epoch begins."""
+    primary, standby = pair
+    open_store(primary.url()).close()
+    standby.follow(primary, "standby")
+    standby.start()
+    with pytest.raises(StoreUnavailable, match="this server is a standby; the primary is needed to write"):
+        open_store(standby.url(target_session_attrs="any", patience_s="1"))
 
 
 def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):

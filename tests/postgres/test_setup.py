@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders import statements as sql_files
 from eventstore.recorders.postgres import setup
 from eventstore.urls import without_password
+from foldlog.cli.application import build
 
-from .servers import Server
+from .servers import Server, new_primary
 
 
 def said(text: str) -> Message:
@@ -229,6 +232,76 @@ def test_a_role_that_may_not_vacuum_is_told_so_when_it_erases(url: str, role: st
     with open_store(url) as store:
         store.erase("c1", reason="asked for")
         assert postgres_server.sql(f"SELECT count(*) FROM {schema_of(url)}.events") == "0"
+
+
+@pytest.fixture
+def restored(url: str, role: str, postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of the same role on another server, on which a dump of the store was restored."""
+    schema = schema_of(url)
+    with open_store(url.replace("postgres@", f"{role}@")) as store:
+        store.append("c1", said("0"), expected_version=0)
+    dump = postgres_server.run("pg_dump", "-d", "postgres", "-n", schema)
+    other = new_primary(postgres_server.folder.parent / f"other-{schema}")
+    try:
+        other.sql(
+            f"CREATE ROLE {role} LOGIN; CREATE ROLE the_owner LOGIN; GRANT CREATE ON DATABASE postgres TO the_owner"
+        )
+        script = other.folder / "dump.sql"
+        script.write_text(dump.replace("OWNER TO postgres", "OWNER TO the_owner"))
+        script.chmod(0o644)
+        other.run("psql", "-q", "-X", "-d", "postgres", "-f", script)
+        yield other.url(user=role, schema=schema, patience_s="10")
+    finally:
+        other.stop("immediate")
+
+
+def test_the_role_of_agents_goes_on_after_a_restore(url: str, role: str, restored: str):
+    with open_store(url.replace("postgres@", f"{role}@")) as store:
+        place = list(store.follow())[-1].position
+    with open_store(restored) as store:
+        [recorded] = store.append("c1", said("1"), expected_version=1)
+        assert list(store.follow(place)) == [recorded]
+
+
+def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(role: str, restored: str):
+    schema = schema_of(restored)
+    as_owner = restored.replace(f"{role}@", "the_owner@")
+    with psycopg.connect(as_owner.partition("?")[0], autocommit=True) as connection:
+        connection.execute(f"REVOKE EXECUTE ON FUNCTION {schema}.begin_epoch FROM PUBLIC")
+        connection.execute(f"REVOKE EXECUTE ON FUNCTION {schema}.begin_epoch FROM {role}")
+    with pytest.raises(StoreUnavailable, match=r"may not begin its new epoch.*as 'the_owner', the owner") as refused:
+        open_store(restored)
+    assert "tried for" not in str(refused.value)
+    told = re.search(r"foldlog list --db '([^']+)'", str(refused.value))
+    assert told is not None
+    assert CliRunner().invoke(build(), ["list", "--db", told[1]]).exit_code == 0
+    with open_store(restored) as store:
+        store.append("c1", said("1"), expected_version=1)
+
+
+def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(url: str, role: str, newer: Callable[[str], None]):
+    newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
+    with pytest.raises(StoreUnavailable, match="needs 4; as 'postgres', the owner of its tables, run: foldlog list"):
+        open_store(url.replace("postgres@", f"{role}@"))
+
+
+def test_a_store_of_schema_2_is_migrated(url: str, postgres_server: Server):
+    """The schema before epochs had timelines."""
+    with open_store(url) as store:
+        before = store.append("c1", [said("0"), said("1")], expected_version=0)
+    schema = schema_of(url)
+    postgres_server.sql(
+        f"DROP FUNCTION {schema}.begin_epoch; DROP FUNCTION {schema}.timeline; "
+        f"ALTER TABLE {schema}.epoch DROP COLUMN timeline; "
+        f"UPDATE {schema}.store SET value = '2' WHERE name = 'schema'; "
+        f"UPDATE {schema}.store SET value = '1' WHERE name = 'readable_by'"
+    )
+    with pytest.raises(StoreUnavailable, match="has schema version 2, this version of foldlog needs 3"):
+        open_store(url + "&mode=ro")
+    with open_store(url) as store:
+        after = store.append("c1", said("2"), expected_version=2)
+        assert list(store.follow()) == [*before, *after]
+    assert postgres_server.sql(f"SELECT epoch, timeline FROM {schema}.epoch") == "0|1"
 
 
 def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: Server):

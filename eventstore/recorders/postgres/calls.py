@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from eventstore.recorders.base import Transaction
+from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
 from eventstore.recorders.postgres.tails import Tails
-from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction
+from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction, TooSlow
 
 __all__ = ["Call"]
 
@@ -28,6 +29,7 @@ class Call(Generic[T]):
     def __init__(self, work: Callable[[Transaction], T]) -> None:
         self._work = work
         self._doubt: _Doubt[T] | None = None
+        self._too_slow: TooSlow | None = None
         self._met = False
         self._locks: Sequence[int] = ()
         """What an attempt held that was taken back. The next one takes all of it first, in one order, so that two calls
@@ -50,6 +52,8 @@ class Call(Generic[T]):
             if transaction.finds(doubt.transaction):
                 transaction.commit()
                 return doubt.result
+            if self._too_slow is not None:
+                raise _not_written(self._too_slow)
             return self._run(transaction, tails)
         transaction = begin(tails)
         try:
@@ -68,20 +72,28 @@ class Call(Generic[T]):
         try:
             result = self._work(transaction)
             self._commit(transaction, result)
-        except TryAgain:
-            self._locks = transaction.locks
+        except TryAgain as error:
+            self._locks = error.locks = transaction.locks
             raise
+        except TooSlow as error:
+            raise _not_written(error) from error  # the next attempt would be as slow
         transaction.tell(tails)
         return result
 
     def _commit(self, transaction: PostgresTransaction, result: T) -> None:
         try:
             transaction.commit()
-        except CommitInDoubt:
+        except CommitInDoubt as error:
             self._doubt = _Doubt(result, transaction)
+            if isinstance(error.__cause__, TooSlow):
+                self._too_slow = error.__cause__
             raise
 
     def may_have_met_itself(self) -> bool:
         """What refuses this attempt may be an earlier one, which ended only now. Worth one more look."""
         met, self._met = self._met, self._doubt is not None
         return self._met and not met
+
+
+def _not_written(error: TooSlow) -> OperationalError:
+    return OperationalError(f"{error}; nothing was written")

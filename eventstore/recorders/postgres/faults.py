@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import psycopg
@@ -20,7 +21,10 @@ class ConnectionLost(OperationalError):
 
 
 class TryAgain(OperationalError):
-    """The transaction was taken back for reasons outside of it (a deadlock, a lock that took too long): run it anew."""
+    """The transaction was rolled back for reasons outside of it (a deadlock, a lock that is not free): run it again."""
+
+    locks: Sequence[int] = ()
+    """The advisory locks that the transaction held or waited for."""
 
 
 _BROKEN: Final = "08000"
@@ -44,6 +48,8 @@ def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
     state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
     if (statement, state) == ("set_key", _NO_NUMBER):
         return KeyReplaced(f"{server}: a conversation")
+    if (statement, state) == ("number", _NO_NUMBER):
+        return ConnectionLost(f"{server}: it was promoted or restored since this connection was made")
     return of_driver(error_from_result(result), server, state)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
@@ -90,7 +90,10 @@ class PostgresRecorder:
         self._server = _name(self._parameters, schema)
         quoted = sql.Identifier(schema).as_string(None)
         self._statements = {
-            name: statement.replace("{schema}", quoted).encode() for name, statement in statements("postgresql").items()
+            name: statement.replace("{timeline}", "timeline" if self._prepared else "{schema}.timeline()")
+            .replace("{schema}", quoted)
+            .encode()
+            for name, statement in statements("postgresql").items()
         }
         self._open_pool()
         _recorders.add(self)
@@ -211,13 +214,14 @@ class PostgresRecorder:
         with self._translated():
             connection = psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
             try:
-                setup.greet(connection, self._schema, writable=self.writable, durable=self._durable)
+                greeting = setup.greet(connection, self._schema, writable=self.writable, durable=self._durable)
                 return Wire(
                     connection,
                     self._statements,
                     server=self._server,
                     prepared=self._prepared,
                     reply_timeout_s=self._patience_s * _REPLY_SHARE,
+                    idle_in_transaction_s=greeting.idle_in_transaction_s,
                 )
             except BaseException:
                 connection.close()
@@ -265,7 +269,16 @@ class PostgresRecorder:
         if isinstance(error, ConnectionLost):
             self._pool.forget_idle()
         if not patience.wait():
-            raise OperationalError(f"{error}; tried for {patience.total_s:g} s, {outcome}") from error
+            holder = self._holder(error.locks) if isinstance(error, TryAgain) and error.locks else ""
+            raise OperationalError(f"{error}; tried for {patience.total_s:g} s, {outcome}{holder}") from error
+
+    def _holder(self, locks: Sequence[int]) -> str:
+        """Name the session that holds one of these locks, as far as the server says."""
+        try:
+            with self._plain_connection() as connection:
+                return status.holder(connection, locks)
+        except RecorderError:
+            return ""
 
     def _check_open(self) -> None:
         if self._closed:

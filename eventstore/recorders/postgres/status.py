@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -12,7 +12,7 @@ from eventstore.recorders.errors import ProgrammingError
 from eventstore.recorders.server import Holder, Lag, Status
 from eventstore.recorders.statements import statements
 
-__all__ = ["findings", "status", "vacuum"]
+__all__ = ["findings", "holder", "status", "vacuum"]
 
 
 def status(connection: psycopg.Connection[Any], schema: str) -> Status:
@@ -34,6 +34,18 @@ def status(connection: psycopg.Connection[Any], schema: str) -> Status:
         synchronous_commit,
         standbys,
         tuple(Lag(name.decode("utf-8", "surrogatepass"), *rest) for name, *rest in ask("followers")),
+    )
+
+
+def holder(connection: psycopg.Connection[Any], locks: Sequence[int]) -> str:
+    """Say which other session holds one of these advisory locks; nothing where none does."""
+    row = connection.execute(statements("postgresql")["lock_holder"].encode(), (list(locks),)).fetchone()
+    if row is None:
+        return ""
+    pid, host, application, state, seconds = row
+    return (
+        f"; the conversation is locked by session {pid} of {application!r} at {host}, which is {state} since "
+        f"{seconds:.0f} s (pg_terminate_backend({pid}) ends it)"
     )
 
 

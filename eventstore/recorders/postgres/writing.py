@@ -6,6 +6,7 @@ wrote to the conversation last.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Final
@@ -33,7 +34,7 @@ from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.tails import Tails
 from eventstore.recorders.postgres.wire import Parameter, Wire
 
-__all__ = ["CommitInDoubt", "PostgresTransaction", "Unproven", "Witness"]
+__all__ = ["CommitInDoubt", "PostgresTransaction", "TooSlow", "Unproven", "Witness"]
 
 _OF_CONVERSATION: Final = b"conversation"
 _OF_STAGING: Final = b"staging"
@@ -50,6 +51,10 @@ key of a conversation, the key of a new one, the token of a tracking id.
 
 class CommitInDoubt(ConnectionLost):
     """The commit was sent and nobody said what became of it."""
+
+
+class TooSlow(ConnectionLost):
+    """The server ended the session because the work let it wait for too long within the transaction."""
 
 
 class Unproven(IntegrityError):
@@ -90,6 +95,7 @@ class PostgresTransaction(PostgresReader):
         """Keys of conversations that nobody else changes before this transaction ends."""
         self.locks: list[int] = []
         self.witness: Witness | None = None
+        self._answered_at = 0.0
 
     # -- the transaction itself ---------------------------------------------------------------------------------------
 
@@ -164,7 +170,19 @@ class PostgresTransaction(PostgresReader):
                 self._wire.queue("begin_relaxed")
 
     def _answers(self) -> Sequence[PGresult]:
-        answers = self._wire.ask()
+        limit_s = self._wire.idle_in_transaction_s
+        idle_s = time.monotonic() - self._answered_at if self._answered_at else 0.0
+        try:
+            answers = self._wire.ask()
+        except ConnectionLost as error:
+            if not 0 < limit_s <= idle_s:
+                raise
+            raise TooSlow(
+                f"{error}: a guard or an inline projection ran for {idle_s:.0f} s within the transaction, and the "
+                f"server ends a transaction that is idle for {limit_s:g} s (idle_in_transaction_session_timeout); "
+                f"decide before the append, and let the guard only compare"
+            ) from error
+        self._answered_at = time.monotonic()
         if self._number_asked is not None and self._positions.number is None:
             self._positions.number = int.from_bytes(answers[self._number_asked].get_value(0, 0) or b"")
         self._unchecked = False

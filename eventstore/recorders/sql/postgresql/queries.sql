@@ -16,8 +16,18 @@ COMMIT
 -- name: rollback
 ROLLBACK
 
+-- {timeline} is that of the epoch where each connection was greeted, and behind a pooler, where it may lead to another server
+-- since, that of the server. Where they differ, nobody writes before an epoch was begun. What is no number is a line for
+-- those who read the server's log.
 -- name: number
-SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch
+SELECT (
+    CASE
+        WHEN timeline IS DISTINCT FROM coalesce({timeline}, timeline)
+        THEN 'none: this server was promoted or restored, so foldlog connects again and begins an epoch'
+        ELSE (pg_current_xact_id()::text::bigint + epoch)::text
+    END
+)::bigint
+FROM {schema}.epoch
 
 -- name: lock
 SELECT pg_advisory_xact_lock($1::bigint)
@@ -58,7 +68,7 @@ SELECT (
             WHERE c.key = $1::bigint AND c.erased_at IS NULL AND e.id = $2::bigint AND e.head = $3::bytea
                 AND c.salt = $4::bytea AND c.key_id IS NOT DISTINCT FROM $5::bytea
                 AND c.sealed_key IS NOT DISTINCT FROM $6::bytea
-        )
+        ) AND (SELECT timeline IS NOT DISTINCT FROM coalesce({timeline}, timeline) FROM {schema}.epoch)
         THEN (SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch)::text
         ELSE 'none: somebody else wrote to the conversation, so foldlog reads how it ends and appends then'
     END
@@ -309,6 +319,14 @@ FROM (
     SELECT NULL, gid, 'prepared', prepared, age(transaction) FROM pg_prepared_xacts
 ) writing
 ORDER BY age DESC LIMIT 1
+
+-- name: lock_holder
+SELECT a.pid, coalesce(host(a.client_addr), 'the host of the server'), a.application_name,
+       concat_ws(', ', a.state, 'waits for ' || a.wait_event), extract(epoch FROM clock_timestamp() - a.state_change)::float8
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND ((l.classid::bigint << 32) | l.objid::bigint) = ANY (%s::bigint[])
+LIMIT 1
 
 -- name: followers
 SELECT t.application, t.place, (
