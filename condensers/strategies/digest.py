@@ -85,7 +85,10 @@ class Digest:
             for section in Section:
                 lines[section] |= before.lines[section]
                 left_out[section] += before.left_out[section]
+        carried = {section: frozenset(lines[section]) for section in (Section.CHANGED, Section.READ)}
         for section, subject, text in facts(plain):
+            if text is None and subject in carried.get(section, ()):
+                continue  # that it failed now does not undo what an earlier digest says
             if section is Section.TASKS and not subject:
                 lines[section].clear()
             lines[section].pop(subject, None)
@@ -120,22 +123,20 @@ class Digest:
     def text(self, max_length: int) -> str:
         """The digest in at most ``max_length`` characters.
 
-        Every section may take its share and what those before it left over; what is left at the end goes to those that
-        were cut, in turn. Within a section the newest lines stay; of what the user asked, every line stays as long as
-        there is room for its beginning.
+        Every section may take its share; what is left over goes to those that were cut, in turn. Within a section the
+        newest lines stay. Of the user's requests the newest stays in full, or as much of its beginning and end as the
+        section has room for; the first stays too, and others as long as there is room for their beginnings.
         """
         title = f"# Digest of {self.count} events"
-        texts: dict[Section | str, str] = {}
         left = max_length - len(title)
-        spare = 0.0
-        for section, share in _SHARES.items():
-            spare += share * left
-            texts[section] = self._section(section, int(spare))
-            spare -= len(texts[section])
+        shares = {section: int(share * left) for section, share in _SHARES.items()}
+        texts = {section: self._section(section, share) for section, share in shares.items()}
         left -= sum(map(len, texts.values()))
-        for section, text in texts.items():
-            texts[section] = self._section(section, len(text) + left)
-            left -= len(texts[section]) - len(text)
+        for times in (2, max_length):  # first each may have twice its share
+            for section, text in texts.items():
+                most = int(shares[section] * (min(times, _ASKED_TIMES) if section is Section.ASKED else times))
+                texts[section] = self._section(section, max(len(text), min(len(text) + left, most)))
+                left -= len(texts[section]) - len(text)
         return title + "".join(texts[section] for section in (*Section, _EARLIER))
 
     def _section(self, section: Section | str, room: int) -> str:
@@ -145,15 +146,14 @@ class Digest:
         if not isinstance(section, Section):
             return _quoted(self.earlier, room)
         lines = list(self.lines[section].values())
-        if section is Section.ASKED:
-            lines = _shortened(lines, room)
-        first = 1 if section is Section.ASKED else 0  # what the user asked first is what it is all about
         left_out = self.left_out[section]
+        if section is Section.ASKED:
+            return _asked(lines, left_out, room)
         length = len(_listed(section, lines, 0))
         for dropped in range(len(lines)):
             if length + _length_of_note(left_out + dropped) <= room:
-                return _listed(section, lines[:first] + lines[first + dropped :], left_out + dropped)
-            length -= sum(len(_item(line)) for line in lines[first + dropped : first + dropped + 1])
+                return _listed(section, lines[dropped:], left_out + dropped)
+            length -= len(_item(lines[dropped]))
         return ""
 
 
@@ -164,19 +164,24 @@ _TITLE = re.compile(r"# Digest of (\d+) events")
 _LEFT_OUT = re.compile(r"- \((\d+) earlier left out\)")
 
 _SHARES: Mapping[Section | str, float] = {
-    Section.ASKED: 0.3,
-    Section.TASKS: 0.15,
-    _EARLIER: 0.15,
-    Section.ERRORS: 0.1,
-    Section.CHANGED: 0.1,
-    Section.RAN: 0.06,
-    Section.CALLED: 0.06,
-    Section.SAID: 0.05,
-    Section.READ: 0.03,
+    Section.ASKED: 0.38,
+    Section.TASKS: 0.1,
+    _EARLIER: 0.1,
+    Section.ERRORS: 0.08,
+    Section.CHANGED: 0.08,
+    Section.SAID: 0.1,
+    Section.RAN: 0.08,
+    Section.CALLED: 0.04,
+    Section.READ: 0.02,
+    Section.SHOWN: 0.02,
 }
 """The part of a digest that is set apart for a section, the most important first."""
 
-_ASK_LENGTHS = (2_000, 1_000, 500, 250, 120, 60)
+_ASKED_TIMES = 1.6
+"""So many times its share the section of the user's requests may have at most: a long one shall not be all there is."""
+
+_ASK_LENGTHS = (2_000, 1_000, 500, 320, 240, 160)
+"""To how many characters older requests are cut. Fewer no longer say what was asked: then requests are left out."""
 
 
 def _listed(section: Section, lines: Sequence[str], left_out: int) -> str:
@@ -196,13 +201,44 @@ def _length_of_note(left_out: int) -> int:
     return len(_item(_note(left_out))) if left_out else 0
 
 
-def _shortened(lines: list[str], room: int) -> list[str]:
-    """The lines, each cut to what lets them all fit; to the shortest where nothing does."""
-    for length in _ASK_LENGTHS:
-        shortened = [clipped(line, length) for line in lines]
-        if len(_listed(Section.ASKED, shortened, 0)) <= room:
-            return shortened
-    return [clipped(line, _ASK_LENGTHS[-1]) for line in lines]
+def _asked(lines: Sequence[str], left_out: int, room: int) -> str:
+    """The section of the user's requests, in at most ``room`` characters; empty if there is no room for any."""
+    if not lines:
+        return ""
+    *older, newest = lines
+    for length in _ASK_LENGTHS if older else ():
+        shortened = [*(clipped(line, length) for line in older), newest]
+        listed = _listed(Section.ASKED, shortened, left_out)
+        if len(listed) <= room:
+            return listed
+    first, *others = [clipped(line, _ASK_LENGTHS[-1]) for line in older] or [""]
+    kept = [*filter(None, [first]), newest]
+    size = len(_listed(Section.ASKED, kept, left_out + len(others)))
+    place = len(others)
+    while place and size + len(_item(others[place - 1])) <= room:
+        place -= 1
+        size += len(_item(others[place]))
+    kept[-1:-1] = others[place:]
+    while True:
+        listed = _listed(Section.ASKED, kept, left_out + len(lines) - len(kept))
+        over = len(listed) - room
+        if over <= 0:
+            return listed
+        *before, newest = kept
+        if len(newest) - over >= _ASK_LENGTHS[-1]:
+            kept[-1] = _both_ends(newest, len(newest) - over)
+        elif before:
+            kept = [newest]
+        else:
+            return ""
+
+
+def _both_ends(line: str, length_max: int) -> str:
+    """The beginning and the end of a line, in at most ``length_max`` characters."""
+    note = f" [… {len(line) - length_max} characters and more left out …] "
+    room = length_max - len(note)
+    head = 2 * room // 3
+    return line[:head] + note + line[len(line) - (room - head) :]
 
 
 def _quoted(text: str, room: int) -> str:

@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from condensers.prompts.rendering import as_json, clipped, plain_text
-from eventstore.events import Action, Content, Event, Message, Observation
+from condensers.strategies.digest_words import error_line, gist_of_output, of_user, unwrapped
+from eventstore.events import Action, Event, Message, Observation
 
 __all__ = ["Fact", "Section", "facts", "subject_of"]
 
@@ -29,6 +30,7 @@ class Section(StrEnum):
     CALLED = "Other calls"
     SAID = "Said by the agent"
     READ = "Files read"
+    SHOWN = "Shown by the environment"
 
 
 class Fact(NamedTuple):
@@ -52,27 +54,33 @@ _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought
 
 _EXIT_CODE = re.compile(r"exit code:?\s+(-?\d+)", re.IGNORECASE)
 _EXIT_UNKNOWN = -1
-_PLACE = re.compile(r"\[(?:Current working directory|Python interpreter): .*\]")
-"""What OpenHands says after the output of a command."""
-
 _ENDED = " → "
 """Between what was done and how it ended."""
 
-_ASKED_MAX, _SAID_MAX = 2_000, 300
+_SAID_MAX, _RAN_MAX, _SHOWN_MAX = 300, 200, 160
 
 
 def facts(events: Iterable[Event]) -> Iterator[Fact]:
     """The facts of ``events``, in order. Cost: the events, once."""
     deeds: dict[object, Fact] = {}
+    done: set[Fact] = set()
     for event in events:
         match event:
+            case Message(source="user" | "environment"):
+                words = of_user(plain_text(event.content))
+                if event.source == "user":
+                    yield from _note(Section.ASKED, words.asked, len(words.asked))
+                else:
+                    yield from _note(Section.SHOWN, gist_of_output(words.asked), _SHOWN_MAX)
+                for shown in words.shown:
+                    yield from _note(Section.SHOWN, shown, _SHOWN_MAX)
             case Message():
-                yield from _note(Section.ASKED if event.source == "user" else Section.SAID, event.content)
+                yield from _note(Section.SAID, plain_text(event.content))
             case Action(source="user" | "environment", thought=""):
                 pass  # the model was not told of it
             case Action():
                 if event.source == "agent":
-                    yield from _note(Section.SAID, event.thought)
+                    yield from _note(Section.SAID, plain_text(event.thought))
                 arguments = _arguments(event)
                 yield from _words(arguments)
                 yield from _tasks(arguments)
@@ -81,7 +89,13 @@ def facts(events: Iterable[Event]) -> Iterator[Fact]:
                     deeds[event.id] = deeds[event.call_id or event.id] = deed
                     yield deed
             case Observation():
-                yield from _outcome(event, deeds.get(event.call_id) or deeds.get(event.cause))
+                deed = deeds.get(event.call_id) or deeds.get(event.cause)
+                outcome = tuple(_outcome(event, deed))
+                yield from outcome
+                if deed is not None and all(fact.section is not Section.ERRORS or not fact.text for fact in outcome):
+                    done.add(deed)
+                elif deed is not None and deed.section in (Section.CHANGED, Section.READ) and deed not in done:
+                    yield deed._replace(text=None)  # a file that could not be read or changed was not
 
 
 def subject_of(section: Section, text: str) -> str:
@@ -94,8 +108,8 @@ def subject_of(section: Section, text: str) -> str:
     return text
 
 
-def _note(section: Section, content: Content) -> Iterator[Fact]:
-    line = _line(plain_text(content), _ASKED_MAX if section is Section.ASKED else _SAID_MAX)
+def _note(section: Section, text: str, length_max: int = _SAID_MAX) -> Iterator[Fact]:
+    line = _line(text, length_max)
     if line:
         yield Fact(section, line, line)
 
@@ -133,12 +147,12 @@ def _deed(tool: str, arguments: Mapping[str, Any]) -> Fact | None:
     """What a call does; None for one that only says something or keeps tasks."""
     if arguments.keys() <= {*_WORDS, *_ASIDES} or any(isinstance(arguments.get(key), list) for key in _TASK_LISTS):
         return None
-    path = _first_text(arguments, _PATHS)
+    path = _line(_first_text(arguments, _PATHS))
     if path:
         verbs = {tool.lower(), str(arguments.get("command", "")).lower()}
         changes = verbs & _CHANGING or any(arguments.get(key) for key in _CONTENTS)
         return Fact(Section.CHANGED if changes else Section.READ, path, path)
-    command = _first_text(arguments, _COMMANDS)
+    command = _command(_first_text(arguments, _COMMANDS))
     if command:
         command = f"`{command.replace('`', chr(39))}`"
         return Fact(Section.RAN, command, command)
@@ -149,13 +163,13 @@ def _deed(tool: str, arguments: Mapping[str, Any]) -> Fact | None:
 
 def _outcome(observation: Observation, deed: Fact | None) -> Iterator[Fact]:
     """How a deed ended. Where it failed the error is open until the same succeeds."""
-    text = plain_text(observation.content)
-    exit_code = _exit_code(observation.extras, text)
+    text, told = unwrapped(plain_text(observation.content))
+    exit_code = _exit_code(observation.extras, text) if told is None else told
     failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0)
     subject = deed.subject if deed else _line(observation.tool)
     if deed and deed.section is Section.RAN and exit_code is not None:
         yield Fact(Section.RAN, subject, f"{subject}{_ENDED}exit {exit_code}")
-    said = _last_line(text)
+    said = _line(error_line(text))
     if failed and said:  # one that fails without a word, as a search that finds nothing, is no error
         yield Fact(Section.ERRORS, subject, f"{subject}{_ENDED}{said}")
     elif deed:
@@ -173,26 +187,24 @@ def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
 
 
 def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """The first of these arguments that is a text, or a list of words, as a line; empty where none is."""
+    """The first of these arguments that is a text, or a list of words; empty where none is."""
     for key in keys:
         value = arguments.get(key)
         if isinstance(value, list) and all(isinstance(word, str) for word in value):
             value = " ".join(value)
         if isinstance(value, str) and value.strip():
-            return _line(value)
+            return value
     return ""
+
+
+def _command(text: str) -> str:
+    """A command as a line, without the lines of a document within it."""
+    lines = text.strip().splitlines()
+    heredoc = next((place for place, line in enumerate(lines) if "<<" in line), len(lines))
+    left_out = len(lines) - heredoc - 1
+    return _line(" ".join(lines[: heredoc + 1]), _RAN_MAX) + (f" … ({left_out} lines)" if left_out > 0 else "")
 
 
 def _line(text: str, length_max: int = 300) -> str:
     """A text as one line, cut to its beginning."""
     return clipped(" ".join(text.split()), length_max)
-
-
-def _last_line(text: str) -> str:
-    """The last line that says something, of a traceback the one with the error; empty where none does."""
-    lines = (line for line in map(_line, reversed(text.splitlines())) if line and not _says_how_it_ended(line))
-    return next(lines, "")
-
-
-def _says_how_it_ended(line: str) -> bool:
-    return _EXIT_CODE.search(line) is not None or _PLACE.fullmatch(line) is not None

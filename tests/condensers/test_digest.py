@@ -187,11 +187,12 @@ def test_what_was_left_out_is_counted_on():
     assert left_out == f"({301 - len(rest)} earlier left out)"
 
 
-def test_where_room_is_short_every_ask_is_shortened_before_one_is_left_out():
+def test_where_room_is_short_every_older_ask_is_shortened_before_one_is_left_out():
     events = [Message(source="user", content=f"{n} " + "word " * 300) for n in range(10)]
-    asked = section(Digest.of(events).text(3_000), "Asked by the user")
-    assert [line.split()[0] for line in asked] == [str(n) for n in range(10)]
-    assert all(line.endswith("…") for line in asked)
+    *older, newest = section(Digest.of(events).text(6_000), "Asked by the user")
+    assert [line.split()[0] for line in older] == [str(n) for n in range(9)]
+    assert all(line.endswith("…") for line in older)
+    assert newest == "9 " + "word " * 299 + "word"
 
 
 def test_the_first_ask_is_the_last_to_go():

@@ -1,0 +1,46 @@
+"""Print digests of real histories, to be judged by eye against the rubric in docs/DIGEST.md.
+
+    python -m tests.condensers.digests FOLDER... [--of 20] [--length 6000]
+
+Histories are taken from each folder in turn, those with the smallest hash of their name first, so that two runs judge
+the same ones. The last ten events of a long history are left out, as a condenser leaves out a tail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from hashlib import sha256
+from itertools import chain, islice, zip_longest
+
+from condensers.strategies.digest import Digest
+from eventstore.events import Event, SystemMessage
+from foldlog.formats import open_sources
+
+LENGTHS = range(25, 2_000)
+TAIL = 10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folders", nargs="+")
+    parser.add_argument("--of", type=int, default=20)
+    parser.add_argument("--length", type=int, default=6_000)
+    given = parser.parse_args()
+    in_turn = chain.from_iterable(zip_longest(*map(_histories, given.folders)))
+    for number, (name, events) in enumerate(islice(filter(None, in_turn), given.of), start=1):
+        digest = Digest.of(events[:-TAIL] if len(events) > 4 * TAIL else events)
+        sys.stdout.write(f"{'=' * 20} {number}: {name}, {len(events)} events\n\n{digest.text(given.length)}\n\n")
+
+
+def _histories(folder: str) -> list[tuple[str, list[Event]]]:
+    found = []
+    for source in open_sources([folder]):
+        events = [event for event in source.events() if event.shown and not isinstance(event, SystemMessage)]
+        if len(events) in LENGTHS:
+            found.append((source.name, events))
+    return sorted(found, key=lambda each: sha256(each[0].encode()).digest())
+
+
+if __name__ == "__main__":
+    main()

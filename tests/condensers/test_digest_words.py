@@ -1,0 +1,171 @@
+"""The digest tells the truth: whose words these are, what failed, and what was asked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from condensers.strategies.digest import Digest
+from condensers.strategies.digest_words import error_line, gist_of_output, of_user, unwrapped
+from eventstore.events import Action, CondensationSummary, Message, Observation
+from tests.condensers.test_digest import digest, ran, section
+
+ASKED, SAID, SHOWN = "Asked by the user", "Said by the agent", "Shown by the environment"
+
+
+def user(text):
+    return Message(source="user", content=text)
+
+
+def environment(text):
+    return Message(source="environment", content=text)
+
+
+# -- whose words ------------------------------------------------------------------------------------------------------
+
+
+def test_the_environments_words_are_not_the_agents():
+    output = "src/kite.py:3: E501\n[File: /w/kite.py (20 lines total)]\n(Open file: /w/kite.py)\nbash-$"
+    text = digest(user("lint it"), Message(source="agent", content="Let me run it."), environment(output))
+    assert section(text, SAID) == ["Let me run it."]
+    assert section(text, SHOWN) == ["src/kite.py:3: E501 [File: /w/kite.py (20 lines total)]"]
+
+
+TAGGED = "<issue_description>it leaks</issue_description> mend <b>that</b>"
+IDE = "# Context from my IDE setup:\n\n## Open tabs:\n- kite.py\n\n## My request for Codex:\nfly it\n"
+AGENTS = "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>"
+SELECTED = "read this\n\nUser has selected the following files for you to read:\nkite.md"
+
+
+@pytest.mark.parametrize(
+    "message, asked, shown",
+    [
+        ("<ide_opened_file>It is kite.py.</ide_opened_file>\nmend it", "mend it", ["ide_opened_file: It is kite.py."]),
+        ("mend it\n<system-reminder>\nBe brief.\n</system-reminder>", "mend it", ["system-reminder: Be brief."]),
+        ("<environment_context>\n<cwd>/w</cwd>\n</environment_context>", "", ["environment_context: <cwd>/w</cwd>"]),
+        (IDE, "fly it", ["the user's editor: # Context from my IDE setup: … - kite.py"]),
+        (AGENTS, "", ["INSTRUCTIONS: Use tabs."]),
+        (SELECTED, "read this", ["files that the user selected: kite.md"]),
+        ("<local-command-stdout>Bye!</local-command-stdout>", "", ["local-command-stdout: Bye!"]),
+        ("<bash-input>ls kites</bash-input>", "", ["the user ran: ls kites"]),
+        ("[Request interrupted by user for tool use]", "", ["the user interrupted the agent"]),
+        ("OBSERVATION:\nkite.py\n[Command finished with exit code 0]", "", ["OBSERVATION: kite.py"]),
+        ("Solve it.\n(Open file: n/a)\n(Current directory: /w)\nbash-$", "Solve it.", []),
+        (TAGGED, TAGGED, []),
+        ("a < b and <ide_selection> is never closed", "a < b and <ide_selection> is never closed", []),
+    ],
+)
+def test_a_users_message_is_what_the_user_asked_and_what_was_shown_with_it(message, asked, shown):
+    assert of_user(message) == (asked, tuple(shown))
+    text = digest(user(message))
+    assert section(text, ASKED) == ([asked] if asked else [])
+    assert section(text, SHOWN) == shown
+
+
+@pytest.mark.parametrize(
+    "name, arguments, asked", [("/review", "", "/review"), ("/plan", "the kite", "/plan the kite"), ("/clear", "", "")]
+)
+def test_a_command_for_the_agent_is_a_request_and_one_for_the_program_is_not(name, arguments, asked):
+    message = f"<command-message>{name[1:]} is running…</command-message>\n<command-name>{name}</command-name>"
+    if arguments:
+        message += f"\n<command-args>{arguments}</command-args>"
+    assert " ".join(of_user(message).asked.split()) == asked
+    assert of_user(message).shown == ()
+
+
+# -- what failed ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["$", "bash-$", "bash-5.1$", ">>>", "root@7f3a:/w# ", "(venv) me@box ~/w $", "~/w %", "/w #", "PS C:\\w>"],
+)
+def test_a_prompt_of_the_shell_is_no_error(prompt):
+    text = digest(ran(1, "make kite", 2, f"kite.c:3: undefined wing\n{prompt}"))
+    assert section(text, "Errors still open") == ["`make kite` → kite.c:3: undefined wing"]
+    assert "Errors" not in digest(ran(1, "grep kite x", 1, f"\n{prompt}\n"))
+
+
+@pytest.mark.parametrize("line", ["50%", "cost: 5$", "a > b", "see me@example.com about 3%"])
+def test_a_line_that_only_looks_like_a_prompt_is_kept(line):
+    assert error_line(f"first\n{line}") == line
+
+
+def test_the_line_that_names_the_error_is_told_and_not_the_hint_after_it():
+    output = "Traceback:\nImportError: no module named kite\n\nhint: install it\nsee the manual"
+    assert error_line(output) == "ImportError: no module named kite"
+    assert error_line("<tool_use_error>File does not exist.</tool_use_error>") == "File does not exist."
+    assert error_line("The user doesn't want to proceed with this tool use. It was stopped.") == "rejected by the user"
+    assert error_line(" \n") == ""
+
+
+def test_an_output_in_json_is_read_for_its_exit_code_and_its_words():
+    silent = json.dumps({"output": "", "metadata": {"exit_code": 1, "duration_seconds": 0.1}})
+    failed = json.dumps({"output": "sed: no such file\n", "metadata": {"exit_code": 2}})
+    text = digest(ran(1, "rg kite", content=silent), ran(2, "sed -n 1p x", content=failed))
+    assert section(text, "Commands run") == ["`rg kite` → exit 1", "`sed -n 1p x` → exit 2"]
+    assert section(text, "Errors still open") == ["`sed -n 1p x` → sed: no such file"]
+    assert unwrapped('{"output": 5}') == ('{"output": 5}', None)
+    assert unwrapped("{broken") == ("{broken", None)
+    assert unwrapped('{"stdout": "a", "stderr": "b", "exit_code": 0}') == ("a\nb", 0)
+
+
+def test_a_file_that_could_not_be_changed_was_not():
+    def edit(number, path, **outcome):
+        call_id = f"e{number}"
+        arguments = {"command": "create", "path": path, "file_text": "x"}
+        return [
+            Action(tool="edit", arguments=arguments, call_id=call_id),
+            Observation(tool="edit", content="it is outside", call_id=call_id, **outcome),
+        ]
+
+    text = digest(edit(1, "/kite.py", is_error=True), edit(2, "/w/kite.py"), edit(3, "/w/kite.py", is_error=True))
+    assert section(text, "Files changed") == ["/w/kite.py"]
+    assert section(text, "Errors still open") == ["/kite.py → it is outside", "/w/kite.py → it is outside"]
+    earlier = CondensationSummary(id=-2, content=text)
+    again = Digest.of([earlier, *edit(4, "/w/kite.py", is_error=True), *edit(5, "/new.py", is_error=True)]).text(6_000)
+    assert section(again, "Files changed") == ["/w/kite.py"], "what an earlier digest says was done stays done"
+
+
+def test_a_document_within_a_command_is_counted_and_not_quoted():
+    text = digest(ran(1, "cd /w\ncat > kite.py <<'EOF'\nimport wind\nfly()\nEOF", 0))
+    assert section(text, "Commands run") == ["`cd /w cat > kite.py <<'EOF' … (3 lines)` → exit 0"]
+
+
+def test_an_output_is_told_by_its_first_and_its_last_line():
+    assert gist_of_output("one\n\ntwo\nthree\n$ ") == "one … three"
+    assert gist_of_output("one\ntwo") == "one two"
+    assert gist_of_output("[Current working directory: /w]") == ""
+
+
+# -- what was asked ---------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_request_is_quoted_in_full_and_older_ones_still_say_what_was_asked():
+    newest = "Now write the manual: " + "one chapter for each kind of kite. " * 60
+    older = [user(f"{n}: " + "paint the kite in another colour " * 20) for n in range(8)]
+    asked = section(Digest.of([*older, user(newest)]).text(6_000), ASKED)
+    assert asked[-1] == newest.strip()
+    assert [line[:2] for line in asked[:-1]] == [f"{n}:" for n in range(8)]
+    assert min(map(len, asked[:-1])) >= 160
+
+
+def test_a_request_is_left_out_rather_than_cut_to_a_few_words():
+    requests = [user(f"{n}: " + "paint the kite in another colour " * 20) for n in range(60)]
+    text = Digest.of([*requests, *ran(1, "ls", 0)]).text(3_000)
+    asked = section(text, ASKED)
+    assert asked[0] == "(53 earlier left out)"
+    assert asked[1].startswith("0: "), "what was asked first stays"
+    assert asked[-1].endswith("colour"), "and the newest, in full"
+    assert all(len(line) >= 160 for line in asked[1:])
+    assert section(text, "Commands run") == ["`ls` → exit 0"]
+
+
+def test_a_newest_request_too_long_for_its_section_keeps_both_ends_and_says_how_much_is_missing():
+    request = "Begin here. " + "detail " * 2_000 + "And never use glue."
+    (asked,) = section(Digest.of([user(request)]).text(6_000), ASKED)
+    assert asked.startswith("Begin here. detail")
+    assert asked.endswith("And never use glue.")
+    assert "characters and more left out" in asked
+    assert 3_000 < len(asked) < 3_700
