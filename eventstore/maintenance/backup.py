@@ -88,7 +88,7 @@ def vacuum(guard: Guard, now: int) -> Vacuumed:
     """
     recorder = _of_file(guard, "vacuumed", "VACUUM does it")
     before = _size(recorder.path)
-    stale = recorder.left_in_staging(now - _STALE_US)
+    stale = guard.left_in_staging(now - _STALE_US)
     for key in stale:
         while not guard.transact(partial(_discard, key=key)):
             time.sleep(_REST_S)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from eventstore.errors import ConversationNotFound
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.erase import purge
-from eventstore.recorders.base import Conversation, Record, RecorderOfFile, Row, Transaction
+from eventstore.recorders.base import Conversation, Record, Row, Transaction
 from eventstore.stored.guard import Guard
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import DAMAGED, PLAIN, DataKey
@@ -75,7 +75,7 @@ def _staged(guard: Guard, conversation: str | None) -> Sequence[int]:
     if conversation is not None:
         with recorder.read() as reader:
             return reader.staged(conversation)
-    return recorder.left_in_staging(_EVER) if isinstance(recorder, RecorderOfFile) else ()
+    return recorder.left_in_staging(_EVER)
 
 
 def _resealed(guard: Guard, found: Conversation) -> Resealed:

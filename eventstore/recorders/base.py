@@ -273,6 +273,9 @@ class Recorder(Protocol):
     def data_version(self) -> int:
         """A number that changes when another connection has committed. Cheap enough to poll."""
 
+    def left_in_staging(self, before: int) -> Sequence[int]:
+        """Keys of staged conversations that nothing was added to since this moment, in microseconds since 1970."""
+
     def purge(self) -> None:
         """Make what was deleted or replaced unreadable in the files too. ``OperationalError`` while a reader that needs
         it is open: try again.
@@ -299,9 +302,6 @@ class RecorderOfFile(Protocol):
         """Write the newest state to a new file, while readers and writers go on. ``on_progress(done, of)`` counts
         pages.
         """
-
-    def left_in_staging(self, before: int) -> Sequence[int]:
-        """Keys of staged conversations that nothing was added to since this moment, in microseconds since 1970."""
 
     def compact(self) -> None:
         """Give back the space that deleted rows took. Positions stay. Readers go on, writers wait; it needs as much

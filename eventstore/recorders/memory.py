@@ -78,6 +78,16 @@ class MemoryRecorder:
     def data_version(self) -> int:
         return self._commits
 
+    def left_in_staging(self, before: int) -> Sequence[int]:
+        with self._lock:
+            tables = self._open_tables()
+            return [
+                key
+                for key, found in tables.conversations.items()
+                if key not in tables.visible.values()
+                and (tables.rows[key][-1].recorded_at if tables.rows[key] else found.created_at) < before
+            ]
+
     def purge(self) -> None:
         """There are no files."""
 

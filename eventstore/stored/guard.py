@@ -62,6 +62,9 @@ class Guard:
     def data_version(self) -> int:
         return self.unguarded.data_version()
 
+    def left_in_staging(self, before: int) -> Sequence[int]:
+        return self.unguarded.left_in_staging(before)
+
     def purge(self) -> None:
         self.unguarded.purge()
 

@@ -371,6 +371,16 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
         assert list(reader.shown_rows(key, [(0, 9)])) == [plain, rows[2]]
 
 
+def test_staged_conversations_that_nothing_was_added_to_are_named(recorder: Recorder):
+    begin(recorder, "visible", [row(0)])
+    empty = recorder.transact(lambda transaction: transaction.begin("empty", 5, SALT, staged=True)).key
+    filled = stage(recorder, "filled", [[row(0), row(1)]])
+    newest = row(1).recorded_at
+    assert list(recorder.left_in_staging(newest)) == [empty]
+    assert sorted(recorder.left_in_staging(newest + 1)) == sorted([empty, filled])
+    assert list(recorder.left_in_staging(5)) == []
+
+
 @pytest.mark.parametrize("replaces", [None, b"another"])
 def test_a_data_key_replaces_only_the_one_that_was_read(recorder: Recorder, replaces: bytes | None):
     key = begin(recorder, "c1", [row(0)])

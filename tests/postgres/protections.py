@@ -76,7 +76,7 @@ PROTECTIONS = {
         _REKEY,
         "    if not _has_key(transaction, known):\n        return False\n    transaction.replace",
         "    transaction.replace",
-        f"{_KEYS} -k rows_are_not_stored",
+        "tests/conformance/test_data_keys.py -k rows_are_not_stored",
     ),
     "records-of-key": Protection(
         "… and a record",
@@ -90,7 +90,14 @@ PROTECTIONS = {
         "eventstore/maintenance/copy.py",
         "    not_erased(transaction.conversation_of(key))\n",
         "",
-        f"{_KEYS} -k idempotency_keys_do_not",
+        "tests/conformance/test_data_keys.py -k idempotency_keys_do_not",
+    ),
+    "staged": Protection(
+        "a rotation of the key finds what imports have staged",
+        _REKEY,
+        "    return recorder.left_in_staging(_EVER)\n",
+        "    return ()\n",
+        "tests/conformance/test_data_keys.py -k killed_import",
     ),
     "confirmed": Protection(
         "a follower waits for a standby before it reads on a new connection",

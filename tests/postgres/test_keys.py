@@ -17,15 +17,13 @@ from pydantic import SecretStr
 from eventstore import (
     ANY_VERSION,
     CondensationRequest,
-    ConversationErased,
     KeyRing,
-    KeyUnavailable,
     Message,
     Record,
     Store,
     open_store,
 )
-from eventstore.maintenance import copy, erase, rekey
+from eventstore.maintenance import erase, rekey
 from eventstore.recorders.base import Row, Transaction
 
 from .cutting import Cut, CuttingProxy
@@ -262,37 +260,6 @@ def test_an_erased_conversation_does_not_get_its_key_back(url: str, postgres_ser
 
 def blocked(server: Server) -> int:
     return int(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
-
-
-def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(url: str):
-    """A process without a key compresses plain rows while another one encrypts them: they must not be plain again."""
-    with open_store(url, compression="none") as store:
-        store.append("c1", [said("x" * 500)] * 3, expected_version=0)
-    with open_store(url, compression="zlib") as compressing, open_store(url, keys=KeyRing([NEW])) as encrypting:
-        recorder: Any = compressing._recorder.unguarded
-        transact = recorder.transact
-
-        def first_encrypt(work: Any) -> Any:
-            recorder.transact = transact
-            list(encrypting.reseal())
-            return transact(work)
-
-        recorder.transact = first_encrypt
-        with pytest.raises(KeyUnavailable):
-            list(compressing.reseal())
-        with recorder.read() as reader:
-            assert all(row.encoding & 4 for row in reader.rows(_key_of(encrypting, "c1"), 0, 9, 9))
-        sound(encrypting)
-
-
-def test_idempotency_keys_do_not_come_to_an_erased_conversation(url: str, plain: Store):
-    """A copy that goes on while its target is erased must leave nothing behind."""
-    key = _key_of(plain, "c1")
-    plain.erase("c1", reason="asked to")
-    with pytest.raises(ConversationErased):
-        plain._recorder.transact(lambda transaction: copy._remember(transaction, key, [("private", 0, 1)]))
-    with plain._recorder.read() as reader:
-        assert list(reader.remembered(key, None, 9)) == []
 
 
 def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, postgres_server: Server):

@@ -17,7 +17,7 @@ from psycopg.pq.abc import PGresult
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import IntegrityError, InterfaceError, OperationalError, RecorderError
 from eventstore.recorders.postgres import setup, status
-from eventstore.recorders.postgres.binary import text_bytes
+from eventstore.recorders.postgres.binary import bigint, text_bytes
 from eventstore.recorders.postgres.calls import Call
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
 from eventstore.recorders.postgres.patience import Patience
@@ -158,6 +158,10 @@ class PostgresRecorder:
 
     def data_version(self) -> int:
         return int.from_bytes(self._ask("data_version").get_value(0, 0) or b"")
+
+    def left_in_staging(self, before: int) -> Sequence[int]:
+        result = self._ask("left_in_staging", bigint(before))
+        return [int.from_bytes(result.get_value(n, 0) or b"") for n in range(result.ntuples)]
 
     def purge(self) -> None:
         """Have deleted rows taken out of the tables. Copies of them stay in the write-ahead log until it is recycled,

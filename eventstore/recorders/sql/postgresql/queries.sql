@@ -102,6 +102,11 @@ ORDER BY substring(c.id, 1, 256), c.id
 -- name: staged
 SELECT key FROM {schema}.conversations WHERE sha256(id) = sha256($1::bytea) AND NOT visible
 
+-- name: left_in_staging
+SELECT c.key FROM {schema}.conversations c
+LEFT JOIN LATERAL (SELECT recorded_at FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+WHERE NOT c.visible AND coalesce(e.recorded_at, c.created_at) < $1::bigint
+
 -- name: is_staged
 SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND NOT visible
 

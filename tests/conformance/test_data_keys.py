@@ -1,0 +1,97 @@
+"""Two stores on one recorder, as two processes have them: what one does to the data key of a conversation while the
+other stores its rows in another form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
+from eventstore.codec import encode
+from eventstore.maintenance import copy
+from eventstore.recorders.base import Recorder, Transaction
+from eventstore.stored import hash_chain
+from eventstore.stored.guard import Guard
+from eventstore.stored.row_codec import SEALED, Sealing
+from eventstore.stored.rows import chained
+
+T = TypeVar("T")
+
+OLD, NEW = SecretStr("ab" * 32), SecretStr("cd" * 32)
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def store_on(recorder: Recorder, *secrets: SecretStr) -> Store:
+    return Store(Guard(recorder, Sealing("zlib", KeyRing(secrets) if secrets else None)))
+
+
+def key_of(recorder: Recorder, conversation: str) -> int:
+    found = recorder.query(lambda reader: reader.conversation(conversation))
+    assert found is not None
+    return found.key
+
+
+def first(recorder: Any, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``act`` done before the next transaction of a store that has read already what it will write."""
+    transact = recorder.transact
+
+    def acted(work: Callable[[Transaction], T]) -> T:
+        monkeypatch.setattr(recorder, "transact", transact)
+        act()
+        result: T = transact(work)
+        return result
+
+    monkeypatch.setattr(recorder, "transact", acted)
+
+
+def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+):
+    """A process without a key compresses plain rows while another one encrypts them: they must not be plain again."""
+    Store(recorder).append("c1", [said("x" * 500)] * 3, expected_version=0)
+    compressing, encrypting = store_on(recorder), store_on(recorder, NEW)
+    first(recorder, lambda: list(encrypting.reseal()), monkeypatch)
+    with pytest.raises(KeyUnavailable):
+        list(compressing.reseal())
+    rows = recorder.query(lambda reader: reader.rows(key_of(recorder, "c1"), 0, 9, 9))
+    assert all(row.encoding & SEALED for row in rows)
+    assert [finding for verdict in encrypting.verify() for finding in verdict.findings] == []
+
+
+def test_an_erased_conversation_is_not_stored_in_another_form(recorder: Recorder, monkeypatch: pytest.MonkeyPatch):
+    Store(recorder).append("c1", [said("x" * 500)] * 3, expected_version=0)
+    erasing = store_on(recorder)
+    first(recorder, lambda: erasing.erase("c1", reason="asked to"), monkeypatch)
+    list(store_on(recorder, NEW).reseal())
+    found = recorder.query(lambda reader: reader.conversation("c1"))
+    assert found is not None
+    assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
+
+
+def test_what_a_killed_import_left_gets_the_new_key_too(recorder: Recorder):
+    """It is published by nobody; but its rows are in the database, and the old key must not be needed for them."""
+    store = store_on(recorder, OLD)
+    staged = store.guard.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
+    store.guard.transact(lambda t: t.stage(staged.key, chained(staged, [encode(said("x"))], 5)))
+    list(store_on(recorder, NEW, OLD).reseal())
+    found = recorder.query(lambda reader: reader.conversation_of(staged.key))
+    assert found is not None
+    assert found.key_id == KeyRing([NEW]).current
+
+
+def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Recorder):
+    """A copy that goes on while its target is erased must leave nothing behind."""
+    store = Store(recorder)
+    store.append("c1", said("private"), expected_version=0)
+    key = key_of(recorder, "c1")
+    store.erase("c1", reason="asked to")
+    with pytest.raises(ConversationErased):
+        recorder.transact(lambda transaction: copy._remember(transaction, key, [("private", 0, 1)]))
+    assert recorder.query(lambda reader: list(reader.remembered(key, None, 9))) == []
