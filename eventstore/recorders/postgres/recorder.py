@@ -175,7 +175,7 @@ class PostgresRecorder:
         if readable:
             time.sleep(_PURGE_PAUSE_S)  # it will be asked again, and each time costs something
             raise OperationalError(
-                f"{self._server}: transactions that began before may still read {readable:,} deleted events; try again "
+                f"{self._server}: transactions that began before may still read {readable:,} deleted rows; try again "
                 f"when they have ended"
             )
 
@@ -183,12 +183,10 @@ class PostgresRecorder:
         """Rows of no conversation; and, where the extension ``amcheck`` is installed, what it finds wrong with the
         indices. Reading a page whose checksum is wrong is an error, if the server was set up with data checksums.
         """
-        with self._plain_connection() as connection:
-            yield from status.findings(connection, self._schema)
+        yield from self._patiently(lambda connection: list(status.findings(connection, self._schema)))
 
     def status(self) -> Status:
-        with self._plain_connection() as connection:
-            return status.status(connection, self._schema)
+        return self._patiently(lambda connection: status.status(connection, self._schema))
 
     def close(self) -> None:
         """Close every connection; those in use, when their transaction ends."""
@@ -213,6 +211,16 @@ class PostgresRecorder:
         self._check_open()
         with self._translated(), psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None) as plain:
             yield plain
+
+    def _patiently(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Run ``work`` on such a connection, and again on another one where it breaks."""
+        patience = Patience(self._patience_s)
+        while True:
+            try:
+                with self._plain_connection() as connection:
+                    return work(connection)
+            except (ConnectionLost, TryAgain) as error:
+                self._recover(error, patience, "nothing was read")
 
     def _connect(self) -> Wire:
         with self._translated():

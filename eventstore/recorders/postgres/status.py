@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -50,25 +51,56 @@ def holder(connection: psycopg.Connection[Any], locks: Sequence[int]) -> str:
 
 
 def vacuum(connection: psycopg.Connection[Any], schema: str) -> int:
-    """Vacuum every table that rows are deleted from. Returns how many deleted events are still readable by somebody.
+    """Vacuum every table that rows are deleted from. Return how many deleted rows may still be readable: 0 if none of
+    those that were deleted before this call is. Rows that other commands delete at the same time do not count.
 
     Raises ``ProgrammingError`` where the role may not: the server only warns of that.
     """
     warnings: list[str] = []
+    reports: list[str] = []
 
     def keep(notice: psycopg.errors.Diagnostic) -> None:
-        if notice.severity_nonlocalized == "WARNING":
-            warnings.append(notice.message_primary or "")
+        kept = warnings if notice.severity_nonlocalized == "WARNING" else reports
+        kept.append(f"{notice.message_primary or ''} {notice.message_detail or ''}")
 
     connection.add_notice_handler(keep)
+    next_number = _one(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+    kept = 0
     for table in ("events", "records", "idempotency_keys", "conversations"):
-        connection.execute(sql.SQL("VACUUM {}").format(sql.Identifier(schema, table)))
-    if warnings:
-        raise ProgrammingError(f"{warnings[0]}; grant this role MAINTAIN, or do it as the owner of the tables")
-    dead = connection.execute(
-        "SELECT n_dead_tup FROM pg_stat_user_tables WHERE schemaname = %s AND relname = 'events'", (schema,)
-    ).fetchone()
-    return 0 if dead is None else int(dead[0])
+        reports.clear()
+        connection.execute(sql.SQL("VACUUM (VERBOSE) {}").format(sql.Identifier(schema, table)))
+        if warnings:
+            problem = warnings[0].strip()
+            raise ProgrammingError(f"{problem}; grant this role MAINTAIN, or do it as the owner of the tables")
+        if not _removed_all_before(next_number, reports):
+            kept += _one(connection, _DEAD_ROWS, schema, table)
+    return kept
+
+
+_DEAD_ROWS: Final = """
+SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = %s AND relname = %s
+"""
+_CUTOFF: Final = re.compile(r"(?:removable cutoff|oldest xmin): (\d+)")
+_MISSED: Final = re.compile(r"tuples missed: [1-9]|Skipped [1-9]\d* pages? due to buffer pins")
+_NUMBERS: Final = 1 << 32
+
+
+def _removed_all_before(number: int, reports: Sequence[str]) -> bool:
+    """Say whether VACUUM, by its own report, removed every row that was deleted by a transaction below ``number``. One
+    in a language that is not known is taken for a no.
+    """
+    report = " ".join(reports)
+    cutoffs = [int(cutoff) for cutoff in _CUTOFF.findall(report)]
+    return (
+        bool(cutoffs)
+        and not _MISSED.search(report)
+        and all((cutoff - number) % _NUMBERS < _NUMBERS // 2 for cutoff in cutoffs)
+    )
+
+
+def _one(connection: psycopg.Connection[Any], query: LiteralString, *parameters: object) -> int:
+    row = connection.execute(query, parameters).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def findings(connection: psycopg.Connection[Any], schema: str) -> Iterator[str]:
