@@ -80,8 +80,9 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
 
     with open_existing(db) as store:
         chosen = format or _format_of(store, conversation)
+        notes: list[str] = []
         try:
-            records = encode(store.events(conversation), chosen)
+            records = encode(store.events(conversation), chosen, notes=notes.append)
         except UnknownFormat as error:
             raise Refused(str(error)) from error
         head = {"conversation": conversation, "format": chosen}
@@ -89,17 +90,24 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
         if output is not None:
             number = _to_file(output, records)
             if as_json:
-                terminal.emit({**head, "output": str(output), "records": number})
+                terminal.emit({**head, "output": str(output), "records": number, **_noted(notes)})
             else:
                 told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
                 terminal.console().print(terminal.printable(told, one_line=True), soft_wrap=True)
         elif as_json:
-            terminal.emit_list(head, "records", _readable(records, findings), lambda: {"findings": findings})
+            readable = _readable(records, findings)
+            terminal.emit_list(head, "records", readable, lambda: {"findings": findings, **_noted(notes)})
         else:
             _write(sys.stdout, records)
     for finding in findings:
         terminal.warn(finding)
+    for note in notes:
+        terminal.complain(f"note: {note}")
     return FINDINGS if findings else DONE
+
+
+def _noted(notes: list[str]) -> dict[str, list[str]]:
+    return {"notes": notes} if notes else {}
 
 
 def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:

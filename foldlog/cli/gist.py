@@ -77,7 +77,7 @@ def _words(event: Event) -> str:
         case events.Observation(tool=tool, content=content):
             return f"{tool}: {_plain(content)}" if tool else _plain(content)
         case events.Annotation(name=name, data=data):
-            return f"{name} {_compact(data)}"
+            return f"{name} {_thought(data) or _compact(data)}"
         case events.CondensationRequest(reason=reason):
             return reason or "a condensation is asked for"
         case events.CondensationAction():
@@ -87,6 +87,14 @@ def _words(event: Event) -> str:
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
             return f"{kind} of schema {schema}, which this version of foldlog does not know"
     return type(event).__name__
+
+
+def _thought(data: Any) -> str:
+    """What an annotation tells of a model's reasoning: the blocks of its thinking, or their summary."""
+    blocks = data.get("summary") if isinstance(data, dict) else data
+    blocks = blocks if isinstance(blocks, list) else []
+    texts = (block.get("thinking", block.get("text")) for block in blocks if isinstance(block, dict))
+    return " ".join(text for text in texts if isinstance(text, str))
 
 
 @cache

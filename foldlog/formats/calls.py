@@ -27,6 +27,12 @@ class OpenCalls:
         waiting.append((action.id, action.tool))
         self._waiting[key] = waiting
 
+    def close_all(self) -> list[tuple[str, tuple[int, str]]]:
+        """Close all calls; return each with its key, in the order in which their keys were opened last."""
+        closed = [(key, call) for key, calls in self._waiting.items() for call in calls]
+        self._waiting.clear()
+        return closed
+
     def close(self, key: str) -> tuple[int, str] | None:
         """The event id and the tool of the oldest call under ``key``, which is answered now."""
         waiting = self._waiting.get(key)

@@ -71,11 +71,12 @@ def _decoded(
             found.clear()
 
 
-def encode(events: Iterable[Event], format: str) -> Iterator[Any]:
+def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None] | None = None) -> Iterator[Any]:
     """Return the records of a whole history, from its event 0 on, as the source wrote them.
 
     Events that were not imported are written as the format would have them. As ``openai-chat`` any history can be
-    written: what was said and done in it, without its bookkeeping.
+    written: what was said and done in it, without its bookkeeping. ``notes`` is told what the records do not say: the
+    condensations that the format has no record for.
 
     Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
     do not begin at 0 or leave one out, since a record may refer to what an earlier one says.
@@ -85,16 +86,21 @@ def encode(events: Iterable[Event], format: str) -> Iterator[Any]:
     first = list(islice(ahead, 1))
     for event in first:
         _check_origin(event, format)
-    return _encoded(chain(first, ahead), format, chosen.encoder())
+    return _encoded(chain(first, ahead), format, chosen.encoder(), notes)
 
 
-def _encoded(events: Iterable[Event], format: str, encoder: Encoder) -> Iterator[Any]:
+def _encoded(
+    events: Iterable[Event], format: str, encoder: Encoder, notes: Callable[[str], None] | None
+) -> Iterator[Any]:
     for expected, event in enumerate(events):
         if event.id != expected:
             raise ValueError(f"expected event {expected}, found event {event.id}; an export needs the whole history")
         _check_origin(event, format)
         yield from encoder.records(event)
     yield from encoder.end()
+    if notes is not None and encoder.left_out:
+        were = "condensation is" if encoder.left_out == 1 else "condensations are"
+        notes(f"{encoder.left_out} {were} left out: {format} has no record for one; forgotten events are written")
 
 
 def _check_origin(event: Event, format: str) -> None:

@@ -22,7 +22,13 @@ class Decoder(Protocol):
 
 
 class Encoder(Protocol):
-    """Turns the events of one history back into records, one event after the other."""
+    """Turns the events of one history back into records, one event after the other.
+
+    ``left_out`` counts the condensations that the format has no record for.
+    """
+
+    @property
+    def left_out(self) -> int: ...
 
     def records(self, event: Event) -> list[Any]:
         """Return the records that are complete with ``event``."""

@@ -33,3 +33,10 @@ class Recent(Generic[K, V]):
 
     def pop(self, key: K) -> V | None:
         return self._entries.pop(key, None)
+
+    def items(self) -> list[tuple[K, V]]:
+        """Return the keys and their values, the one that was set last at the end."""
+        return list(self._entries.items())
+
+    def clear(self) -> None:
+        self._entries.clear()

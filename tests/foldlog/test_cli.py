@@ -102,6 +102,15 @@ def test_export_gives_back_what_was_imported(foldlog):
     assert foldlog("export", "tidewatch", "--json").document["records"] == parsed_lines(SAMPLE.read_text())
 
 
+def test_an_export_says_what_its_format_has_no_record_for(foldlog, five_messages):
+    foldlog("import", five_messages)
+    note = "1 condensation is left out: openai-chat has no record for one; forgotten events are written"
+    ran = foldlog("export", "five", "--format", "openai-chat")
+    assert (ran.status, len(ran.out.splitlines()), ran.err) == (0, 5, f"foldlog: note: {note}\n")
+    assert foldlog("export", "five", "--format", "openai-chat", "--json").document["notes"] == [note]
+    assert foldlog("export", "five").err == ""
+
+
 def test_export_to_a_file_leaves_nothing_else_beside_it(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
     document = foldlog("export", "five", "--output", "out.jsonl", "--json").document

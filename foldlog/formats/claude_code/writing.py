@@ -49,6 +49,7 @@ class Encoder:
         self._before = Before()
         self._standing = Standing()
         self._group: list[Event] = []
+        self.left_out = 0
 
     def records(self, event: Event) -> list[Any]:
         """The lines that are complete with ``event``; a retraction has none."""
@@ -81,6 +82,7 @@ class Encoder:
     def _compaction(self, event: CondensationAction) -> list[Any]:
         """The lines of a condensation of ours, which may keep what it likes. One without a summary has no lines."""
         if event.summary is None:
+            self.left_out += event.metadata.get("outcome") != "declined"
             self._standing.follow(event, None)
             self._before.next_id += 1
             return []

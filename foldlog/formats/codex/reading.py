@@ -21,6 +21,7 @@ from eventstore.events import (
     SystemMessage,
 )
 from foldlog.formats.calls import OpenCalls
+from foldlog.formats.codex.lines import line_of
 from foldlog.formats.codex.outcome import has_failed
 from foldlog.formats.codex.parts import content_of, text_of, texts_in
 from foldlog.formats.codex.repeats import INSTRUCTIONS, ITEMS, Repeats
@@ -30,6 +31,9 @@ from foldlog.formats.delta import delta, object_delta
 from foldlog.formats.record import NotAnEvent, described, read_time
 
 __all__ = ["Decoder"]
+
+ABORTED = "aborted"
+"""What Codex tells its model of a call that never had an output."""
 
 _SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 _CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
@@ -56,18 +60,19 @@ class Decoder:
         """
         if type(record) is not dict:
             raise NotAnEvent(f"expected a record object, found {described(record)}")
-        line = record.get("type")
-        if type(line) is not str:
+        read = line_of(record)
+        if read is None:
             raise NotAnEvent("a record has a text under 'type', this object has none")
+        line, payload, bare = read
         timestamp, time = read_time(record.get("timestamp"))
-        payload = record.get("payload")
-        marks: Marks = {}
+        marks: Marks = {"bare": True} if bare else {}
         events: list[Event] = []
         items: list[Any] = []
         if line == "compacted" and type(payload) is dict:
             event: Event = self._compacted(payload, events, items, marks)
         else:
-            event = self._event(line, payload, self._repeats, marks)
+            events += self._aborted(line, payload)
+            event = self._event(line, payload, self._repeats, marks, len(events))
         force_setattr(event, "timestamp", timestamp)  # it is ours alone until it is returned
         if event.origin is not None and time is not None:
             force_setattr(event.origin, "time", time)
@@ -75,9 +80,28 @@ class Decoder:
             marks["line"] = line
         _keep(event, marks, object_delta(predicted(event, marks, self._repeats, items), record))
         events.append(event)
-        self._repeats.remember(record)
+        self._repeats.remember(read.record)
         self._next_id += len(events)
         return events
+
+    def _aborted(self, line: str, payload: Any) -> list[Event]:
+        """Return observations for the calls that a turn left open when it was aborted: so Codex tells its model."""
+        if line != "event_msg" or type(payload) is not dict or payload.get("type") != "turn_aborted":
+            return []
+        aborted: list[Event] = []
+        for call_id, (cause, tool) in self._open_calls.close_all():
+            event = Observation(
+                id=self._next_id + len(aborted),
+                origin=Origin(format=NAME, rest={"aborted": True}),
+                content=ABORTED,
+                tool=tool,
+                call_id=call_id,
+                cause=cause,
+                is_error=True,
+            )
+            self._shown.add(event)
+            aborted.append(event)
+        return aborted
 
     def _event(self, line: str, payload: Any, repeats: Repeats, marks: Marks, place: int = 0) -> Event:
         """The event of a payload, which is the one at ``place`` of its record."""

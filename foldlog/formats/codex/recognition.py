@@ -6,21 +6,25 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+from foldlog.formats.codex.lines import ENVELOPES, is_session, line_of
 from foldlog.formats.format import LOOK_AT
 
 __all__ = ["accepts", "conversation", "matches"]
 
-_TYPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
-
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` has one of Codex's types and a payload."""
-    return accepts(record) and record["type"] in _TYPES and type(record.get("payload")) is dict
+    """Return whether ``record`` is an envelope of Codex's, or a line that only old rollouts have."""
+    if type(record) is not dict:
+        return False
+    kind = record.get("type")
+    if type(kind) is str:
+        return kind in ENVELOPES and type(record.get("payload")) is dict
+    return is_session(record) or record.get("record_type") == "state"
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` has a type."""
-    return type(record) is dict and type(record.get("type")) is str
+    """Return whether ``record`` can be a line of a rollout."""
+    return type(record) is dict and line_of(record) is not None
 
 
 def conversation(records: Iterable[Any]) -> str | None:
@@ -29,6 +33,7 @@ def conversation(records: Iterable[Any]) -> str | None:
 
 
 def _session(record: Any) -> str | None:
-    about = record.get("payload") if type(record) is dict and record.get("type") == "session_meta" else None
+    line = line_of(record) if type(record) is dict else None
+    about = line.payload if line is not None and line.type == "session_meta" else None
     name = about.get("id") if type(about) is dict else None
     return name if type(name) is str and name else None

@@ -20,8 +20,10 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
+from foldlog.formats.codex.lines import Line, line_of
 from foldlog.formats.codex.parts import parts_of
 from foldlog.formats.codex.repeats import ITEMS, Repeats
+from foldlog.formats.codex.standing import Standing
 from foldlog.formats.delta import apply
 from foldlog.formats.record import rest_of, time_text
 
@@ -32,9 +34,10 @@ NAME = "codex"
 ROLLED_BACK = "thread_rolled_back"
 
 Marks = dict[str, Any]
-MARKS = ("line", "type", "at", "output", "item", "history", "summary", "prefix")
+MARKS = ("bare", "line", "type", "at", "output", "item", "history", "summary", "prefix", "aborted")
 """What of ``origin.rest`` is no difference but says how to predict the record:
 
+    bare     the record is its own payload, as in old rollouts
     line     the record's type, where the event suggests another
     type     an Action, an Observation: the payload's type, where it is no function call; a CondensationAction: where it
              is no compaction
@@ -44,6 +47,7 @@ MARKS = ("line", "type", "at", "output", "item", "history", "summary", "prefix")
     history  a CondensationAction has a replacement history, of the items before it
     summary  the place in it of the item that is the summary
     prefix   how many characters stand before the message in the summary
+    aborted  an Observation has no record: its call was open when the turn was aborted
 """
 
 _RESPONSE_ITEMS = frozenset(
@@ -58,26 +62,54 @@ _ROLES = {"user": "user", "agent": "assistant", "environment": "user"}
 class Encoder:
     """Events of one history to records, as ``Decoder`` read them.
 
-    Of events that were added since, bookkeeping and condensations are left out: no record forgets some events only.
+    Of events that were added since, bookkeeping is left out. A condensation is written as ``compacted``, with the items
+    of the View after it as its replacement history.
     """
+
+    left_out = 0
 
     def __init__(self) -> None:
         self._repeats = Repeats()
+        self._standing = Standing()
         self._items: list[Any] = []
 
     def records(self, event: Event) -> list[Any]:
         """The record of ``event``, unless it is an item of one to come."""
         if event.origin is None:
-            return _added(event)
+            return self._added(event)
         rest = rest_of(event, NAME)
         marks = {mark: rest[mark] for mark in MARKS if mark in rest}
+        if "aborted" in marks:
+            self._standing.follow(event, [_answer(event, marks)] if isinstance(event, Observation) else [])
+            return []
         if "item" in marks:
             item = predicted_payload(event, marks, Repeats())
-            self._items.append(apply(item, rest) if type(item) is dict else item)
+            item = apply(item, rest) if type(item) is dict else item
+            self._items.append(item)
+            self._standing.follow(event, [item])
             return []
         items, self._items = self._items, []
         record = apply(predicted(event, marks, self._repeats, items), rest)
-        self._repeats.remember(record)
+        line = line_of(record)
+        self._repeats.remember(record if line is None else line.record)
+        is_base = line is not None and line.type == "session_meta"
+        self._standing.follow(event, [] if is_base else _items_of(event, line), base=is_base)
+        return [record]
+
+    def _added(self, event: Event) -> list[Any]:
+        if isinstance(event, CondensationAction):
+            return self._compacted(event)
+        records = _added(event)
+        self._standing.follow(event, [record["payload"] for record in records])
+        return records
+
+    def _compacted(self, event: CondensationAction) -> list[Any]:
+        """The line of a condensation of ours. One that was declined changes nothing and has none."""
+        if event.metadata.get("outcome") == "declined":
+            return []
+        self._standing.follow(event, [] if event.summary is None else [_message("user", event.summary)])
+        record = predicted(event, {}, self._repeats)
+        record["payload"] = {"message": event.summary or "", "replacement_history": self._standing.items()}
         return [record]
 
     def end(self) -> list[Any]:
@@ -90,8 +122,19 @@ class Encoder:
         return []
 
 
+def _items_of(event: Event, line: Line | None) -> list[Any]:
+    """Return the items that say what ``event`` says, in the record of which ``line`` is read."""
+    if line is not None and line.type == "response_item":
+        return [line.payload]
+    if isinstance(event, SystemMessage):
+        return [_message("developer", event.content)]
+    if isinstance(event, CondensationAction) and event.summary is not None:
+        return [_message("user", event.summary)]
+    return []
+
+
 def _added(event: Event) -> list[Any]:
-    if isinstance(event, Annotation | CondensationAction | CondensationRequest | Retraction | UnknownEvent):
+    if isinstance(event, Annotation | CondensationRequest | UnknownEvent):
         return []
     records = [predicted(event, {}, Repeats())]
     if isinstance(event, Action) and event.thought:
@@ -117,6 +160,9 @@ def predicted(event: Event, marks: Marks, repeats: Repeats, items: list[Any] | N
 
     ``items`` are those of the replacement history that go before a condensation.
     """
+    if "bare" in marks:
+        payload = predicted_payload(event, marks, repeats, items)
+        return payload if type(payload) is dict else {}
     record: dict[str, Any] = {"type": marks.get("line") or usual_line(event)}
     time = time_text(event.timestamp, event.origin)
     if time is not None:

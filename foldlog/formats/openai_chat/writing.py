@@ -34,6 +34,7 @@ class Encoder:
         self._dialect: Dialect = dialect or OpenAI()
         self._group: list[Event] = []
         self._rest: dict[str, Any] = {}
+        self.left_out = 0
 
     def records(self, event: Event) -> list[Any]:
         """The messages that are complete with ``event``."""
@@ -60,6 +61,8 @@ class Encoder:
         if not group:
             return []
         marks = {mark: self._rest[mark] for mark in (*MARKS, *self._dialect.marks) if mark in self._rest}
+        if isinstance(group[0], CondensationAction) and group[0].metadata.get("outcome") != "declined":
+            self.left_out += 1
         predicted_message = predicted(group, marks)
         if predicted_message is None:
             return []

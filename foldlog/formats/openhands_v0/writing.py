@@ -128,6 +128,8 @@ def _response(action: Action, *, as_written: bool) -> dict[str, Any]:
 class Encoder:
     """Events of one history to records, as ``Decoder`` read them. Events that were added since get the next ids."""
 
+    left_out = 0
+
     def __init__(self) -> None:
         self._before = Before()
         self._source_ids = SourceIds()

@@ -88,6 +88,8 @@ class Before:
 class Encoder:
     """Events of one history to records, as ``Decoder`` read them. Events that were added since get ids of their own."""
 
+    left_out = 0
+
     def __init__(self) -> None:
         self._before = Before()
         self._source_ids = SourceIds()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -17,7 +18,7 @@ from eventstore import (
     SystemMessage,
     codec,
 )
-from foldlog.formats import decode, encode
+from foldlog.formats import NotAHistory, decode, encode, open_sources
 from projections import View
 
 CODEX = "codex"
@@ -393,5 +394,138 @@ def test_what_was_added_since_is_written_as_codex_would():
         text("I look", role="assistant"),
         {"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}', "call_id": "call_3"},
         {"type": "function_call_output", "call_id": "call_3", "output": "x"},
+        {
+            "message": "s",
+            "replacement_history": [
+                text("s"),
+                text("Ask first", role="developer"),
+                text("I look", role="assistant"),
+                {"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}', "call_id": "call_3"},
+                {"type": "function_call_output", "call_id": "call_3", "output": "x"},
+            ],
+        },
         text("bye", role="assistant"),
     ]
+
+
+# -- condensations of ours --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "condensations",
+    [
+        [{"forgotten_event_ids": (2, 3), "summary": "a look around", "summary_offset": 2}],
+        [{"forgotten_events_start_id": 1, "forgotten_events_end_id": 4, "summary": "all of it", "summary_offset": 1}],
+        [{"forgotten_event_ids": (1,), "summary": None, "summary_offset": None}],
+        [
+            {"forgotten_event_ids": (2, 3), "summary": "a look around", "summary_offset": 2},
+            {"forgotten_event_ids": (1, -8), "summary": "the whole beginning", "summary_offset": 1},
+        ],
+    ],
+)
+def test_a_condensation_of_ours_is_compacted_and_gives_the_same_view_again(condensations):
+    events = list(decode([BASE, *said("hi"), call("a"), output("a"), *said("bye", role="assistant")], CODEX))
+    events += [Message(id=5, source="user", content="and now?")]
+    for fields in condensations:
+        events.append(CondensationAction(id=len(events), **fields))
+        events.append(Message(id=len(events), source="user", content=f"go on, {len(events)}"))
+    records = list(encode(events, CODEX))
+    assert [it["type"] for it in records].count("compacted") == len(condensations)
+    again = list(decode(records, CODEX))
+    assert list(encode(again, CODEX)) == records
+    assert View.from_events(again).to_messages() == View.from_events(events).to_messages()
+
+
+def test_a_condensation_that_was_declined_has_no_line():
+    events = list(decode([BASE, *said("hi")], CODEX))
+    declined = CondensationAction(id=2, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "short"})
+    notes = []
+    assert len(list(encode([*events, declined], CODEX, notes=notes.append))) == 2
+    assert len(list(encode([*events, declined], "openai-chat", notes=notes.append))) == 2
+    assert notes == []
+
+
+# -- turns that were aborted ------------------------------------------------------------------------------------------
+
+
+def test_what_an_aborted_turn_left_open_is_answered_as_codex_answers_it():
+    records = [*said("go"), call("a"), output("a"), call("b"), call("c"), told("turn_aborted", reason="interrupted")]
+    events = read(*records, *said("<turn_aborted>\n</turn_aborted>", "again"))
+    assert [type(event).__name__ for event in events[5:8]] == ["Observation", "Observation", "Annotation"]
+    assert [(event.call_id, event.cause, event.content, event.is_error) for event in events[5:7]] == [
+        ("b", 3, "aborted", True),
+        ("c", 4, "aborted", True),
+    ]
+    messages = View.from_events(events).to_messages()
+    assert [message["content"] for message in messages if message["role"] == "tool"] == ["done", "aborted", "aborted"]
+    assert events[8].source == "environment"
+    assert View.from_events(events).open_calls == ()
+    assert [type(event).__name__ for event in read(*records[:3], records[5])][3:] == ["Annotation"]
+
+
+# -- rollouts of the first releases -----------------------------------------------------------------------------------
+
+HEADER = {"id": "old-1", "timestamp": "2025-08-18T01:16:13.522Z", "instructions": None, "git": {"branch": "main"}}
+STATE = {"record_type": "state"}
+
+
+def bare(*records):
+    """The lines of an old rollout that say what these lines of today say."""
+    return [it["payload"] for it in records]
+
+
+def old_rollout():
+    summary = [{"type": "summary_text", "text": "Look"}]
+    thought = {"type": "reasoning", "id": "rs_1", "summary": summary, "content": None}
+    ls = {"type": "exec", "command": ["ls"]}
+    shell = {"type": "local_shell_call", "id": None, "call_id": "l", "status": "completed", "action": ls}
+    context = bare(*said("<environment_context>\n</environment_context>"))
+    asked = bare(*said("mend the kite"), call("a"), output("a", "kite.py"))
+    rest = bare(output("l"), *said("It flies.", role="assistant"))
+    return [HEADER, STATE, *context, *asked, STATE, thought, shell, *rest]
+
+
+def test_an_old_rollout_is_read_as_one_of_today():
+    events = read(*old_rollout())
+    assert shown(events) == [
+        "<environment_context>\n</environment_context>",
+        "mend the kite",
+        "shell",
+        "kite.py",
+        "local_shell",
+        "done",
+        "It flies.",
+    ]
+    assert events[0].timestamp == datetime(2025, 8, 18, 1, 16, 13, 522000, UTC)
+    assert [message["role"] for message in View.from_events(events).to_messages()] == [
+        *("user", "assistant", "tool", "assistant", "tool", "assistant")
+    ]
+    notes = {**HEADER, "instructions": "Be kind."}
+    assert shown(read(notes, *bare(*said("hi")))) == ["Be kind.", "hi"]
+
+
+def test_an_old_rollout_may_grow_by_lines_of_today():
+    lines = [*old_rollout(), record("response_item", text("more")), told("token_count", info=None)]
+    whole = read(*lines)
+    assert shown(whole)[-1] == "more"
+    for end in range(len(lines)):
+        begun = read(*lines[:end])
+        assert begun == whole[: len(begun)]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_old_rollout_is_recognized_and_named(first, tmp_path):
+    path = tmp_path / "rollout.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in old_rollout()[first:]))
+    (source,) = open_sources([path])
+    assert (source.format, source.name) == (CODEX, "old-1" if first == 0 else f"{tmp_path.name}/rollout")
+    assert len([event for event in source.events() if isinstance(event, Action)]) == 2
+
+
+def test_where_the_first_lines_are_lost_the_format_can_be_named(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in old_rollout() if line not in (HEADER, STATE)))
+    with pytest.raises(NotAHistory, match=r"items of OpenAI's Responses API.*--format codex"):
+        open_sources([path])
+    (source,) = open_sources([path], CODEX)
+    assert len([event for event in source.events() if isinstance(event, Action)]) == 2

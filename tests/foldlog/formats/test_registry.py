@@ -26,6 +26,8 @@ class Decoder:
 
 
 class Encoder:
+    left_out = 0
+
     def records(self, event):
         return [{"says": event.content}]
 

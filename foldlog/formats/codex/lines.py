@@ -1,0 +1,51 @@
+"""The lines of a rollout, of today and of the first releases.
+
+Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before, it was what is the payload now: first the
+session, which has no type, then items of the model's API one after the other, and between them ``{"record_type":
+"state"}``. Such a *bare* line is read as the line that holds it today.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+__all__ = ["ENVELOPES", "Line", "is_session", "line_of"]
+
+ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
+"""Types of lines with a payload."""
+
+
+class Line(NamedTuple):
+    """The type of a line, and what it says. ``bare``: it is its own payload."""
+
+    type: str
+    payload: Any
+    bare: bool = False
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The line as it would be written today."""
+        return {"type": self.type, "payload": self.payload}
+
+
+def line_of(record: dict[str, Any]) -> Line | None:
+    """Return what a record says, or None where it is no line of a rollout."""
+    kind = record.get("type")
+    if type(kind) is str:
+        is_bare = "payload" not in record and kind not in ENVELOPES
+        return Line("response_item", record, bare=True) if is_bare else Line(kind, record.get("payload"))
+    if is_session(record):
+        return Line("session_meta", record, bare=True)
+    state = record.get("record_type")
+    return Line(state, record, bare=True) if type(state) is str else None
+
+
+def is_session(record: dict[str, Any]) -> bool:
+    """Return whether a record is the first line of an old rollout."""
+    return (
+        "type" not in record
+        and "role" not in record
+        and "instructions" in record
+        and type(record.get("id")) is str
+        and type(record.get("timestamp")) is str
+    )
