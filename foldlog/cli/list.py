@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from eventstore import ConversationRow
+    from eventstore import ConversationRow, Event, Store
 
 __all__ = ["run"]
 
@@ -26,19 +26,47 @@ _PAGE = 1_000
 
 _GAP = "  "
 
+_TITLE_WITHIN = 30
+"""Events at either end among which a title is looked for."""
+
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
-    """Show the conversations of a store: id, number of events, when the first and the last one were recorded."""
+    """Show the conversations of a store: id, number of events, when the first and the last one were recorded, title."""
     with open_existing(db) as store:
         rows = store.iter_conversations()
         if as_json:
-            terminal.emit_list({"db": db}, "conversations", map(_as_json, rows))
+            terminal.emit_list({"db": db}, "conversations", (_as_json(row, _title(store, row)) for row in rows))
         else:
-            _show(db, rows)
+            _show(db, store, rows)
     return DONE
 
 
-def _as_json(row: ConversationRow) -> dict[str, Any]:
+def _title(store: Store, row: ConversationRow) -> str | None:
+    """Return the title that an event gives the conversation: the last of those among its first and last events."""
+    from eventstore import EventStoreError
+
+    if row.erased_at is not None:
+        return None
+    title = None
+    try:
+        for event in _near_the_ends(store, row):
+            given = event.meta.get("title")
+            title = given if isinstance(given, str) else title
+    except EventStoreError:  # a damaged event: 'foldlog verify' says so, a list goes on
+        return title
+    return title
+
+
+def _near_the_ends(store: Store, row: ConversationRow) -> Iterator[Event]:
+    """Yield the first event, and of an imported history some more at either end: sources name a session there."""
+    for first in store.events(row.id, 0, 1):
+        yield first
+        if first.origin is not None:
+            yield from store.events(row.id, 1, _TITLE_WITHIN)
+            yield from store.events(row.id, max(_TITLE_WITHIN, row.version - _TITLE_WITHIN), row.version)
+
+
+def _as_json(row: ConversationRow, title: str | None) -> dict[str, Any]:
     return {
         "id": row.id,
         "version": row.version,
@@ -47,10 +75,11 @@ def _as_json(row: ConversationRow) -> dict[str, Any]:
         "head": row.head,
         "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
         "erased_reason": row.erased_reason,
+        "title": title,
     }
 
 
-def _show(db: str, rows: Iterator[ConversationRow]) -> None:
+def _show(db: str, store: Store, rows: Iterator[ConversationRow]) -> None:
     from eventstore.urls import without_password
 
     page = list(islice(rows, _PAGE))
@@ -73,6 +102,10 @@ def _show(db: str, rows: Iterator[ConversationRow]) -> None:
             heading.clear()
         for row, cell in zip(page, cells, strict=True):
             _write(lines, cell, widths, "dim" if row.erased_at is not None else "")
+            if title := _title(store, row):
+                lines.write(
+                    (_GAP + terminal.folded(terminal.printable(title, one_line=True), lines.width - 2)[0], "dim")
+                )
         page = list(islice(rows, _PAGE))
 
 

@@ -46,11 +46,13 @@ class Options:
 
     ``as_history``  the records are the agent's history, not a stream that holds more (OpenHands V0)
     ``leaf``        the id of the record in which the active branch ends (OpenHands V1)
+    ``prefix``      what stands before the names of conversations: a link to another one has it too
     ``findings``    a decoder adds what is wrong with the record that it reads, though it made events of it
     """
 
     as_history: bool = False
     leaf: str | None = None
+    prefix: str = ""
     findings: list[str] = field(default_factory=list)
 
 

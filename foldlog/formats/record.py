@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from msgspec.structs import force_setattr
+
 from eventstore.events import Event, Origin
 
-__all__ = ["Finding", "NotAnEvent", "described", "read_time", "rest_of", "time_text"]
+__all__ = ["Finding", "NotAnEvent", "described", "linked_to", "read_time", "rest_of", "time_text"]
 
 
 class NotAnEvent(ValueError):
@@ -55,6 +57,11 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
     precision = "milliseconds" if timestamp.microsecond % 1000 == 0 else "microseconds"
     naive = (timestamp if timestamp.tzinfo is UTC else timestamp.astimezone(UTC)).replace(tzinfo=None)
     return naive.isoformat(timespec=precision) + "Z"
+
+
+def linked_to(parent: str, event: Event) -> None:
+    """Have ``event``, the first of a sub-agent's history, name the conversation that the sub-agent was started in."""
+    force_setattr(event, "meta", {**event.meta, "parent": parent})  # it is the importer's own until it is returned
 
 
 def rest_of(event: Event, format: str) -> dict[str, Any]:

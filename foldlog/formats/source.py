@@ -29,7 +29,7 @@ class Source:
     ``note``      what to know about every history of this format
     """
 
-    def __init__(self, history: Found) -> None:
+    def __init__(self, history: Found, prefix: str = "") -> None:
         self.name, self.former_names = history.name
         self.format, self.path, self.note = history.format.name, history.path, history.format.note
         self.findings: list[Finding] = []
@@ -38,6 +38,7 @@ class Source:
         self._reader = history.reader
         self._held = history.held
         self._leaf = history.leaf
+        self._prefix = prefix
 
     @property
     def size_bytes(self) -> int:
@@ -49,12 +50,12 @@ class Source:
 
         Memory: a record at a time, and what the format remembers.
         """
-        for _, events in self._decoded(Options(as_history=as_history, leaf=self._leaf)):
+        for _, events in self._decoded(Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix)):
             yield from events
 
     def records(self) -> Iterator[Any]:
         """Yield the records that ``events`` are made of, as JSON values."""
-        for record, _ in self._decoded(Options(leaf=self._leaf)):
+        for record, _ in self._decoded(Options(leaf=self._leaf, prefix=self._prefix)):
             yield record
 
     def _decoded(self, options: Options) -> Iterator[tuple[Any, list[Event]]]:

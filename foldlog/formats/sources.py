@@ -51,7 +51,7 @@ class Sources:
             try:
                 for found in histories(path, self._recognize):
                     if isinstance(found, Found):
-                        yield Source(found._replace(name=found.name.prefixed(self._prefix)))
+                        yield Source(found._replace(name=found.name.prefixed(self._prefix)), self._prefix)
                     else:
                         self.findings.append(found)
             except NotAHistory as error:  # it was one when it was looked at

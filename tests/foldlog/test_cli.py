@@ -152,6 +152,26 @@ def test_a_whole_folder_is_imported_in_one_command(foldlog, write):
     ]
 
 
+def test_a_list_has_the_titles_that_sources_give(foldlog, write):
+    said_in_claude = {"type": "user", "message": {"role": "user", "content": "hi"}}
+    lines = [{**said_in_claude, "uuid": f"u{number}", "sessionId": "s1"} for number in range(200)]
+    title = {"type": "custom-title", "customTitle": "The \x1b[31mred kite", "sessionId": "s1"}
+    foldlog("import", write("a.jsonl", [*lines, title, *lines[:5]]))
+    foldlog(
+        "import",
+        write("b.jsonl", [{**title, "customTitle": "First", "sessionId": "s2"}, {**lines[0], "sessionId": "s2"}]),
+    )
+    foldlog("import", write("c.jsonl", [said(0, "hi")]))
+    rows = foldlog("list", "--json").document["conversations"]
+    assert [(row["id"], row["title"]) for row in rows] == [("c", None), ("s1", title["customTitle"]), ("s2", "First")]
+    out = foldlog("list").out
+    assert "\n  The " in out
+    assert "\n  First " in out
+    assert "\x1b[31m" not in out
+    foldlog("erase", "s1")
+    assert foldlog("list", "--json").document["conversations"][1]["title"] is None
+
+
 def test_an_import_can_be_given_another_id(foldlog, five_messages):
     foldlog("import", five_messages, "--conversation", "c 1")
     assert foldlog("view", "c 1", "--json").document["version"] == 6

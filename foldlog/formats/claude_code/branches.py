@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any
 
 from foldlog.formats.claude_code.blocks import kind_of
@@ -19,14 +19,31 @@ _CALLERS_MAX = 1_000
 class Branch:
     """The lines that are shown, by their numbers; all of them where ``members`` is None. On the main chain, or where
     there is none on a side chain.
+
+    ``copies`` are lines that make the calls of another line with the same id. ``hidden`` are sessions of which no line
+    is shown, and ``session`` is the one that is.
     """
 
-    def __init__(self, members: set[int] | None = None, *, side: bool = False) -> None:
+    def __init__(
+        self,
+        members: set[int] | None = None,
+        *,
+        side: bool = False,
+        copies: Set[int] = frozenset(),
+        session: str = "",
+        hidden: Sequence[str] = (),
+    ) -> None:
         self._members = members
-        self._side = side
+        self.is_side = side
+        self._copies = copies
+        self.session, self.hidden = session, hidden
 
     def shows(self, number: int, record: dict[str, Any]) -> bool:
-        return _is_side(record) == self._side and (self._members is None or number in self._members)
+        return (
+            _is_side(record) == self.is_side
+            and (self._members is None or number in self._members)
+            and number not in self._copies
+        )
 
 
 def active_branch(records: Iterable[Any]) -> Branch:
@@ -37,9 +54,10 @@ def active_branch(records: Iterable[Any]) -> Branch:
     line follows the one before it, or answers a call of those; else some words for each line.
     """
     for side in (False, True):
-        linear = _is_linear(records, side)
+        copies: set[int] = set()
+        linear = _is_linear(records, side, copies)
         if linear is not None:
-            return Branch(None if linear else _members(records, side), side=side)
+            return Branch(side=side, copies=copies) if linear else _branch(records, side)
     return Branch()
 
 
@@ -53,12 +71,12 @@ def _lines(records: Iterable[Any], side: bool) -> Iterator[tuple[int, dict[str, 
             yield number, record
 
 
-def _is_linear(records: Iterable[Any], side: bool) -> bool | None:
-    """Whether nothing branches off; None where nobody says anything."""
+def _is_linear(records: Iterable[Any], side: bool, copies: set[int]) -> bool | None:
+    """Whether nothing branches off; None where nobody says anything. ``copies`` gets the lines that repeat a call."""
     last: str | None = None
     spoke = False
-    callers: Recent[str, bool] = Recent(_CALLERS_MAX)
-    for _, record in _lines(records, side):
+    callers: Recent[str, frozenset[Any]] = Recent(_CALLERS_MAX)
+    for number, record in _lines(records, side):
         spoke = spoke or record.get("type") in _SAID
         uuid = record.get("uuid")
         if type(uuid) is not str:
@@ -68,8 +86,10 @@ def _is_linear(records: Iterable[Any], side: bool) -> bool | None:
             answers = type(parent) is str and callers.get(parent) is not None and _is_result(record)
             if not answers:
                 return False
-        if _calls(record):
-            callers[uuid] = True
+        if calls := _calls(record):
+            if callers.get(uuid) == calls:
+                copies.add(number)
+            callers[uuid] = calls
         last = uuid
     return True if spoke else None
 
@@ -93,20 +113,26 @@ def _blocks(record: dict[str, Any]) -> list[Any]:
     return content if type(content) is list else []
 
 
-def _calls(record: dict[str, Any]) -> bool:
-    return record.get("type") == "assistant" and any(kind_of(block) == "tool_use" for block in _blocks(record))
+def _calls(record: dict[str, Any]) -> frozenset[Any]:
+    """The ids of the calls that a line makes."""
+    if record.get("type") != "assistant":
+        return frozenset()
+    ids = (block.get("id") for block in _blocks(record) if kind_of(block) == "tool_use")
+    return frozenset(str(call_id) for call_id in ids)
 
 
 def _is_result(record: dict[str, Any]) -> bool:
     return record.get("type") == "user" and any(kind_of(block) == "tool_result" for block in _blocks(record))
 
 
-def _members(records: Iterable[Any], side: bool) -> set[int] | None:
-    """The numbers of the lines on the branch; None for all of them, where no line says what it follows."""
+def _branch(records: Iterable[Any], side: bool) -> Branch:
+    """The branch of a log that branches: all lines, where none says what it follows."""
     tree = _Tree()
     for number, record in _lines(records, side):
         tree.add(number, record)
-    return tree.branch() if tree.names_parents else None
+    members = tree.branch() if tree.names_parents else None
+    session, hidden = ("", []) if members is None else tree.sessions(members)
+    return Branch(members, side=side, copies=tree.copies, session=session, hidden=hidden)
 
 
 class _Tree:
@@ -114,7 +140,10 @@ class _Tree:
 
     def __init__(self) -> None:
         self.names_parents = False
+        self.copies: set[int] = set()
         self._numbers: dict[str, int] = {}
+        self._calls: dict[str, frozenset[Any]] = {}
+        self._sessions: dict[str, list[int]] = {}
         self._passed_over: dict[str, int | None] = {}
         self._above: dict[int, int] = {}
         self._responses: dict[int, str] = {}
@@ -135,7 +164,10 @@ class _Tree:
         if not speaks and not is_boundary(record):
             self._passed_over[uuid] = above
             return
-        self._replace(uuid, number)
+        self._replace(uuid, number, _calls(record))
+        session = record.get("sessionId")
+        if speaks and type(session) is str:
+            self._sessions.setdefault(session, []).append(number)
         if above is not None:
             self._above[number] = above
             if _is_result(record):
@@ -163,13 +195,23 @@ class _Tree:
             return self._numbers[parent]
         return self._passed_over.get(parent, self._last)  # a line that was lost hides nothing
 
-    def _replace(self, uuid: str, number: int) -> None:
-        """Of lines with one id the last counts, for those that follow it."""
+    def _replace(self, uuid: str, number: int, calls: frozenset[Any]) -> None:
+        """Of lines with one id the last counts, for those that follow it. An earlier one with its calls is a copy."""
         if uuid in self._numbers:
             earlier = self._numbers[uuid]
             self._responses.pop(earlier, None)
             self._results.pop(earlier, None)
+            if calls and self._calls.get(uuid) == calls:
+                self.copies.add(earlier)
+        if calls:
+            self._calls[uuid] = calls
         self._numbers[uuid] = number
+
+    def sessions(self, members: Set[int]) -> tuple[str, list[str]]:
+        """The session of the last line that is shown, and those of which no line is shown."""
+        shown = {name: numbers[-1] for name, numbers in self._sessions.items() if not members.isdisjoint(numbers)}
+        last = max(shown, key=lambda name: shown[name], default="")
+        return last, [name for name in self._sessions if name not in shown]
 
     def branch(self) -> set[int]:
         """The lines from the tip up, with what parallel calls leave beside them: lines of the same responses, and

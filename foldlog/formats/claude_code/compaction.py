@@ -10,11 +10,20 @@ from typing import Any, NamedTuple
 
 from eventstore.events import CondensationAction, Event, summary_id
 
-__all__ = ["Kept", "Standing", "is_boundary", "is_summary", "metadata_of"]
+__all__ = ["Kept", "Standing", "cleared_by", "is_boundary", "is_summary", "metadata_of"]
 
 
 def is_boundary(record: dict[str, Any]) -> bool:
     return record.get("type") == "system" and record.get("subtype") == "compact_boundary"
+
+
+def cleared_by(record: dict[str, Any]) -> list[str]:
+    """The ids of the calls whose results a microcompaction cleared: their model is shown a word in their place."""
+    metadata = record.get("microcompactMetadata")
+    if record.get("type") != "system" or record.get("subtype") != "microcompact_boundary" or type(metadata) is not dict:
+        return []
+    ids = metadata.get("compactedToolIds")
+    return [call_id for call_id in ids if type(call_id) is str] if type(ids) is list else []
 
 
 def is_summary(record: dict[str, Any]) -> bool:

@@ -9,11 +9,13 @@ from msgspec.structs import force_setattr
 from eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Origin, Source
 from foldlog.formats.claude_code.blocks import THINKING, content_of, is_blank, kind_of, part_of, said
 from foldlog.formats.claude_code.branches import Branch
-from foldlog.formats.claude_code.compaction import Kept, Standing, is_boundary, is_summary, metadata_of
+from foldlog.formats.claude_code.compaction import Kept, Standing, cleared_by, is_boundary, is_summary, metadata_of
 from foldlog.formats.claude_code.context import ENVELOPE, Before
+from foldlog.formats.claude_code.titles import Titles
 from foldlog.formats.claude_code.writing import NAME, SPEAKERS, Marks, predicted
 from foldlog.formats.delta import object_delta
-from foldlog.formats.record import NotAnEvent, described, read_time
+from foldlog.formats.format import Options
+from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
 
 __all__ = ["Decoder"]
 
@@ -21,11 +23,22 @@ _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 """Fields of a line that an Annotation does not repeat."""
 
 
-class Decoder:
-    """Lines of one history to events, one line after the other. ``branch`` says which are shown."""
+_NAMED_MAX = 5
+_CLEARED = (
+    "a microcompaction cleared {} results for the model ({}), and the View shows them: no event can clear a result"
+)
 
-    def __init__(self, branch: Branch | None = None) -> None:
-        self._branch = branch or Branch()
+
+class Decoder:
+    """Lines of one history to events, one line after the other.
+
+    ``branch`` says which are shown, ``titles`` which bring a title.
+    """
+
+    def __init__(self, branch: Branch, titles: Titles, options: Options) -> None:
+        self._branch = branch
+        self._titles = titles
+        self._options = options
         self._before = Before()
         self._standing = Standing()
         self._boundary: dict[str, Any] = {}
@@ -44,7 +57,10 @@ class Decoder:
         built = _Line(kind, record, shown, self._before, marks)
         if shown and is_boundary(record):
             self._boundary = record
+        if shown and (cleared := cleared_by(record)):
+            self._options.findings.append(_CLEARED.format(len(cleared), ", ".join(cleared[:_NAMED_MAX])))
         events = self._condensation(record, built) if shown and is_summary(record) else built.events()
+        self._tell(record, events[0])
         if len(events) > 1:
             marks["events"] = len(events)
         difference = object_delta(predicted(events, marks, self._before), record)
@@ -54,6 +70,15 @@ class Decoder:
         for event in events:
             self._standing.follow(event, built.origin.id)
         return events
+
+    def _tell(self, record: dict[str, Any], event: Event) -> None:
+        """Keep with an event what the session is called, and with the first one whose sub-agent this is."""
+        title = self._titles.of(record)
+        if title is not None:
+            force_setattr(event, "meta", {"title": title})  # it is ours alone until it is returned
+        session = record.get("sessionId")
+        if self._before.next_id == 0 and self._branch.is_side and type(session) is str and session:
+            linked_to(f"{self._options.prefix}{session}", event)
 
     def _condensation(self, record: dict[str, Any], built: _Line) -> list[Event]:
         """All that stands is forgotten, but for what the boundary keeps. A summary without text is a message."""

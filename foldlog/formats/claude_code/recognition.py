@@ -25,11 +25,14 @@ def accepts(record: Any) -> bool:
 
 
 def conversation(records: Iterable[Any]) -> str | None:
-    """Return the session that the first line names. A side chain names the session that it is a part of: None."""
+    """Return the session that the first line names, with the sub-agent where the line is one's."""
     for record in islice(records, LOOK_AT):
         session = record.get("sessionId") if type(record) is dict else None
         if type(session) is str and session:
-            return None if record.get("isSidechain") is True else session
+            agent = record.get("agentId")
+            if record.get("isSidechain") is not True:
+                return session
+            return f"{session}/agent-{agent}" if type(agent) is str and agent else None
     return None
 
 

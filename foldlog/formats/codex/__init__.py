@@ -31,7 +31,7 @@ __all__ = ["FORMAT"]
 
 
 def _decoder(records: Iterable[Any], options: Options) -> Decoder:
-    return Decoder()
+    return Decoder(options.prefix)
 
 
 FORMAT = Format(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["ENVELOPES", "Line", "is_session", "line_of"]
+__all__ = ["ENVELOPES", "Line", "is_session", "line_of", "parent_of"]
 
 ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
 """Types of lines with a payload."""
@@ -49,3 +49,13 @@ def is_session(record: dict[str, Any]) -> bool:
         and type(record.get("id")) is str
         and type(record.get("timestamp")) is str
     )
+
+
+def parent_of(session: Any) -> str | None:
+    """Return the session that started this one as a sub-agent."""
+    about: Any = session
+    for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
+        about = about.get(key) if type(about) is dict else None
+    if about is None and type(session) is dict:
+        about = session.get("parent_thread_id")
+    return about if type(about) is str and about else None

@@ -21,14 +21,14 @@ from eventstore.events import (
     SystemMessage,
 )
 from foldlog.formats.calls import OpenCalls
-from foldlog.formats.codex.lines import line_of
+from foldlog.formats.codex.lines import line_of, parent_of
 from foldlog.formats.codex.outcome import has_failed
 from foldlog.formats.codex.parts import content_of, text_of, texts_in
 from foldlog.formats.codex.repeats import INSTRUCTIONS, ITEMS, Repeats
 from foldlog.formats.codex.shown import Shown
 from foldlog.formats.codex.writing import NAME, ROLLED_BACK, Marks, predicted, predicted_payload, usual_line
 from foldlog.formats.delta import delta, object_delta
-from foldlog.formats.record import NotAnEvent, described, read_time
+from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
 
 __all__ = ["Decoder"]
 
@@ -45,7 +45,8 @@ _SAID_MAX = 20
 class Decoder:
     """Records of one history to events, one record after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
         self._next_id = 0
         self._repeats = Repeats()
         self._shown = Shown()
@@ -80,6 +81,8 @@ class Decoder:
             marks["line"] = line
         _keep(event, marks, object_delta(predicted(event, marks, self._repeats, items), record))
         events.append(event)
+        if self._next_id == 0 and line == "session_meta" and (parent := parent_of(payload)):
+            linked_to(f"{self._prefix}{parent}", event)
         self._repeats.remember(read.record)
         self._next_id += len(events)
         return events

@@ -276,6 +276,20 @@ def test_of_lines_with_one_id_the_last_counts():
     assert [event.id for event in events if event.shown] == [0, 2, 3]
 
 
+def test_a_call_that_is_there_twice_is_shown_once_and_answered():
+    """Two calls with one answer would take the whole response away from what the model is sent."""
+    absent = [asked("a", None), replied("b", "a", use("c1")), replied("b", "a", use("c1")), result("c", "b", "c1")]
+    for record in absent:
+        del record["parentUuid"]
+    lost = [asked("a", None), replied("b", "a", use("c1")), replied("b", "lost", use("c1")), result("c", "b", "c1")]
+    for log in (absent, lost):
+        events = read(*log)
+        assert len(shown(events)) == 3
+        assert [message["role"] for message in View.from_events(events).to_messages()] == ["user", "assistant", "tool"]
+    other = [asked("a", None), replied("b", "a", use("c1")), replied("b", "lost", use("c2")), result("c", "b", "c2")]
+    assert shown(read(*other)) == ["a", "b", "b", "c"]
+
+
 def test_side_chains_are_kept_and_not_shown_unless_there_is_nothing_else():
     side = [asked("x", None, "find it", isSidechain=True), replied("y", "x", text("found"), isSidechain=True)]
     events = read(asked("a", None), *side, asked("b", "a"))
@@ -346,6 +360,70 @@ def test_a_compaction_on_another_branch_or_a_side_chain_forgets_nothing():
     assert viewed(read(asked("a", None, "one"), *side, asked("d", "a", "two"))) == ["one", "two"]
     side[0]["compactMetadata"] = {"trigger": "auto"}
     assert read(asked("a", None, "one"), side[0], summary("e", "a"))[-1].metadata == {}
+
+
+def test_a_microcompaction_is_a_finding_since_no_event_clears_a_result():
+    microcompact = {"subtype": "microcompact_boundary", "content": "Context microcompacted"}
+    metadata = {"trigger": "auto", "preTokens": 9000, "tokensSaved": 500, "compactedToolIds": ["c1", "c2"]}
+    cleared = line("d", "c", "system", **microcompact, microcompactMetadata=metadata)
+    log = [asked("a", None), replied("b", "a", use("c1")), result("c", "b", "c1"), cleared, asked("e", "d", "on")]
+    findings = []
+    events = list(decode(log, FORMAT, findings=findings.append))
+    assert list(encode(events, FORMAT)) == log
+    assert list(map(str, findings)) == [
+        "record 3: a microcompaction cleared 2 results for the model (c1, c2), and the View shows them: "
+        "no event can clear a result"
+    ]
+    nothing = line("d", "c", "system", **microcompact, microcompactMetadata={**metadata, "compactedToolIds": []})
+    findings.clear()
+    assert len(list(decode([*log[:3], nothing], FORMAT, findings=findings.append))) == 4
+    assert findings == []
+
+
+# -- sessions, sub-agents and titles ----------------------------------------------------------------------------------
+
+
+def test_a_session_that_another_one_in_the_file_hides_is_a_finding(tmp_path):
+    one = [asked("a", None, sessionId="s1"), replied("b", "a", text("yes"), sessionId="s1")]
+    two = [asked("c", None, sessionId="s2"), replied("d", "c", text("no"), response="m2", sessionId="s2")]
+    path = tmp_path / "a.jsonl"
+    source = written(path, *one, *two)
+    assert shown(source.events()) == ["c", "d"]
+    assert [str(finding) for finding in source.findings] == [
+        f"{path}: holds several sessions: the View shows 's2'; the lines of 's1' are kept and not shown; "
+        f"import each from a file of its own"
+    ]
+    resumed = [asked("c", "b", sessionId="s2"), replied("d", "c", text("no"), response="m2", sessionId="s2")]
+    for lines in ([*one, *resumed], [*one, asked("x", "a", "left", sessionId="s1"), *resumed], one):
+        source = written(path, *lines)
+        assert len(list(source.events())) == len(lines)
+        assert source.findings == []
+
+
+def test_a_sub_agents_log_is_linked_to_its_session(tmp_path):
+    side = [asked("a", None, isSidechain=True, agentId="7f", sessionId="s1"), replied("b", "a", text("found"))]
+    side[1]["isSidechain"] = True
+    source = written(tmp_path / "agent-7f.jsonl", *side)
+    assert source.name == "s1/agent-7f"
+    assert source.former_names[-1].endswith("agent-7f")
+    assert [event.meta for event in source.events()] == [{"parent": "s1"}, {}]
+    (prefixed,) = open_sources([tmp_path], prefix="run/")
+    assert (prefixed.name, next(prefixed.events()).meta) == ("run/s1/agent-7f", {"parent": "run/s1"})
+    assert [event.meta for event in read(asked("a", None), *side)] == [{}, {}, {}]
+
+
+def titled(*records):
+    return [event.meta.get("title") for event in read(*records)]
+
+
+def test_titles_are_the_users_then_a_models_then_a_summary_of_this_session():
+    other = {"type": "summary", "summary": "Another session", "leafUuid": "elsewhere"}
+    own = {"type": "summary", "summary": "Mending kites", "leafUuid": "a"}
+    model = {"type": "ai-title", "aiTitle": "The kite", "sessionId": "s"}
+    user = {"type": "custom-title", "customTitle": "Red kite", "sessionId": "s"}
+    assert titled(other, own, asked("a", None)) == [None, "Mending kites", None]
+    assert titled(asked("a", None), model, own, user, model) == [None, "The kite", None, "Red kite", None]
+    assert titled({**user, "customTitle": " "}, {**model, "aiTitle": 5}, {"type": "summary"}) == [None] * 3
 
 
 # -- growing, and going on --------------------------------------------------------------------------------------------

@@ -529,3 +529,14 @@ def test_where_the_first_lines_are_lost_the_format_can_be_named(tmp_path):
         open_sources([path])
     (source,) = open_sources([path], CODEX)
     assert len([event for event in source.events() if isinstance(event, Action)]) == 2
+
+
+def test_a_sub_agents_rollout_is_linked_to_the_session_that_started_it(tmp_path):
+    source = {"subagent": {"thread_spawn": {"parent_thread_id": "s0", "depth": 1}}}
+    spawned = record("session_meta", {"id": "s1", "source": source})
+    assert [event.meta for event in read(spawned, *said("hi"))] == [{"parent": "s0"}, {}]
+    assert [event.meta for event in read(BASE, *said("hi"))] == [{}, {}]
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(spawned))
+    (opened,) = open_sources([path], prefix="run/")
+    assert next(opened.events()).meta == {"parent": "run/s0"}
