@@ -99,8 +99,8 @@ def _encoded(
         yield from encoder.records(event)
     yield from encoder.end()
     if notes is not None and encoder.left_out:
-        were = "condensation is" if encoder.left_out == 1 else "condensations are"
-        notes(f"{encoder.left_out} {were} left out: {format} has no record for one; forgotten events are written")
+        counted = (f"{count} {word}{'' if count == 1 else 's'}" for word, count in encoder.left_out.items())
+        notes(f"left out: {', '.join(counted)}; {format} has no record for it, and all events are written")
 
 
 def _check_origin(event: Event, format: str) -> None:

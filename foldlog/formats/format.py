@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -24,11 +25,10 @@ class Decoder(Protocol):
 class Encoder(Protocol):
     """Turns the events of one history back into records, one event after the other.
 
-    ``left_out`` counts the condensations that the format has no record for.
+    ``left_out`` counts the condensations and retractions that the format has no record for.
     """
 
-    @property
-    def left_out(self) -> int: ...
+    left_out: Counter[str]
 
     def records(self, event: Event) -> list[Any]:
         """Return the records that are complete with ``event``."""

@@ -104,7 +104,7 @@ def test_export_gives_back_what_was_imported(foldlog):
 
 def test_an_export_says_what_its_format_has_no_record_for(foldlog, five_messages):
     foldlog("import", five_messages)
-    note = "1 condensation is left out: openai-chat has no record for one; forgotten events are written"
+    note = "left out: 1 condensation; openai-chat has no record for it, and all events are written"
     ran = foldlog("export", "five", "--format", "openai-chat")
     assert (ran.status, len(ran.out.splitlines()), ran.err) == (0, 5, f"foldlog: note: {note}\n")
     assert foldlog("export", "five", "--format", "openai-chat", "--json").document["notes"] == [note]
@@ -168,7 +168,7 @@ def test_a_list_has_the_titles_that_sources_give(foldlog, write):
     assert "\n  The " in out
     assert "\n  First " in out
     assert "\x1b[31m" not in out
-    foldlog("erase", "s1")
+    assert foldlog("erase", "s1", "--reason", "asked to").status == 0
     assert foldlog("list", "--json").document["conversations"][1]["title"] is None
 
 

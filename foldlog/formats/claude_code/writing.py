@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,11 +50,12 @@ class Encoder:
         self._before = Before()
         self._standing = Standing()
         self._group: list[Event] = []
-        self.left_out = 0
+        self.left_out: Counter[str] = Counter()
 
     def records(self, event: Event) -> list[Any]:
         """The lines that are complete with ``event``; a retraction has none."""
         if type(event) is Retraction:
+            self.left_out["retraction"] += 1
             self._standing.follow(event, None)
             self._before.next_id += 1
             return []
@@ -82,7 +84,7 @@ class Encoder:
     def _compaction(self, event: CondensationAction) -> list[Any]:
         """The lines of a condensation of ours, which may keep what it likes. One without a summary has no lines."""
         if event.summary is None:
-            self.left_out += event.metadata.get("outcome") != "declined"
+            self.left_out.update(["condensation"] if event.metadata.get("outcome") != "declined" else [])
             self._standing.follow(event, None)
             self._before.next_id += 1
             return []

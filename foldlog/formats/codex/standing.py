@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from eventstore.events import CondensationAction, Event, summary_id
+from eventstore.events import CondensationAction, Event, Retraction, summary_id
 
 __all__ = ["Standing"]
 
 
+class _Member(NamedTuple):
+    """One event of the View, or a summary, by its id, with the items that say the same."""
+
+    event_id: int
+    items: list[Any]
+
+
 class Standing:
-    """The items of the View, in its order. It is as large as the View.
+    """The items of the View, in its order. It is as large as the View after each condensation.
 
     Base instructions are no item: Codex sends them with every request, and no compaction takes them away.
     """
 
     def __init__(self) -> None:
-        self._members: list[tuple[int, list[Any], bool]] = []
+        self._stages: list[tuple[int, list[_Member]]] = [(0, [])]
+        """By the version from which it holds, what stands from there to the next stage."""
 
-    def follow(self, event: Event, items: list[Any], *, base: bool = False) -> None:
-        """Have ``event`` come, which is written as ``items``. A condensation takes its place in the View."""
+    def follow(self, event: Event, items: list[Any]) -> None:
+        """Have ``event`` come, which is written as ``items``. One that changes the View does so."""
+        members = self._stages[-1][1]
         if isinstance(event, CondensationAction):
-            self._forget(event)
+            members = _without(members, event)
             if event.summary_offset is not None:
-                self._members.insert(max(event.summary_offset, 0), (summary_id(event.id), items, False))
+                members.insert(max(event.summary_offset, 0), _Member(summary_id(event.id), items))
+            self._stages.append((event.id + 1, members))
+        elif isinstance(event, Retraction):
+            self._stages.append((event.id + 1, self._at(event.version)))
         elif event.shown:
-            self._members.append((event.id, items, base))
+            members.append(_Member(event.id, items))
 
-    def _forget(self, event: CondensationAction) -> None:
-        intervals, summaries = event.forgotten
-        self._members = [
-            member
-            for member in self._members
-            if member[0] not in summaries and not any(first <= member[0] <= last for first, last in intervals)
-        ]
+    def _at(self, version: int) -> list[_Member]:
+        members = next(members for start, members in reversed(self._stages) if start <= version)
+        return [member for member in members if member.event_id < version]
 
     def items(self) -> list[Any]:
         """Return the items that the View shows now."""
-        return [item for _, items, _ in self._members for item in items]
+        return [item for member in self._stages[-1][1] for item in member.items]
+
+
+def _without(members: list[_Member], event: CondensationAction) -> list[_Member]:
+    intervals, summaries = event.forgotten
+    return [
+        member
+        for member in members
+        if member.event_id not in summaries and not any(first <= member.event_id <= last for first, last in intervals)
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -62,13 +63,12 @@ _ROLES = {"user": "user", "agent": "assistant", "environment": "user"}
 class Encoder:
     """Events of one history to records, as ``Decoder`` read them.
 
-    Of events that were added since, bookkeeping is left out. A condensation is written as ``compacted``, with the items
-    of the View after it as its replacement history.
+    Of events that were added since, bookkeeping is left out. A condensation or a retraction is written as
+    ``compacted``, with the items of the View after it as its replacement history.
     """
 
-    left_out = 0
-
     def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
         self._repeats = Repeats()
         self._standing = Standing()
         self._items: list[Any] = []
@@ -93,23 +93,24 @@ class Encoder:
         line = line_of(record)
         self._repeats.remember(record if line is None else line.record)
         is_base = line is not None and line.type == "session_meta"
-        self._standing.follow(event, [] if is_base else _items_of(event, line), base=is_base)
+        self._standing.follow(event, [] if is_base else _items_of(event, line))
         return [record]
 
     def _added(self, event: Event) -> list[Any]:
-        if isinstance(event, CondensationAction):
+        if isinstance(event, CondensationAction | Retraction):
             return self._compacted(event)
         records = _added(event)
         self._standing.follow(event, [record["payload"] for record in records])
         return records
 
-    def _compacted(self, event: CondensationAction) -> list[Any]:
-        """The line of a condensation of ours. One that was declined changes nothing and has none."""
-        if event.metadata.get("outcome") == "declined":
+    def _compacted(self, event: CondensationAction | Retraction) -> list[Any]:
+        """The line of a condensation or retraction of ours. One that was declined changes nothing and has none."""
+        summary = event.summary if isinstance(event, CondensationAction) else None
+        if isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined":
             return []
-        self._standing.follow(event, [] if event.summary is None else [_message("user", event.summary)])
-        record = predicted(event, {}, self._repeats)
-        record["payload"] = {"message": event.summary or "", "replacement_history": self._standing.items()}
+        self._standing.follow(event, [] if summary is None else [_message("user", summary)])
+        record = predicted(event, {"line": "compacted"}, self._repeats)
+        record["payload"] = {"message": summary or "", "replacement_history": self._standing.items()}
         return [record]
 
     def end(self) -> list[Any]:

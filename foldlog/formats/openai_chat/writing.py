@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from eventstore.events import (
@@ -34,7 +35,7 @@ class Encoder:
         self._dialect: Dialect = dialect or OpenAI()
         self._group: list[Event] = []
         self._rest: dict[str, Any] = {}
-        self.left_out = 0
+        self.left_out: Counter[str] = Counter()
 
     def records(self, event: Event) -> list[Any]:
         """The messages that are complete with ``event``."""
@@ -62,7 +63,9 @@ class Encoder:
             return []
         marks = {mark: self._rest[mark] for mark in (*MARKS, *self._dialect.marks) if mark in self._rest}
         if isinstance(group[0], CondensationAction) and group[0].metadata.get("outcome") != "declined":
-            self.left_out += 1
+            self.left_out["condensation"] += 1
+        if isinstance(group[0], Retraction):
+            self.left_out["retraction"] += 1
         predicted_message = predicted(group, marks)
         if predicted_message is None:
             return []

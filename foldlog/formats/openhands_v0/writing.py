@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from eventstore.events import (
@@ -128,9 +129,8 @@ def _response(action: Action, *, as_written: bool) -> dict[str, Any]:
 class Encoder:
     """Events of one history to records, as ``Decoder`` read them. Events that were added since get the next ids."""
 
-    left_out = 0
-
     def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
         self._before = Before()
         self._source_ids = SourceIds()
         self._array: list[dict[str, Any]] = []
@@ -139,6 +139,7 @@ class Encoder:
     def records(self, event: Event) -> list[Any]:
         """The records that are complete with ``event``: one, or none while an array is not. A retraction has none."""
         if type(event) is Retraction:
+            self.left_out["retraction"] += 1
             self._before.add(event, {})
             self._source_ids.add(None)
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -88,15 +89,15 @@ class Before:
 class Encoder:
     """Events of one history to records, as ``Decoder`` read them. Events that were added since get ids of their own."""
 
-    left_out = 0
-
     def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
         self._before = Before()
         self._source_ids = SourceIds()
 
     def records(self, event: Event) -> list[Any]:
         """The record of ``event``; a retraction has none."""
         if type(event) is Retraction:
+            self.left_out["retraction"] += 1
             self._before.add(event, None)
             self._source_ids.add(None)
             return []

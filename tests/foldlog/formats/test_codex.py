@@ -15,6 +15,7 @@ from eventstore import (
     InvalidEvent,
     Message,
     Observation,
+    Retraction,
     SystemMessage,
     codec,
 )
@@ -434,6 +435,22 @@ def test_a_condensation_of_ours_is_compacted_and_gives_the_same_view_again(conde
     again = list(decode(records, CODEX))
     assert list(encode(again, CODEX)) == records
     assert View.from_events(again).to_messages() == View.from_events(events).to_messages()
+
+
+def test_a_retraction_of_ours_is_compacted_to_the_view_that_it_restores():
+    events = list(decode([BASE, *said("hi"), call("a"), output("a"), *said("bye", role="assistant")], CODEX))
+    events.append(CondensationAction(id=5, forgotten_event_ids=(2, 3), summary="a look around", summary_offset=2))
+    events.append(Message(id=6, source="user", content="and now?"))
+    for version in (5, 7, 2):
+        events.append(Retraction(id=len(events), version=version))
+        events.append(Message(id=len(events), source="user", content=f"back to {version}"))
+        again = list(decode(list(encode(events, CODEX)), CODEX))
+        assert View.from_events(again).to_messages() == View.from_events(events).to_messages()
+    notes = []
+    assert len(list(encode(events, "openai-chat", notes=notes.append))) == 9
+    assert notes == [
+        "left out: 1 condensation, 3 retractions; openai-chat has no record for it, and all events are written"
+    ]
 
 
 def test_a_condensation_that_was_declined_has_no_line():

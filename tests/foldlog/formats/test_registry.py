@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ class Decoder:
 
 
 class Encoder:
-    left_out = 0
+    def __init__(self):
+        self.left_out = Counter()
 
     def records(self, event):
         return [{"says": event.content}]
