@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +16,6 @@ from eventstore.events import (
     summary_of,
 )
 from projections.fold import summary_event
-from projections.intervals import contains
 from projections.units import UNSEEN, units
 from projections.v0_dialect import entomb, is_buried, is_from_v0
 from projections.view import View
@@ -82,8 +81,8 @@ Structural = Callable[[int], Iterable[Event]]
 def explain_event(event: Event, view: View, structural: Structural) -> Why:
     """Say what became of ``event``: an event of the conversation of ``view``, or the summary of a condensation.
 
-    Cost: the View, and the structural events from the event to the one that forgets it. For imports from V0 also those
-    before it.
+    Cost: the View. Of a forgotten event also the structural events after it, once; of an import from V0 those before it
+    too.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -105,19 +104,22 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
 def explain_difference(before: View, after: View, structural: Iterable[Event]) -> Difference:
     """Say what changed from one View to another, given the structural events between them.
 
-    Cost: both Views, and for each structural event what of the first View is left.
+    Cost: both Views, and the structural events until one has forgotten the last event that left: for each of these, the
+    events that are left.
     """
     ids_before, ids_after = ({event.id for event in view} for view in (before, after))
     left = tuple(event for event in before if event.id not in ids_after)
     summarized: list[Summarized] = []
     remaining = left
-    for action in structural:
+    for action in structural if left else ():
         forgets = forgetting(action)
         taken = tuple(event for event in remaining if forgets(event))
         if taken:
             remaining = tuple(event for event in remaining if not forgets(event))
             if isinstance(action, CondensationAction) and action.summary is not None:
                 summarized.append(Summarized(action, summary_event(action), taken))
+            if not remaining:
+                break
     return Difference(
         before=before.version,
         after=after.version,
@@ -135,8 +137,15 @@ def forgetting(structural: Event) -> Callable[[Event], bool]:
         return lambda event: replaces and event.id < 0 if event.id < 0 else is_buried(tomb, event)
     if not isinstance(structural, CondensationAction):
         return lambda event: False
-    intervals, summaries = structural.forgotten
-    return lambda event: event.id in summaries if event.id < 0 else contains(intervals, event.id)
+    ids, first, last = _named(structural)
+    return lambda event: event.id in ids or first <= event.id <= last
+
+
+def _named(action: CondensationAction) -> tuple[Container[int], int, int]:
+    """Return what a native condensation names: ids, and the first and the last of a range."""
+    if action.forgotten_event_ids is not None:
+        return frozenset(action.forgotten_event_ids), 0, -1
+    return (), action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0
 
 
 def _explain_shown(event: Event, view: View, position: int) -> Why:
@@ -171,16 +180,10 @@ def _never_shown_because(event: Event) -> str:
 
 
 def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
-    by = _forgetter(event, structural)
+    by, summary, stands_in = _follow(event, {shown.id for shown in view}, structural)
     if by is None:  # the log is not the one that the View was folded from, or the revision is damaged
         reason = "nothing in the log forgets it and the View does not show it: run 'foldlog audit'"
         return Why(event, view.version, "forgotten", reason)
-    summary = _summary(by)
-    stands_in: CondensationSummary | None = summary
-    shown = {shown.id for shown in view}
-    while stands_in is not None and stands_in.id not in shown:
-        next_by = _forgetter(stands_in, structural)
-        stands_in = None if next_by is None else _summary(next_by)
     return Why(
         event,
         view.version,
@@ -193,10 +196,27 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
     )
 
 
-def _forgetter(event: Event, structural: Structural) -> Event | None:
-    """Return the first structural event after ``event`` that forgets it."""
-    came = summary_of(event.id) if event.id < 0 else event.id
-    return next((one for one in structural(came + 1) if forgetting(one)(event)), None)
+def _follow(
+    event: Event, shown: Container[int], structural: Structural
+) -> tuple[Event | None, CondensationSummary | None, CondensationSummary | None]:
+    """Follow ``event`` through the structural events after it, in one pass.
+
+    Return the one that forgot it; the summary that was put in its place; and the summary that stands for it in the
+    View, which has the ids ``shown``: a later one where the first was summarized again, None where none does.
+    """
+    by: Event | None = None
+    first: CondensationSummary | None = None
+    followed = event
+    for one in structural((summary_of(event.id) if event.id < 0 else event.id) + 1):
+        if not forgetting(one)(followed):
+            continue
+        summary = _summary(one)
+        if by is None:
+            by, first = one, summary
+        if summary is None or summary.id in shown:
+            return by, first, summary
+        followed = summary
+    return by, first, None
 
 
 def _summary(by: Event) -> CondensationSummary | None:

@@ -16,7 +16,7 @@ Progress = Callable[[int, int], None]
 """Is told how many events are done, of how many."""
 
 CHUNK = 1_000
-"""Events of the log between two reads, so that memory does not grow with it."""
+"""Events of the log between two reads, at least: memory does not grow with the log, but with the View."""
 
 
 class StoredPast:
@@ -72,10 +72,13 @@ def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> t
 def fold_log(
     snapshot: Snapshot, start: ViewFold, version: int, past: StoredPast
 ) -> Iterator[tuple[ViewFold, list[Record]]]:
-    """Fold on from ``start`` to ``version``. Yield the fold after each chunk, with the revisions of that chunk."""
+    """Fold on from ``start`` to ``version``. Yield the fold after each chunk, with the revisions of that chunk.
+
+    Each chunk costs the View once more, so a chunk grows with the View: the whole costs the events, whatever the View.
+    """
     folded = start
     while folded.version < version:
-        stop = min(version, folded.version + CHUNK)
+        stop = min(version, folded.version + max(CHUNK, len(folded.state.items) // 2))
         folded, records = fold_on(folded, read_changes(snapshot, folded.version, stop), stop, past)
         yield folded, records
 

@@ -46,12 +46,14 @@ __all__ = [
 class ViewFold:
     """The state of a View, and what its next revision needs.
 
-    ``ordinals`` number the events among the items, by id: two numbers follow one another if no other shown event was
-    between the two. ``nth`` says which structural event a condensation was, for each summary that is shown.
+    ``ordinals`` number the events among the items at the last structural event, by id: two numbers follow one another
+    if no other shown event was between the two. ``since`` are the ids of the events shown since then, which have the
+    next numbers. ``nth`` says which structural event a condensation was, for each summary that is shown.
     """
 
     state: ViewState = EMPTY
     ordinals: Mapping[int, int] = field(default_factory=dict)
+    since: tuple[tuple[int, ...], ...] = ()
     next_ordinal: int = 0
     nth: Mapping[int, int] = field(default_factory=dict)
     structural: int = 0
@@ -108,6 +110,8 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
     return replace(
         earlier,
         state=replace(earlier.state, version=retraction.id + 1, unhandled_condensation_request=requested),
+        ordinals=_numbers(earlier.ordinals, earlier.since, earlier.next_ordinal),
+        since=(),
         next_ordinal=earlier.next_ordinal + 1,  # what follows is no neighbour of what is shown
         structural=folded.structural + 1,
         base=folded.base,
@@ -127,17 +131,32 @@ def _advance(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold
     state, condensations, _ = resume(start.state, events, version)
     nth, structural = start.nth, start.structural
     brings_one = bool(events) and is_structural(events[-1])
-    shown = [event.id for event in (events[:-1] if brings_one else events) if event.shown]
+    shown = tuple([event.id for event in (events[:-1] if brings_one else events) if event.shown])
     next_ordinal = start.next_ordinal + len(shown)
-    ordinals = {**start.ordinals, **dict(zip(shown, range(start.next_ordinal, next_ordinal), strict=True))}
+    ordinals, since = start.ordinals, _with(start.since, shown)
     if brings_one:
+        numbers = _numbers(ordinals, since, next_ordinal)
         items = {event.id for event in state.events}
-        ordinals = {event_id: ordinals[event_id] for event_id in items if event_id >= 0}
+        ordinals, since = {event_id: numbers[event_id] for event_id in items if event_id >= 0}, ()
         nth = {**nth, events[-1].id: structural} if condensations else nth
         nth = {c: place for c, place in nth.items() if summary_id(c) in items}
         structural += 1
     counted = start.condensations + len(condensations)
-    return ViewFold(state, ordinals, next_ordinal, nth, structural, counted, start.base)
+    return ViewFold(state, ordinals, since, next_ordinal, nth, structural, counted, start.base)
+
+
+def _numbers(ordinals: Mapping[int, int], since: tuple[tuple[int, ...], ...], next_ordinal: int) -> dict[int, int]:
+    """Return the ordinals with those of the events that were shown since."""
+    first = next_ordinal - sum(map(len, since))
+    return {**ordinals, **dict(zip(chain.from_iterable(since), range(first, next_ordinal), strict=True))}
+
+
+def _with(parts: tuple[tuple[int, ...], ...], part: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the parts with one more. Parts that are not longer than the next one are joined, so there are few."""
+    joined = [*parts, part] if part else list(parts)
+    while len(joined) > 1 and len(joined[-2]) <= len(joined[-1]):
+        joined[-2:] = [joined[-2] + joined[-1]]
+    return tuple(joined)
 
 
 def revision_of(folded: ViewFold) -> Revision:

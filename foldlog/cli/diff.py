@@ -10,7 +10,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
-from foldlog.cli.reasons import answered, because
+from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def run(
 
     with open_existing(db) as store:
         difference = Views(store).difference(conversation, before, after)
-        with store.snapshot(conversation) as snapshot:
-            requests = answered(snapshot.structural_events(0, after)) if difference.summarized else {}
+        by = [one.condensation.id for one in difference.summarized]
+        requests = {one: requests_before(store, conversation, one) for one in by}
     if as_json:
         terminal.emit(_document(conversation, difference))
     else:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from foldlog.cli.terminal import printable
 
 if TYPE_CHECKING:
-    from eventstore import CondensationAction, CondensationRequest, Event
+    from eventstore import CondensationAction, CondensationRequest, Event, Store
 
-__all__ = ["answered", "because"]
+__all__ = ["answered", "because", "requests_before"]
 
 _ASKED = "asked for"
 _WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "events": "too many events"}
@@ -34,6 +34,31 @@ def because(condensation: CondensationAction, requests: Sequence[CondensationReq
     if outcome == "reset":
         told += "; no less would do: the context was reset"
     return printable(told, one_line=True)
+
+
+_FEW = 64
+"""Events that are looked through first for the requests before a condensation."""
+
+
+def requests_before(store: Store, conversation: str, condensation_id: int) -> tuple[CondensationRequest, ...]:
+    """Return the requests that a condensation fulfils: those since the condensation before it.
+
+    Cost: the structural events back to that one, and at most a few times as many.
+    """
+    from eventstore import CondensationAction, CondensationRequest
+
+    found: list[CondensationRequest] = []
+    stop, span = condensation_id, _FEW
+    with store.snapshot(conversation) as snapshot:
+        while stop > 0:
+            start = max(0, stop - span)
+            structural = list(snapshot.structural_events(start, stop))
+            last = max((n for n, one in enumerate(structural) if isinstance(one, CondensationAction)), default=-1)
+            found[:0] = [one for one in structural[last + 1 :] if isinstance(one, CondensationRequest)]
+            if last >= 0:
+                break
+            stop, span = start, 4 * span
+    return tuple(found)
 
 
 def answered(structural: Iterable[Event]) -> Mapping[int, tuple[CondensationRequest, ...]]:

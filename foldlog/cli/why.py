@@ -10,7 +10,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
-from foldlog.cli.reasons import answered, because
+from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
@@ -48,10 +48,11 @@ def run(
 
 def _requests(store: Store, conversation: str, answer: Why) -> Sequence[CondensationRequest]:
     """Those that the condensation answers which forgot the event."""
-    if answer.by is None:
+    from eventstore import CondensationAction
+
+    if not isinstance(answer.by, CondensationAction):
         return ()
-    with store.snapshot(conversation) as snapshot:
-        return answered(snapshot.structural_events(0, answer.by.id + 1)).get(answer.by.id, ())
+    return requests_before(store, conversation, answer.by.id)
 
 
 def _document(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> dict[str, Any]:
