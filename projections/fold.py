@@ -32,6 +32,7 @@ from eventstore.events import (
     summary_id,
 )
 from projections.intervals import Intervals
+from projections.items import NO_ITEMS, Items
 from projections.left_behind import LeftBehind
 from projections.retractions import target
 from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
@@ -56,7 +57,7 @@ class ViewState:
     """
 
     version: int = 0
-    items: tuple[Event, ...] = ()
+    items: Items = NO_ITEMS
     unhandled_condensation_request: bool = False
     left_behind: frozenset[int] = frozenset()
     register: Register | None = None
@@ -66,7 +67,12 @@ class ViewState:
     @property
     def events(self) -> tuple[Event, ...]:
         """Return the events of the View, in order."""
-        return self.items if self.register is None else tuple(insert_register(self.items, self.register))
+        return self.items[:] if self.register is None else tuple(insert_register(self.items, self.register))
+
+    @property
+    def count(self) -> int:
+        """Return the number of events of the View."""
+        return len(self.items) + (self.register is not None)
 
 
 EMPTY = ViewState()
@@ -224,19 +230,33 @@ class _Folding:
     """A fold in progress: mutable, and private to this file."""
 
     def __init__(self, start: ViewState, *, hopeful: bool) -> None:
-        self._items = list(start.items)
+        self._start = start.items
+        self._added: list[Event] = []
+        self._changed: list[Event] | None = None
         self._requested = start.unhandled_condensation_request
         self._parting = LeftBehind(start.left_behind, hopeful=hopeful)
         self._register = start.register
         self._tomb = start.tomb
         self.condensations: list[CondensationAction] = []
 
+    @property
+    def _items(self) -> list[Event]:
+        """The items as a list of its own. As long as events are only added to their end, there is none."""
+        if self._changed is None:
+            self._changed = [*self._start, *self._added]
+        return self._changed
+
+    @_items.setter
+    def _items(self, items: list[Event]) -> None:
+        self._changed = items
+
     def left_behind(self) -> frozenset[int] | None:
         """Return the ids of the events left behind; None where a hopeful fold does not know them."""
-        return self._parting.left_behind(self._items)
+        return self._parting.left_behind(lambda: self._items)
 
     def state(self, version: int, left_behind: frozenset[int]) -> ViewState:
-        return ViewState(version, tuple(self._items), self._requested, left_behind, self._register, self._tomb)
+        items = self._start.plus(self._added) if self._changed is None else Items(self._changed)
+        return ViewState(version, items, self._requested, left_behind, self._register, self._tomb)
 
     def run(self, events: Sequence[Event]) -> None:
         start = 0
@@ -250,7 +270,10 @@ class _Folding:
         if self._tomb:
             dead = set(find_buried(self._tomb, events))
             events = [event for place, event in enumerate(events) if place not in dead]
-        self._items += events
+        if self._changed is None:
+            self._added += events
+        else:
+            self._changed += events
 
     def _fold_in(self, event: Event) -> None:
         """Fold in one event that does more than join the end of the View."""

@@ -10,7 +10,7 @@ left behind. Where it cannot tell, the fold is run again and looks at each conde
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
 from typing import NamedTuple
 
 from eventstore.events import Action, Event, Observation
@@ -65,9 +65,9 @@ class LeftBehind:
         if parted or self._left_behind:
             self._left_behind = (self._left_behind | parted).difference([event.id for event in gone])
 
-    def left_behind(self, items: Sequence[Event]) -> frozenset[int] | None:
+    def left_behind(self, items: Callable[[], Sequence[Event]]) -> frozenset[int] | None:
         """Return the ids of ``items``, the View at the end, that were left behind; None where that is not known."""
-        return self._left_behind if self._trials_left != 0 or self._is_plain(items) else None
+        return self._left_behind if self._trials_left != 0 or self._is_plain(items()) else None
 
     def _hope(self, by: int, head: Sequence[Event], gone: Sequence[Event]) -> None:
         if head != self._head:

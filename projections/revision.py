@@ -25,6 +25,7 @@ from eventstore.events import (
 from eventstore.transaction import Record
 from projections.fold import EMPTY, ViewState, resume, summary_event
 from projections.intervals import Intervals
+from projections.items import Items
 from projections.retractions import target
 from projections.revision_codec import RUN, Base, Revision, UnreadableRevision, encode_revision
 from projections.units import cut_positions, units
@@ -288,7 +289,7 @@ def from_revision(
     return ViewFold(
         state=ViewState(
             version,
-            tuple(items),
+            Items(items),
             revision.requested,
             frozenset(revision.left_behind),
             register,

@@ -10,6 +10,7 @@ from typing import Any, overload
 from eventstore.events import Action, CondensationAction, Event
 from projections.condensations import JoinedCondensations
 from projections.fold import ViewState, fold
+from projections.items import Items
 from projections.messages import Dialect, Rendered, checked, rendered, system_prompt
 from projections.units import Units, cut_positions, fit_positions, open_positions, units
 
@@ -44,7 +45,7 @@ class View:
         return cls(state, condensations)
 
     def then(self, events: Iterable[Event]) -> View:
-        """Return the View after the next events of the conversation. Cost: those, and the items of this View once; for
+        """Return the View after the next events of the conversation. Cost: those, and for a condensation this View; for
         a retraction also the View that it returns to.
         """
         state, condensations, older = fold(events, self.state)
@@ -52,7 +53,7 @@ class View:
 
     def with_events(self, events: Iterable[Event]) -> View:
         """Return the same View with these events instead, for example with some of them masked or left out."""
-        items = tuple(events)
+        items = Items(list(events))
         left_behind = self.left_behind.intersection(event.id for event in items)
         state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)
         return View(state, self.condensations, self.dialect)
@@ -124,7 +125,7 @@ class View:
         return [message for message, _ in self.rendered(dialect)]
 
     def __len__(self) -> int:
-        return len(self.events)
+        return self.state.count
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)

@@ -1,0 +1,68 @@
+"""The items of a View as an immutable sequence that is cheap to grow: most steps only add events to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from eventstore.events import Event
+
+__all__ = ["NO_ITEMS", "Items"]
+
+
+class Items(Sequence[Event]):
+    """Events in order. ``plus`` makes a longer one, which shares the list of this one: it costs the added events alone.
+
+    The list may go on after the end of this sequence, with events that a longer one added. Only one sequence may grow a
+    list: the first that takes the one ``token``. Any other copies. So any number of threads may use one.
+    """
+
+    __slots__ = ("_count", "_events", "_token")
+
+    def __init__(self, events: list[Event]) -> None:
+        """Take over ``events``: do not change the list afterwards."""
+        self._events = events
+        self._count = len(events)
+        self._token = [True]
+
+    def plus(self, events: Sequence[Event]) -> Items:
+        """Return these items and ``events`` after them. Cost: ``events``, or all, where these were grown before."""
+        if not events:
+            return self
+        if not self._count:  # else the empty View, which is there once, would hold the events of another
+            return Items(list(events))
+        try:
+            self._token.pop()  # at most one caller gets it, of all threads
+        except IndexError:
+            return Items([*self, *events])
+        self._events += events
+        grown = Items.__new__(Items)
+        grown._events, grown._count, grown._token = self._events, self._count + len(events), [True]
+        return grown
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self[:])
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Event, ...]: ...
+    def __getitem__(self, index: int | slice) -> Event | tuple[Event, ...]:
+        if isinstance(index, slice):
+            return tuple(self._events[slice(*index.indices(self._count))])
+        return self._events[range(self._count)[index]]
+
+    def __eq__(self, other: object) -> bool:
+        return self[:] == other[:] if isinstance(other, Items) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self[:])
+
+    def __repr__(self) -> str:
+        return repr(self[:])
+
+
+NO_ITEMS = Items([])
