@@ -6,8 +6,7 @@ it had been there from the start, so that two strategies are compared over the v
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,30 +15,19 @@ from msgspec.structs import replace
 from condensers.base import AgentModel, Condensation, Condenser, Report
 from condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
 from condensers.models.budget import tokens_of, tokens_of_beginnings
+from condensers.replayed import Fates, Numbers, Turn, Turns
 from condensers.reports import reports_of
+from condensers.strategies.noop import NoOpCondenser
 from eventstore.events import Action, CondensationAction, Event, Message, summary_id
 from projections import View
+from projections.v0_dialect import is_from_v0
 
-__all__ = ["Made", "Replay", "Turn", "replay"]
+__all__ = ["Made", "Replay", "Replaying", "Turn", "replay"]
 
 _CONDENSATIONS_MAX_A_TURN = 10
 
 _OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
 """Failures that say nothing of the strategy. A reply of no use does: it is counted, and the replay goes on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One call of the agent's model: the event that it led to, and how large the View was that it was shown.
-
-    ``hidden`` counts events of the View that the condenser left out this once. ``tokens`` is None where nobody could
-    count them.
-    """
-
-    event_id: int
-    events: int
-    hidden: int
-    tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +45,16 @@ class Replay:
     """How one strategy did over a history. All ids are the history's own.
 
     ``declined``    how often a condensation was required and impossible
-    ``final``       the View at the end
+    ``final``       the View at the end; None for a condenser that shows every event, where tokens are not counted
     ``summarized``  events for which a summary stands in that View
     ``lost``        events that are forgotten and in no summary
     ``reports``     what the condenser reported, its model's usage and cost among it
     """
 
-    turns: tuple[Turn, ...]
+    turns: Sequence[Turn]
     condensations: tuple[Made, ...]
     declined: int
-    final: View
+    final: View | None
     summarized: tuple[int, ...]
     lost: tuple[int, ...]
     reports: tuple[Report, ...]
@@ -74,8 +62,12 @@ class Replay:
     @property
     def tokens_sent(self) -> int | None:
         """The tokens of all prompts that the agent's model would have been sent; None where one was not counted."""
-        counts = [turn.tokens for turn in self.turns]
-        return None if None in counts else sum(count for count in counts if count is not None)
+        sent = 0
+        for turn in self.turns:
+            if turn.tokens is None:
+                return None
+            sent += turn.tokens
+        return sent
 
     @property
     def tokens_peak(self) -> int | None:
@@ -111,15 +103,9 @@ def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel 
     the events, and at each call of the agent's model what the condenser does; tokens are counted once for each stretch
     between two condensations, but at each call where a condenser hides something from it.
     """
-    replaying = _Replaying(condenser, agent_llm)
-    response_id: str | None = None
+    replaying = Replaying(condenser, agent_llm)
     for event in events:
-        if isinstance(event, CondensationAction):
-            continue
-        if _begins_a_turn(event, response_id):
-            replaying.take_turn(event.id)
-        response_id = event.response_id if isinstance(event, Action) else None
-        replaying.append(event)
+        replaying.take(event)
     return replaying.result()
 
 
@@ -132,32 +118,53 @@ def _begins_a_turn(event: Event, response_id: str | None) -> bool:
     return isinstance(event, Message) and event.shown and event.source == "agent"
 
 
-class _Replaying:
-    """A replay in progress. The history gets new ids, since other condensations stand in it."""
+class Replaying:
+    """A replay in progress: give it the events of a history with ``take``, in order, then ask for its ``result``.
 
-    def __init__(self, condenser: Condenser, agent_llm: AgentModel | None) -> None:
+    The history gets new ids, since other condensations stand in it. Memory: the View, and some 50 bytes for each event
+    and each turn.
+    """
+
+    def __init__(self, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:
         self._condenser, self._agent_llm = condenser, agent_llm
+        self._only_counts = type(condenser) is NoOpCondenser and agent_llm is None
+        """Whether only the size of the View matters, so that its events need not be kept. Not for the V0 dialect, where
+        a request may forget an event.
+        """
+        self._shown = 0
+        self._response_id: str | None = None
         self._view = View.from_events(())
-        self._new_ids: dict[int, int] = {}
-        self._old_ids: dict[int, int] = {}
-        self._stood_for: dict[int, frozenset[int]] = {}
-        """By summary in the View, the events for which it stands."""
-        self._lost: set[int] = set()
-        self._turns: list[Turn] = []
+        self._ids = Numbers()
+        self._fates = Fates()
+        self._turns = Turns()
         self._uncounted: list[int] = []
         """Places of turns whose tokens nobody has counted yet."""
         self._made: list[Made] = []
         self._declined = 0
         self._reports: list[Report] = []
 
-    def append(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """Go on with the next event of the history. Raises what ``replay`` raises."""
+        if isinstance(event, CondensationAction):
+            return
+        if self._only_counts and not self._shown:
+            self._only_counts = not is_from_v0(event)
+        if _begins_a_turn(event, self._response_id):
+            self._take_turn(event.id)
+        self._response_id = event.response_id if isinstance(event, Action) else None
+        if self._only_counts:
+            self._shown += event.shown
+            return
         new_id = self._view.version
-        self._new_ids[event.id], self._old_ids[new_id] = new_id, event.id
-        cause = None if event.cause is None else self._new_ids.get(event.cause)
+        cause = None if event.cause is None else self._ids.new(event.cause)
+        self._ids.add(event.id, new_id)
         self._view = self._view.then((replace(event, id=new_id, cause=cause),))
 
-    def take_turn(self, event_id: int) -> None:
-        """Condenses as often as is needed before the model is called that gave the event with this id."""
+    def _take_turn(self, event_id: int) -> None:
+        """Condense as often as is needed before the model is called that gave the event with this id."""
+        if self._only_counts:
+            self._turns.append(Turn(event_id, self._shown, 0, None))
+            return
         for _ in range(_CONDENSATIONS_MAX_A_TURN):
             try:
                 result, reports = self._condenser.step(self._view, self._agent_llm)
@@ -185,10 +192,11 @@ class _Replaying:
 
     def _count_tokens(self) -> None:
         """Of the turns that were left for later. To be called before the View changes other than at its end."""
-        turns = [self._turns[place] for place in self._uncounted]
-        counts = tokens_of_beginnings(self._view, [turn.events for turn in turns], self._agent_llm)
-        for place, turn, tokens in zip(self._uncounted, turns, counts, strict=True):
-            self._turns[place] = dataclasses.replace(turn, tokens=tokens)
+        if self._agent_llm is not None:
+            lengths = [self._turns[place].events for place in self._uncounted]
+            counts = tokens_of_beginnings(self._view, lengths, self._agent_llm)
+            for place, tokens in zip(self._uncounted, counts, strict=True):
+                self._turns.set_tokens(place, tokens)
         self._uncounted.clear()
 
     def _report(self, reports: Iterable[Report]) -> None:
@@ -208,27 +216,24 @@ class _Replaying:
         action = replace(condensation.action, id=self._view.version)
         before, self._view = self._view, self._view.then((action,))
         still_shown = {event.id for event in self._view}
-        gone: set[int] = set()
-        for event in before:
-            if event.id in still_shown:
-                continue
-            gone |= self._stood_for.pop(event.id, {self._old_ids.get(event.id, event.id)})
-        if action.summary is None:
-            self._lost |= gone
-        else:
-            self._stood_for[summary_id(action.id)] = frozenset(gone)
+        gone = [event.id for event in before if event.id not in still_shown]
+        self._fates.forget(
+            [self._ids.old(event_id) for event_id in gone if event_id >= 0],
+            [event_id for event_id in gone if event_id < 0],
+            None if action.summary is None else summary_id(action.id),
+        )
         self._report(reports_of(action))
         self._made.append(Made(event_id, len(before), len(self._view), action.summary is not None))
 
     def result(self) -> Replay:
         self._count_tokens()
-        summarized: set[int] = set().union(*self._stood_for.values())
+        summarized, lost = self._fates.settled()
         return Replay(
-            turns=tuple(self._turns),
+            turns=self._turns,
             condensations=tuple(self._made),
             declined=self._declined,
-            final=self._view,
-            summarized=tuple(sorted(summarized)),
-            lost=tuple(sorted(self._lost)),
+            final=None if self._only_counts else self._view,
+            summarized=summarized,
+            lost=lost,
             reports=tuple(self._reports),
         )

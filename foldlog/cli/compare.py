@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from condensers import AgentModel, Condenser, Replay
-    from eventstore import Event, Store
+    from eventstore import Store
 
 __all__ = ["run"]
+
+_PAGE = 500
+"""Events between two updates of the progress bar."""
 
 
 def run(
@@ -57,8 +60,8 @@ def run(
     model = agent_model(agent)
     with open_existing(db) as store:
         version = store.conversation(conversation).version
-        replays = _replays(store, conversation, version, condensers, model)
-        rows = comparison(replays, store.events(conversation, 0, version))
+        replays, asks = _replays(store, conversation, version, condensers, model)
+    rows = comparison(replays, asks)
     if plot is not None:
         plot_comparison(replays, plot, title=conversation)
     if as_json:
@@ -83,25 +86,39 @@ def _condensers(configs: list[Path]) -> dict[str, Condenser]:
 
 def _replays(
     store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
-) -> dict[str, Replay]:
-    from condensers import ModelCallFailed, replay
+) -> tuple[dict[str, Replay], list[int]]:
+    """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
+    from condensers.replays import Replaying
+    from eventstore import Message
 
-    replays = {}
+    replaying = {name: Replaying(condenser, model) for name, condenser in condensers.items()}
+    asks: list[int] = []
     with terminal.progress() as bars:
-        for name, condenser in condensers.items():
-            bar = bars.add_task(terminal.printable(name, one_line=True), unit="events", total=version)
-            events = _watched(store.events(conversation, 0, version), partial(bars.advance, bar))
-            try:
-                replays[name] = replay(events, condenser, model)
-            except ModelCallFailed as error:
-                raise Refused(f"{name} cannot be compared: {error}") from error
-    return replays
+        bar = bars.add_task("replaying", unit="events", total=version)
+        for event in store.events(conversation, 0, version):
+            if isinstance(event, Message) and event.source == "user":
+                asks.append(event.id)
+            for name, one in replaying.items():
+                with _named(name):
+                    one.take(event)
+            if event.id % _PAGE == 0:
+                bars.update(bar, completed=event.id)
+    replays: dict[str, Replay] = {}
+    for name, one in replaying.items():
+        with _named(name):
+            replays[name] = one.result()
+    return replays, asks
 
 
-def _watched(events: Iterable[Event], advance: Callable[[], None]) -> Iterator[Event]:
-    for event in events:
-        yield event
-        advance()
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Name the condenser whose model cannot be called: the comparison stops."""
+    from condensers import ModelCallFailed
+
+    try:
+        yield
+    except ModelCallFailed as error:
+        raise Refused(f"{name} cannot be compared: {error}") from error
 
 
 def _document(

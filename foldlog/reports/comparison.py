@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from condensers.replays import Replay
-from eventstore import Event, Message
 
 __all__ = ["PlotRefused", "check_plot", "comparison", "plot_comparison"]
 
@@ -19,12 +18,11 @@ class PlotRefused(ValueError):
     """A plot cannot be drawn: matplotlib is not installed, or it knows no such kind of file. The message says which."""
 
 
-def comparison(replays: Mapping[str, Replay], events: Iterable[Event]) -> list[dict[str, Any]]:
-    """One row of figures for each strategy, as JSON: what the model was shown, what it cost, what was lost.
+def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[dict[str, Any]]:
+    """Return one row of figures for each strategy, as JSON: what the model was shown, what it cost, what was lost.
 
-    ``events`` is the history that was replayed. Figures that nobody could count are None.
+    ``asks`` are the ids of the user's messages in the history. Figures that could not be counted are None.
     """
-    asks = {event.id for event in events if isinstance(event, Message) and event.source == "user"}
     return [
         {
             "strategy": name,
@@ -41,7 +39,7 @@ def comparison(replays: Mapping[str, Replay], events: Iterable[Event]) -> list[d
             "events_hidden_last": replay.turns[-1].hidden if replay.turns else 0,
             "events_summarized": len(replay.summarized),
             "events_lost": len(replay.lost),
-            "user_messages_lost": sorted(asks.intersection(replay.lost)),
+            "user_messages_lost": sorted(set(asks).intersection(replay.lost)),
         }
         for name, replay in replays.items()
     ]

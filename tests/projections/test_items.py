@@ -1,0 +1,68 @@
+"""The items of a View: equal to a plain list of them, and shared with the Views before it."""
+
+from __future__ import annotations
+
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventstore.events import CondensationAction, Message
+from projections import View
+from projections.fold import fold
+from projections.items import Items
+
+
+def said(event_id: int) -> Message:
+    return Message(id=event_id, source="user", content="said")
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=12))
+def test_items_grown_from_any_earlier_ones_are_what_was_added(steps: list[tuple[int, int]]) -> None:
+    made: list[tuple[Items, list[Message]]] = [(Items([]), [])]
+    for step, (back, count) in enumerate(steps):
+        items, plain = made[max(0, len(made) - 1 - back)]
+        added = [said(100 * step + n) for n in range(count)]
+        made.append((items.plus(added), plain + added))
+    for items, plain in made:
+        assert list(items) == plain
+        assert len(items) == len(plain)
+        assert items[1:3] == tuple(plain[1:3])
+        assert items[-2:] == tuple(plain[-2:])
+        assert items == Items(list(plain))
+
+
+def test_a_view_that_grows_at_its_end_holds_its_events_once() -> None:
+    view = View.from_events([said(0)])
+    first = view.state.items._events
+    for event_id in range(1, 500):
+        view = view.then([said(event_id)])
+    assert view.state.items._events is first
+    assert len(first) == 500
+
+
+def test_of_two_views_that_grow_from_one_each_has_its_own_events() -> None:
+    start = fold([said(0)]).state
+    one, other = fold([said(1)], start).state, fold([said(1), said(2)], start).state
+    assert (len(start.items), len(one.items), len(other.items)) == (1, 2, 3)
+    forgets = CondensationAction(id=2, forgotten_event_ids=(0,))
+    assert [event.id for event in fold([forgets], one).state.items] == [1]
+    assert [event.id for event in one.items] == [0, 1]
+
+
+def test_of_many_threads_only_one_grows_a_list() -> None:
+    start = Items([said(0)])
+    grown: list[Items] = []
+    ready = threading.Barrier(8)
+
+    def grow(number: int) -> None:
+        ready.wait()
+        grown.append(start.plus([said(number)] * number))
+
+    threads = [threading.Thread(target=grow, args=(number,)) for number in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted([event.id for event in items] for items in grown) == [[0, *[n] * n] for n in range(1, 9)]
+    assert len({id(items._events) for items in grown}) == 8
