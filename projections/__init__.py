@@ -7,7 +7,7 @@
 ``audit.py`` compares stored revisions with the log. Everything here can be deleted and rebuilt from the log.
 """
 
-from projections.audit import Audit, Finding, Forgetting, audit
+from projections.audit import Audit, Auditing, Finding, Forgetting, audit
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Summarized, Why
 from projections.interruption import interrupt
@@ -18,6 +18,7 @@ from projections.well_formed import cut_points, well_formed
 
 __all__ = [
     "Audit",
+    "Auditing",
     "Difference",
     "Finding",
     "Forgetting",

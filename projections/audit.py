@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from eventstore import Store
-from eventstore.events import CondensationAction, Event, is_structural
+from eventstore.events import CondensationAction, CondensationRequest, Event, Retraction, is_structural
 from eventstore.transaction import Record, Snapshot
 from projections.loading import CHUNK, Progress, StoredPast, read_changes
 from projections.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.revision_codec import CODE, PROJECTION
 
-__all__ = ["Audit", "Finding", "Forgetting", "audit"]
+__all__ = ["Audit", "Auditing", "Finding", "Forgetting", "audit"]
+
+_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +34,12 @@ class Forgetting:
     """One condensation, and the number of events of the log that left the View with it. It brought ``version``.
 
     Its ``metadata`` holds what its condenser reported: ``reason``, ``outcome``, ``tokens_before``, ``tokens_after``, …
+    ``requests`` are those that it fulfils: the requests since the condensation before it.
     """
 
     condensation: CondensationAction
     forgotten: int
+    requests: tuple[CondensationRequest, ...] = ()
 
     @property
     def version(self) -> int:
@@ -60,38 +67,120 @@ class Audit:
 def audit(store: Store, conversation: str, progress: Progress | None = None) -> Audit:
     """Fold a conversation from its first event, and compare with every stored revision.
 
-    Raises what ``Views.current`` raises. Cost: the log; memory grows with the number of condensations alone.
+    Raises what ``Views.current`` raises. Cost: the log; memory grows with the number of condensations, which are
+    returned, and with the View. ``Auditing`` hands them out one by one.
     """
-    with store.snapshot(conversation) as snapshot:
-        stored = {record.version: record for record in snapshot.records(PROJECTION)}
-        damaged = set(snapshot.damaged_records(PROJECTION))
-        forgettings: list[Forgetting] = []
-        findings: list[Finding] = []
-        made: list[int] = []
-        for step in _steps(snapshot, progress):
-            made.append(step.record.version)
-            problem = _problem(stored.get(step.record.version), step.record)
-            if problem:
-                findings.append(Finding(step.record.version, problem))
-            if isinstance(step.event, CondensationAction):
-                forgettings.append(Forgetting(step.event, step.forgotten))
-        findings += [Finding(version, "its bytes were changed after it was stored") for version in damaged]
-        findings += [
-            Finding(version, "the log has no condensation or request that brought this version")
-            for version in stored.keys() - set(made)
-        ]
-        last_stored = max(stored, default=0)
-        holes = [version for version in made if version < last_stored and version not in stored.keys() | damaged]
-        findings += [Finding(version, "it is missing, and later ones are stored") for version in holes]
-        missing = sum(version not in stored.keys() | damaged for version in made)
-        return Audit(
-            conversation,
-            snapshot.version,
-            len(stored),
-            missing,
-            tuple(forgettings),
-            tuple(sorted(findings, key=lambda finding: finding.version)),
-        )
+    auditing = Auditing(store, conversation, progress)
+    found = list(auditing)
+    return Audit(
+        conversation,
+        auditing.version,
+        auditing.revisions,
+        auditing.missing,
+        tuple(one for one in found if isinstance(one, Forgetting)),
+        tuple(sorted((one for one in found if isinstance(one, Finding)), key=lambda finding: finding.version)),
+    )
+
+
+class Auditing:
+    """An audit in progress. Iterate over it once, for each condensation and each finding as it is reached.
+
+    ``version`` is the one up to which is audited. ``revisions`` and ``missing`` are those of ``Audit``, so far. Each
+    chunk of the log is read in a transaction of its own, so nothing waits for whoever iterates. Raises what
+    ``Views.current`` raises. Memory: the View, and a chunk.
+    """
+
+    def __init__(self, store: Store, conversation: str, progress: Progress | None = None) -> None:
+        self._store, self._conversation, self._progress = store, conversation, progress
+        with store.snapshot(conversation) as snapshot:
+            self.version = snapshot.version
+            self._damaged = set(snapshot.damaged_records(PROJECTION))
+            last = snapshot.record_at(PROJECTION, snapshot.version)
+            self._last_stored = 0 if last is None else last.version
+        self.revisions = self.missing = 0
+        self._after, self._exhausted = 0, False
+        self._page: deque[Record] = deque()
+
+    def __iter__(self) -> Iterator[Forgetting | Finding]:
+        for version in sorted(self._damaged):
+            yield Finding(version, "its bytes were changed after it was stored")
+        requests: list[CondensationRequest] = []
+        for step in self._steps():
+            yield from self._compared(step.record)
+            if isinstance(step.event, CondensationRequest):
+                requests.append(step.event)
+            elif isinstance(step.event, CondensationAction):
+                yield Forgetting(step.event, step.forgotten, tuple(requests))
+                requests.clear()
+        yield from self._superfluous(self.version)
+        with self._store.snapshot(self._conversation) as snapshot:
+            beyond = snapshot.version  # others may have appended since
+            for record in snapshot.records(PROJECTION, after=beyond):
+                self.revisions += 1
+                yield _superfluous(record)
+
+    def _compared(self, made: Record) -> Iterator[Finding]:
+        """Compare the stored revision of one version with the one that the log gives."""
+        yield from self._superfluous(made.version - 1)
+        stored = self._next(made.version)
+        if stored is not None:
+            problem = _problem(stored, made)
+            if problem is not None:
+                yield Finding(made.version, problem)
+        elif made.version not in self._damaged:
+            self.missing += 1
+            if made.version < self._last_stored:
+                yield Finding(made.version, "it is missing, and later ones are stored")
+
+    def _superfluous(self, version: int) -> Iterator[Finding]:
+        """Yield a finding for each stored revision up to a version that the log does not bring."""
+        while (stored := self._next(version)) is not None:
+            yield _superfluous(stored)
+
+    def _next(self, version: int) -> Record | None:
+        """Return the next stored revision, if it is of this version or an earlier one."""
+        if not self._page and not self._exhausted:
+            self._page.extend(self._store.query(self._conversation, self._read_page))
+            self._exhausted = not self._page
+        if not self._page or self._page[0].version > version:
+            return None
+        self.revisions += 1
+        stored = self._page.popleft()
+        self._after = stored.version
+        return stored
+
+    def _read_page(self, snapshot: Snapshot) -> list[Record]:
+        return list(islice(snapshot.records(PROJECTION, self._after), _PAGE))
+
+    def _steps(self) -> Iterator[_Step]:
+        folded, made = EMPTY_FOLD, list[Record]()
+        while folded.version < self.version:
+            stop = min(self.version, folded.version + max(CHUNK, folded.state.count // 2))
+            steps, folded = self._store.query(self._conversation, partial(_fold_chunk, folded, stop, made))
+            made += [step.record for step in steps]
+            yield from steps
+            if self._progress is not None:
+                self._progress(stop, self.version)
+
+
+def _fold_chunk(
+    folded: ViewFold, stop: int, made: Sequence[Record], snapshot: Snapshot
+) -> tuple[list[_Step], ViewFold]:
+    """Fold on to ``stop``. Return a step for each structural event, and the fold there. ``made`` are the revisions up
+    to here, which only a retraction needs.
+    """
+    events = read_changes(snapshot, folded.version, stop)
+    returns = any(isinstance(event, Retraction) for event in events)
+    past = StoredPast(snapshot, stored=False, records=made if returns else ())
+    steps, done = [], 0
+    for place, event in enumerate(events):
+        if is_structural(event):
+            before, _ = fold_on(folded, events[done:place], event.id, past)
+            folded, (record,) = fold_on(before, [event], event.id + 1, past)
+            steps.append(_Step(event, record, _count_shown(before) - _count_shown(folded)))
+            done = place + 1
+    folded, _ = fold_on(folded, events[done:], stop, past)
+    return steps, folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +192,16 @@ class _Step:
     forgotten: int
 
 
-def _steps(snapshot: Snapshot, progress: Progress | None) -> Iterator[_Step]:
-    folded, past = EMPTY_FOLD, StoredPast(snapshot, stored=False)
-    while folded.version < snapshot.version:
-        stop = min(snapshot.version, folded.version + CHUNK)
-        events = read_changes(snapshot, folded.version, stop)
-        done = 0
-        for place, event in enumerate(events):
-            if is_structural(event):
-                before, _ = fold_on(folded, events[done:place], event.id, past)
-                folded, (record,) = fold_on(before, [event], event.id + 1, past)
-                yield _Step(event, record, _count_shown(before) - _count_shown(folded))
-                done = place + 1
-        folded, _ = fold_on(folded, events[done:], stop, past)
-        if progress is not None:
-            progress(stop, snapshot.version)
-
-
 def _count_shown(folded: ViewFold) -> int:
     """Return how many events of the log are shown."""
     return sum(event.id >= 0 for event in folded.state.items)
 
 
-def _problem(stored: Record | None, made: Record) -> str | None:
-    if stored is None:
-        return None
+def _superfluous(stored: Record) -> Finding:
+    return Finding(stored.version, "the log has no condensation or request that brought this version")
+
+
+def _problem(stored: Record, made: Record) -> str | None:
     if stored.code != CODE:
         return f"it was made by version {stored.code} of the fold; this is version {CODE}"
     if (stored.base, stored.body) != (made.base, made.body):

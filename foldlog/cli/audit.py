@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.reasons import answered, because
+from foldlog.cli.reasons import because
 from foldlog.cli.stores import chosen, open_existing
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
     from rich.text import Text
 
-    from eventstore import CondensationRequest, Store
+    from eventstore import Store
     from foldlog.reports.audit_database import Updated
-    from projections import Audit, Forgetting
+    from projections import Auditing, Finding, Forgetting
 
 __all__ = ["run"]
 
 _DESCRIBED_EVERY_S = 2.0
+
+_PAGE = 200
+"""Condensations that are shown together, in one table."""
+
+Update = Callable[[], "Updated"]
 
 
 def run(
@@ -45,38 +50,19 @@ def run(
 
     Exit status 1 if a revision is not what the log says, which 'foldlog rebuild' mends, or an event cannot be read.
     """
-    from eventstore import EventStoreError
-
     if follow:
         return _follow(db, to, conversations, as_json)
-    audits: list[_Audited] = []
-    unread: list[tuple[str, str]] = []
-    updated = None
     with open_existing(db) as store, terminal.progress() as bars:
-        for conversation in chosen(store, conversations):
-            bar = bars.add_task(terminal.printable(conversation, one_line=True), unit="events", total=None)
-            try:
-                audits.append(_audited(store, conversation, partial(_advance, bars, bar)))
-            except EventStoreError as error:  # one damaged history does not keep the others from being looked at
-                unread.append((conversation, str(error)))
-            bars.remove_task(bar)
-        if to is not None:
-            updated = _update(store, to, conversations, bars)
-    if as_json:
-        terminal.emit(_document(audits, unread, updated))
-    else:
-        _show(terminal.console(), audits, updated)
-    for one, _ in audits:
-        for finding in one.findings:
-            terminal.warn(
-                f"conversation {one.conversation!r}, revision of version {finding.version}: {finding.problem}"
-            )
-    for _, problem in unread:
-        terminal.warn(problem)
+        audits = _Audits(store, bars)
+        update = None if to is None else partial(_update, store, to, conversations, bars)
+        names = chosen(store, conversations)
+        updated = _emit(audits, names, update) if as_json else _show(audits, names, update)
+    for finding in audits.findings:
+        terminal.warn(finding)
     left_out = () if updated is None else updated.damaged
     for lost in left_out:
         terminal.warn(f"left out of {to}: event {lost.id} of conversation {lost.conversation!r}: {lost.problem}")
-    return FINDINGS if unread or left_out or any(one.findings for one, _ in audits) else DONE
+    return FINDINGS if audits.findings or left_out else DONE
 
 
 def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: bool) -> int:
@@ -96,21 +82,6 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
         return FINDINGS if follower.damaged else DONE
 
 
-class _Audited(NamedTuple):
-    """What an audit found, and by a condensation's id the requests that it answers."""
-
-    audit: Audit
-    requests: Mapping[int, Sequence[CondensationRequest]]
-
-
-def _audited(store: Store, conversation: str, progress: Callable[[int, int], None]) -> _Audited:
-    from projections import audit
-
-    found = audit(store, conversation, progress)
-    with store.snapshot(conversation) as snapshot:
-        return _Audited(found, answered(snapshot.structural_events()))
-
-
 def _update(store: Store, to: Path, conversations: list[str] | None, bars: Progress) -> Updated:
     from foldlog.reports.audit_database import update
 
@@ -118,40 +89,102 @@ def _update(store: Store, to: Path, conversations: list[str] | None, bars: Progr
     return update(store, to, conversations or None, partial(bars.advance, bar))
 
 
-def _advance(bars: Progress, bar: TaskID, done: int, of: int) -> None:
-    bars.update(bar, completed=done, total=of)
+class _Audits:
+    """The audits of conversations, one after the other, with what they have found so far."""
+
+    def __init__(self, store: Store, bars: Progress) -> None:
+        self.store, self.bars = store, bars
+        self.conversations = self.revisions = self.wrong = 0
+        self.findings: list[str] = []
+        self.unread: list[tuple[str, str]] = []
+
+    def audit(self, name: str) -> Auditing | None:
+        """Begin the audit of one conversation; None where it cannot be read. Iterate with ``forgettings``."""
+        from eventstore import EventStoreError
+        from projections import Auditing
+
+        self._bar = self.bars.add_task(terminal.printable(name, one_line=True), unit="events", total=None)
+        try:
+            return Auditing(self.store, name, self._advance)
+        except EventStoreError as error:
+            self._give_up(name, str(error))
+            return None
+
+    def forgettings(self, name: str, auditing: Auditing, found: list[Finding]) -> Iterator[Forgetting]:
+        """Yield the condensations of an audit, and put its findings into ``found``. It ends before a damaged event:
+        that one is named, and does not keep other conversations from being audited.
+        """
+        from eventstore import EventStoreError
+        from projections import Forgetting
+
+        try:
+            for one in auditing:
+                if isinstance(one, Forgetting):
+                    yield one
+                else:
+                    found.append(one)
+                    self.findings.append(f"conversation {name!r}, revision of version {one.version}: {one.problem}")
+        except EventStoreError as error:
+            self._give_up(name, str(error))
+        else:
+            self.bars.remove_task(self._bar)
+            self.conversations += 1
+        self.revisions += auditing.revisions
+        self.wrong += len(found)
+
+    def _advance(self, done: int, of: int) -> None:
+        self.bars.update(self._bar, completed=done, total=of)
+
+    def _give_up(self, name: str, problem: str) -> None:
+        self.bars.remove_task(self._bar)
+        self.unread.append((name, problem))
+        self.findings.append(problem)
 
 
-def _document(audits: list[_Audited], unread: list[tuple[str, str]], updated: Updated | None) -> dict[str, Any]:
-    return {
-        "conversations": [
-            {
-                "conversation": one.conversation,
-                "version": one.version,
-                "revisions": one.revisions,
-                "missing": one.missing,
-                "condensations": [_condensation(forgetting, requests) for forgetting in one.forgettings],
-                "findings": [{"version": f.version, "problem": f.problem} for f in one.findings],
-            }
-            for one, requests in audits
-        ],
-        "unread": [{"conversation": conversation, "problem": problem} for conversation, problem in unread],
-        **({} if updated is None else {"added": _added(updated)}),
-    }
+# -- for programs -----------------------------------------------------------------------------------------------------
+
+
+def _emit(audits: _Audits, names: Iterable[str], update: Update | None) -> Updated | None:
+    updated: Updated | None = None
+
+    def tail() -> dict[str, Any]:
+        nonlocal updated
+        updated = None if update is None else update()
+        unread = [{"conversation": conversation, "problem": problem} for conversation, problem in audits.unread]
+        return {"unread": unread, **({} if updated is None else {"added": _added(updated)})}
+
+    documents = (_document(audits, name, auditing) for name in names if (auditing := audits.audit(name)) is not None)
+    terminal.emit_list({}, "conversations", documents, tail)
+    return updated
+
+
+def _document(audits: _Audits, name: str, auditing: Auditing) -> terminal.Listed:
+    found: list[Finding] = []
+
+    def tail() -> dict[str, Any]:
+        return {
+            "version": auditing.version,
+            "revisions": auditing.revisions,
+            "missing": auditing.missing,
+            "findings": [{"version": one.version, "problem": one.problem} for one in found],
+        }
+
+    condensations = map(_condensation, audits.forgettings(name, auditing, found))
+    return terminal.Listed({"conversation": name}, "condensations", condensations, tail)
 
 
 def _added(updated: Updated) -> dict[str, Any]:
     return {**updated._asdict(), "damaged": [lost._asdict() for lost in updated.damaged]}
 
 
-def _condensation(forgetting: Forgetting, requests: Mapping[int, Sequence[CondensationRequest]]) -> dict[str, Any]:
+def _condensation(forgetting: Forgetting) -> dict[str, Any]:
     action = forgetting.condensation
     intervals, summaries = action.forgotten
     return {
         "id": action.id,
         "version": forgetting.version,
         "reason": forgetting.said("reason"),
-        "requests": [{"id": request.id, "reason": request.reason} for request in requests.get(action.id, ())],
+        "requests": [{"id": request.id, "reason": request.reason} for request in forgetting.requests],
         "outcome": forgetting.said("outcome"),
         "forgotten": forgetting.forgotten,
         "intervals": intervals,
@@ -162,44 +195,35 @@ def _condensation(forgetting: Forgetting, requests: Mapping[int, Sequence[Conden
     }
 
 
-def _show(console: Console, audits: list[_Audited], updated: Updated | None) -> None:
+# -- for people -------------------------------------------------------------------------------------------------------
+
+
+def _show(audits: _Audits, names: Iterable[str], update: Update | None) -> Updated | None:
     from foldlog.cli.gist import count
 
-    for one in audits:
-        if one.audit.forgettings:
-            _show_one(console, one)
-    revisions = sum(one.revisions for one, _ in audits)
-    wrong = sum(len(one.findings) for one, _ in audits)
-    verdict = f"{wrong:,} not as the log says" if wrong else "each as the log says"
-    console.print(f"{count(len(audits), 'conversation')}, {count(revisions, 'revision')}: {verdict}")
-    if updated is not None:
-        added = f"{count(updated.events, 'event')} and {count(updated.condensations, 'condensation')} added"
-        console.print(f"audit database: {added}, of {count(updated.conversations, 'conversation')}")
+    for name in names:
+        auditing = audits.audit(name)
+        if auditing is not None:
+            _show_one(audits.bars, name, audits.forgettings(name, auditing, []))
+    updated = None if update is None else update()
+    verdict = f"{audits.wrong:,} not as the log says" if audits.wrong else "each as the log says"
+    with terminal.paused(audits.bars):
+        console = terminal.console()
+        conversations, revisions = count(audits.conversations, "conversation"), count(audits.revisions, "revision")
+        console.print(f"{conversations}, {revisions}: {verdict}")
+        if updated is not None:
+            added = f"{count(updated.events, 'event')} and {count(updated.condensations, 'condensation')} added"
+            console.print(f"audit database: {added}, of {count(updated.conversations, 'conversation')}")
+    return updated
 
 
-def _show_one(console: Console, one: _Audited) -> None:
+def _show_one(bars: Progress, name: str, forgettings: Iterator[Forgetting]) -> None:
+    """Show the condensations of one conversation, a table for each page of them."""
     from rich.text import Text
 
-    from foldlog.cli.gist import count, interval_words, summary_text
+    from foldlog.cli.gist import count
     from foldlog.cli.tables import Column, print_rows
 
-    name, forgettings = terminal.printable(one.audit.conversation, one_line=True), one.audit.forgettings
-    console.print(Text(f"{name}: {count(len(forgettings), 'condensation')}", style="bold"))
-    rows: list[list[str | Text]] = []
-    for forgetting in forgettings:
-        action = forgetting.condensation
-        tokens = [forgetting.said(key) for key in ("tokens_before", "tokens_after")]
-        why = because(action, one.requests.get(action.id, ()))
-        summary = " ".join(summary_text(action.summary or "(no summary)").split())
-        rows.append(
-            [
-                str(action.id),
-                f"{forgetting.forgotten:,}",
-                interval_words(action.forgotten.intervals, most=2),
-                " → ".join(_tokens(number) for number in tokens if number is not None),
-                Text.assemble((f"{why}: " if why else "", "yellow"), summary),
-            ]
-        )
     columns = (
         Column("id", justify="right"),
         Column("forgot", justify="right"),
@@ -207,7 +231,33 @@ def _show_one(console: Console, one: _Audited) -> None:
         Column("tokens", justify="right"),
         Column("why, and summary", least=30),
     )
-    print_rows(console, columns, rows)
+    shown = 0
+    while page := list(islice(forgettings, _PAGE)):
+        number = shown + len(page)
+        told = f"{number:,} condensations so far" if len(page) == _PAGE else count(number, "condensation")
+        with terminal.paused(bars):
+            console = terminal.console()
+            console.print(Text(f"{terminal.printable(name, one_line=True)}: {told}", style="bold"))
+            print_rows(console, columns, [_row(forgetting) for forgetting in page])
+        shown = number
+
+
+def _row(forgetting: Forgetting) -> Sequence[str | Text]:
+    from rich.text import Text
+
+    from foldlog.cli.gist import interval_words, summary_text
+
+    action = forgetting.condensation
+    tokens = [forgetting.said(key) for key in ("tokens_before", "tokens_after")]
+    why = because(action, forgetting.requests)
+    summary = " ".join(summary_text(action.summary or "(no summary)").split())
+    return [
+        str(action.id),
+        f"{forgetting.forgotten:,}",
+        interval_words(action.forgotten.intervals, most=2),
+        " → ".join(_tokens(number) for number in tokens if number is not None),
+        Text.assemble((f"{why}: " if why else "", "yellow"), summary),
+    ]
 
 
 def _tokens(said: Any) -> str:

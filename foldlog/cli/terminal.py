@@ -10,9 +10,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Lines",
+    "Listed",
     "complain",
     "console",
     "emit",
     "emit_list",
     "folded",
     "json_text",
+    "paused",
     "prepare",
     "print_line",
     "printable",
@@ -146,7 +150,10 @@ def _cut(text: str, room: int) -> str:
 
 
 def progress() -> Progress:
-    """A bar on stderr for long work; nothing where stderr is not a terminal."""
+    """Return a bar on stderr for long work; nothing shows where stderr is not a terminal.
+
+    Lines may be written to stdout below it. On a terminal they appear above the bar.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -158,7 +165,18 @@ def progress() -> Progress:
         console=Console(stderr=True),
         transient=True,
         disable=not sys.stderr.isatty(),
+        redirect_stdout=sys.stdout.isatty(),  # else rich would write to stderr what belongs into a file
     )
+
+
+@contextmanager
+def paused(bars: Progress) -> Iterator[None]:
+    """Take the bar away while tables are printed, which rich prints past it."""
+    bars.stop()
+    try:
+        yield
+    finally:
+        bars.start()
 
 
 def complain(message: str) -> None:
@@ -212,19 +230,40 @@ def emit(document: Any) -> None:
     sys.stdout.write(f"{json_text(document, indent=2)}\n")
 
 
+class Listed(NamedTuple):
+    """An object with a list under ``name`` that is written while it is read, however long it is. ``tail`` is called
+    after that for the fields after it. An item may be such an object itself.
+    """
+
+    head: Mapping[str, Any]
+    name: str
+    items: Iterable[Any]
+    tail: Callable[[], Mapping[str, Any]] = dict
+
+
 def emit_list(
     head: Mapping[str, Any], name: str, items: Iterable[Any], tail: Callable[[], Mapping[str, Any]] = dict
 ) -> None:
-    """The one document, with a list under ``name`` that is written while it is read, however long it is; ``tail`` is
-    asked after that for what stands behind it.
-    """
-    sys.stdout.write("{")
-    for key, value in head.items():
-        sys.stdout.write(f"{json_text(key)}: {json_text(value)}, ")
-    sys.stdout.write(f"{json_text(name)}: [")
-    for number, item in enumerate(items):
-        sys.stdout.write(f"{',' if number else ''}\n{json_text(item)}")
-    sys.stdout.write("\n]")
-    for key, value in tail().items():
-        sys.stdout.write(f", {json_text(key)}: {json_text(value)}")
-    sys.stdout.write("}\n")
+    """Write the one document, as a ``Listed`` says it. Nothing is written where the first item cannot be read."""
+    ahead = iter(items)
+    first = list(islice(ahead, 1))
+    _write_listed(Listed(head, name, chain(first, ahead), tail))
+    sys.stdout.write("\n")
+
+
+def _write_listed(listed: Listed) -> None:
+    write = sys.stdout.write
+    write("{")
+    for key, value in listed.head.items():
+        write(f"{json_text(key)}: {json_text(value)}, ")
+    write(f"{json_text(listed.name)}: [")
+    for number, item in enumerate(listed.items):
+        write(",\n" if number else "\n")
+        if isinstance(item, Listed):
+            _write_listed(item)
+        else:
+            write(json_text(item))
+    write("\n]")
+    for key, value in listed.tail().items():
+        write(f", {json_text(key)}: {json_text(value)}")
+    write("}")

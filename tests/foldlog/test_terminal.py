@@ -3,12 +3,21 @@
 import contextlib
 import io
 import json
+import os
+import pty
+import re
+import subprocess
+import sysconfig
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
 
-from foldlog.cli.terminal import emit_list, json_text, printable
+from eventstore import Message, open_store
+from foldlog.cli import terminal
+from foldlog.cli.terminal import Lines, Listed, emit_list, json_text, print_line, printable
 
 STEERING = [
     *map(chr, range(0x00, 0x09)),
@@ -63,3 +72,62 @@ def test_a_long_list_is_one_document(items, head):
         emit_list({f"h{key}": value for key, value in head.items()}, "items", iter(items), lambda: {"end": 1})
     expected = {**{f"h{key}": value for key, value in head.items()}, "items": items, "end": 1}
     assert json.loads(written.getvalue()) == expected
+
+
+def test_a_list_of_lists_is_one_document():
+    written = io.StringIO()
+    rows = [Listed({"id": n}, "rows", iter(range(n)), lambda n=n: {"rows_count": n}) for n in range(3)]
+    with contextlib.redirect_stdout(written):
+        emit_list({}, "items", iter(rows), lambda: {"end": 1})
+    items = [{"id": n, "rows": list(range(n)), "rows_count": n} for n in range(3)]
+    assert json.loads(written.getvalue()) == {"items": items, "end": 1}
+
+
+def test_of_a_list_that_cannot_be_read_nothing_is_written():
+    def items():
+        raise ValueError("not there")
+        yield
+
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written), pytest.raises(ValueError, match="not there"):
+        emit_list({"head": 1}, "items", items())
+    assert written.getvalue() == ""
+
+
+def test_a_document_goes_into_its_file_while_a_bar_is_on_the_terminal(tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/s.db") as store:
+        store.append("c1", Message(source="user", content="hello"), expected_version=0)
+    foldlog = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+    ours, theirs = pty.openpty()
+    with (tmp_path / "out.json").open("wb") as out:
+        command = [foldlog, "verify", "--json", "--db", f"sqlite:///{tmp_path}/s.db"]
+        process = subprocess.Popen(command, stdout=out, stderr=theirs)
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # how Linux says that the other side has closed a terminal
+            while os.read(ours, 65536):
+                pass
+        os.close(ours)
+        assert process.wait() == 0
+    assert json.loads((tmp_path / "out.json").read_text())["sound"] is True
+
+
+@pytest.mark.parametrize("color", [None, "truecolor"])
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=90))
+@example("…" * 70)
+@example("a" * 61)
+@example("世" * 31)
+@example("e\u0301" * 70)
+def test_a_line_is_cut_as_rich_cuts_it(color, text):
+    text = printable(text, one_line=True)
+    written, expected = io.StringIO(), io.StringIO()
+    there = Console(width=60, color_system=color, force_terminal=color is not None, highlight=False, file=expected)
+    print_line(there, Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text))
+    with contextlib.redirect_stdout(written), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(terminal, "console", lambda: there)
+        lines = Lines()
+        expected_length = len(expected.getvalue())
+        lines.write(("     7  ", "dim"), ("user    ", "bold green"), (text, ""))
+    assert len(expected.getvalue()) == expected_length
+    plain = re.sub("\x1b\\[[0-9;]*m", "", written.getvalue())
+    assert plain.rstrip() == re.sub("\x1b\\[[0-9;]*m", "", expected.getvalue()).rstrip()
+    assert color is None or written.getvalue().startswith("\x1b[2m     7  \x1b[0m\x1b[1;32muser    \x1b[0m")
