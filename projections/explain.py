@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 from eventstore.events import (
     Annotation,
     CondensationAction,
-    CondensationRequest,
     CondensationSummary,
     Event,
+    Retraction,
     is_structural,
     summary_of,
 )
 from projections.fold import summary_event
+from projections.intervals import contains
+from projections.retractions import effective, intervals_kept, target
 from projections.units import UNSEEN, units
 from projections.v0_dialect import entomb, is_buried, is_from_v0
 from projections.view import View
@@ -30,9 +33,10 @@ class Why:
     """What became of an event in the View at ``version``.
 
     shown         ``position`` is its index; ``sent`` says whether a model is sent it
-    forgotten     ``by`` is the event that forgot it, at version ``forgotten_at``: a condensation, or for some imported
-                  histories a request. ``summary`` is the summary that ``by`` put in its place, if any. ``stands_in`` is
-                  the summary that stands for it in the View now: ``summary`` may have been summarized since
+    forgotten     ``by`` is the event that forgot it, at version ``forgotten_at``: a condensation; for some imported
+                  histories a request; or the retraction that took it back. ``summary`` is the summary that ``by`` put
+                  in its place, if any. ``stands_in`` is the summary that stands for it in the View now: ``summary`` may
+                  have been summarized since
     never shown   ``by`` is set where an imported condensation forgot it before it came
 
     ``reason`` says it in words, for people.
@@ -101,32 +105,49 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
     return _explain_forgotten(event, view, structural)
 
 
-def explain_difference(before: View, after: View, structural: Iterable[Event]) -> Difference:
-    """Say what changed from one View to another, given the structural events between them.
+def explain_difference(before: View, after: View, structural: Structural) -> Difference:
+    """Say what changed from one View to another, given the structural events of their conversation.
 
-    Cost: both Views, and the structural events until one has forgotten the last event that left: for each of these, the
-    events that are left.
+    Cost: both Views, and the structural events between them, once, or twice where one is a retraction; for each of them
+    those events of the first View that are not accounted for yet.
     """
     ids_before, ids_after = ({event.id for event in view} for view in (before, after))
     left = tuple(event for event in before if event.id not in ids_after)
+
+    def between() -> Iterator[Event]:
+        return takewhile(lambda one: one.id < after.version, structural(before.version))
+
+    summarized: Sequence[Summarized] | None = () if not left else _summarized(left, between())
+    if summarized is None:
+        kept = intervals_kept(between(), after.version)
+        summarized = _summarized(left, (one for one in between() if contains(kept, one.id)))
+    return Difference(
+        before=before.version,
+        after=after.version,
+        entered=tuple(event for event in after if event.id not in ids_before),
+        left=left,
+        summarized=tuple(summarized or ()),
+    )
+
+
+def _summarized(left: Sequence[Event], structural: Iterable[Event]) -> Sequence[Summarized] | None:
+    """Return the condensations with a summary that took events that ``left``; None where a retraction is among the
+    structural events.
+    """
     summarized: list[Summarized] = []
     remaining = left
-    for action in structural if left else ():
+    for action in structural:
+        if isinstance(action, Retraction):
+            return None
+        if not remaining:
+            continue  # a retraction may come yet
         forgets = forgetting(action)
         taken = tuple(event for event in remaining if forgets(event))
         if taken:
             remaining = tuple(event for event in remaining if not forgets(event))
             if isinstance(action, CondensationAction) and action.summary is not None:
                 summarized.append(Summarized(action, summary_event(action), taken))
-            if not remaining:
-                break
-    return Difference(
-        before=before.version,
-        after=after.version,
-        entered=tuple(event for event in after if event.id not in ids_before),
-        left=left,
-        summarized=tuple(summarized),
-    )
+    return summarized
 
 
 def forgetting(structural: Event) -> Callable[[Event], bool]:
@@ -170,8 +191,8 @@ def _unfit_because(event: Event, view: View, position: int) -> str:
 
 
 def _never_shown_because(event: Event) -> str:
-    if isinstance(event, CondensationAction | CondensationRequest):
-        return "condensations and requests change a View and are never in it"
+    if is_structural(event):
+        return "condensations, requests and retractions change a View and are never in it"
     if isinstance(event, Annotation):
         return "annotations are never shown to a model"
     if event.origin is not None:
@@ -180,7 +201,15 @@ def _never_shown_because(event: Event) -> str:
 
 
 def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
-    by, summary, stands_in = _follow(event, {shown.id for shown in view}, structural)
+    shown = {shown.id for shown in view}
+    came = summary_of(event.id) if event.id < 0 else event.id
+    followed = _follow(event, shown, structural(came + 1))
+    if followed is None:
+        kept = intervals_kept(structural(0), view.version)
+        if not contains(kept, came):
+            return _explain_taken_back(event, came, view, structural)
+        followed = _follow(event, shown, (one for one in structural(came + 1) if contains(kept, one.id)))
+    by, summary, stands_in = followed or (None, None, None)
     if by is None:  # the log is not the one that the View was folded from, or the revision is damaged
         reason = "nothing in the log forgets it and the View does not show it: run 'foldlog audit'"
         return Why(event, view.version, "forgotten", reason)
@@ -196,24 +225,34 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
     )
 
 
-def _follow(
-    event: Event, shown: Container[int], structural: Structural
-) -> tuple[Event | None, CondensationSummary | None, CondensationSummary | None]:
+def _explain_taken_back(event: Event, came: int, view: View, structural: Structural) -> Why:
+    by = next(one for one in effective(structural(0), view.version) if target(one) <= came < one.id)
+    reason = f"retraction {by.id} took it back, at version {by.id + 1}: the View was again that of version {target(by)}"
+    return Why(event, view.version, "forgotten", reason, by=by, forgotten_at=by.id + 1)
+
+
+_Followed = tuple[Event | None, CondensationSummary | None, CondensationSummary | None]
+
+
+def _follow(event: Event, shown: Container[int], structural: Iterable[Event]) -> _Followed | None:
     """Follow ``event`` through the structural events after it, in one pass.
 
     Return the one that forgot it; the summary that was put in its place; and the summary that stands for it in the
-    View, which has the ids ``shown``: a later one where the first was summarized again, None where none does.
+    View, which has the ids ``shown``: a later one where the first was summarized again, None where none does. Return
+    None where a retraction may have taken back one of them.
     """
     by: Event | None = None
     first: CondensationSummary | None = None
-    followed = event
-    for one in structural((summary_of(event.id) if event.id < 0 else event.id) + 1):
-        if not forgetting(one)(followed):
+    followed: Event | None = event
+    for one in structural:
+        if isinstance(one, Retraction):
+            return None
+        if followed is None or not forgetting(one)(followed):
             continue
         summary = _summary(one)
         if by is None:
             by, first = one, summary
-        if summary is None or summary.id in shown:
+        if summary is not None and summary.id in shown:
             return by, first, summary
         followed = summary
     return by, first, None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from eventstore.events import Event, Retraction
 from projections.intervals import Intervals
 
-__all__ = ["intervals_kept", "target"]
+__all__ = ["effective", "intervals_kept", "target"]
 
 
 def target(retraction: Retraction) -> int:
@@ -23,15 +23,22 @@ def intervals_kept(structural: Iterable[Event], version: int) -> Intervals:
 
     ``structural`` are the structural events of the log, up to ``version`` at least.
     """
-    returns = {event.id: target(event) for event in structural if isinstance(event, Retraction) and event.id < version}
     kept: list[tuple[int, int]] = []
     stop = version
-    for event_id in sorted(returns, reverse=True):
-        if event_id >= stop:
-            continue  # a later retraction took this one back
-        if event_id + 1 < stop:
-            kept.append((event_id + 1, stop - 1))
-        stop = returns[event_id]
+    for retraction in effective(structural, version):
+        if retraction.id + 1 < stop:
+            kept.append((retraction.id + 1, stop - 1))
+        stop = target(retraction)
     if stop:
         kept.append((0, stop - 1))
     return tuple(reversed(kept))
+
+
+def effective(structural: Iterable[Event], version: int) -> Iterator[Retraction]:
+    """Yield the retractions that no later one took back, newest first, of the structural events up to ``version``."""
+    retractions = [event for event in structural if isinstance(event, Retraction) and event.id < version]
+    stop = version
+    for retraction in reversed(retractions):
+        if retraction.id < stop:
+            yield retraction
+            stop = target(retraction)

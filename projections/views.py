@@ -98,7 +98,8 @@ class Views:
         """
         views = self.at(conversation, before), self.at(conversation, after)
         return self._store.query(
-            conversation, lambda snapshot: explain_difference(*views, snapshot.structural_events(before, after))
+            conversation,
+            lambda snapshot: explain_difference(*views, lambda start: snapshot.structural_events(start, after)),
         )
 
     def rebuild(self, conversation: str, progress: Progress | None = None) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store
+from eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store, summary_id
+from foldlog.cli.reasons import requests_before
 from projections import Views
 
 SHORT, LONG = 200, 12_000
@@ -56,8 +57,21 @@ def made(tmp_path: Path, length: int) -> Store:
             events.append(Message(source="user", content=str(n)))
     for start in range(0, length, 500):
         store.append("c1", events[start : start + 500], expected_version=start)
+    store.append("chain", chain(length), expected_version=0)
     store.append("z", Message(source="user", content="behind"), expected_version=0)
     return store
+
+
+def chain(length: int) -> list[Any]:
+    """Messages, and after every four a condensation that forgets them and the summary of the one before."""
+    events: list[Any] = []
+    while len(events) + 5 <= length:
+        start = len(events)
+        before = [summary_id(start - 1)] if start else []
+        events += [Message(source="user", content=str(n)) for n in range(start, start + 4)]
+        ids = [*before, *range(start, start + 4)]
+        events.append(CondensationAction(forgotten_event_ids=ids, summary="so far", summary_offset=0))
+    return events
 
 
 def append(store: Store) -> object:
@@ -85,11 +99,30 @@ def past_view(store: Store) -> object:
     return len(Views(store).at("c1", store.version("c1") - 60))
 
 
+def why_shown(store: Store) -> object:
+    return Views(store).why("c1", 0)
+
+
+def why_forgotten_lately(store: Store) -> object:
+    return Views(store).why("chain", store.version("chain") - 9)
+
+
+def late_difference(store: Store) -> object:
+    version = store.version("chain")
+    return Views(store).difference("chain", version - 15, version)
+
+
+def requests_of_the_last(store: Store) -> object:
+    return requests_before(store, "chain", store.version("chain") - 1)
+
+
 @pytest.mark.parametrize(
     "step",
     [append, append_with_key, condense, open_view, past_view, lambda store: store.version("c1"),
-     lambda store: list(store.events("c1", store.version("c1") - 5)), lambda store: store.conversations(limit=3)],
-    ids=["append", "append with a key", "condense", "open a View", "a past View", "version", "newest events", "list"],
+     lambda store: list(store.events("c1", store.version("c1") - 5)), lambda store: store.conversations(limit=3),
+     why_shown, why_forgotten_lately, late_difference, requests_of_the_last],
+    ids=["append", "append with a key", "condense", "open a View", "a past View", "version", "newest events", "list",
+         "why shown", "why forgotten lately", "late difference", "requests of a condensation"],
 )  # fmt: skip
 def test_a_step_costs_the_same_however_long_the_history(stores: list[Store], step: Callable[[Store], object]):
     costs = []
@@ -100,3 +133,23 @@ def test_a_step_costs_the_same_however_long_the_history(stores: list[Store], ste
         costs.append(Counting.steps - before)
     assert costs[0] > 0
     assert costs[1] <= TOLERANCE * costs[0], f"{costs[0]} instructions at {SHORT} events, {costs[1]} at {LONG}"
+
+
+def test_why_of_an_early_event_reads_each_condensation_once(stores: list[Store]):
+    """Each condensation of the chain forgets the summary of the one before, down to the newest."""
+    _, store = stores
+    views = Views(store)
+    views.current("chain")
+    with store.snapshot("chain") as snapshot:
+        before = Counting.steps
+        condensations = sum(1 for _ in snapshot.structural_events())
+        once = Counting.steps - before
+    before = Counting.steps
+    answer = views.why("chain", 1)
+    spent = Counting.steps - before
+    assert condensations == LONG // 5
+    assert answer.by is not None
+    assert answer.by.id == 4
+    assert answer.stands_in is not None
+    assert answer.stands_in.summary_of == store.version("chain") - 1
+    assert spent <= TOLERANCE * once, f"{once} instructions to read the condensations, {spent} to follow the event"

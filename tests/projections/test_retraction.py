@@ -121,3 +121,28 @@ def test_a_view_without_a_past_says_so():
     masked = masked.with_events(masked[:2])
     with pytest.raises(LookupError, match=r"returns to version 1.*made without its past"):
         masked.then([Retraction(id=3, version=1)])
+
+
+def test_why_an_event_was_taken_back(history: History):
+    history.append(CondensationAction(forgotten_event_ids=[1], summary="one", summary_offset=0))
+    history.retract(5, "the user went back")
+    why = history.why(5)
+    assert (why.fate, why.forgotten_at) == ("forgotten", 8)
+    assert why.by == Retraction(id=7, version=5, reason="the user went back")
+    assert why.reason == "retraction 7 took it back, at version 8: the View was again that of version 5"
+    assert history.why(-8).reason == why.reason, "its summary went with the condensation"
+    assert history.why(1).fate == "shown"
+
+
+def test_why_and_difference_pass_over_condensations_that_were_taken_back(history: History):
+    history.append(CondensationAction(forgotten_event_ids=[1], summary="taken back", summary_offset=0))
+    history.retract(6)
+    history.append(CondensationAction(forgotten_event_ids=[1, 2], summary="stays", summary_offset=0))
+    why = history.why(1)
+    assert why.by is not None
+    assert why.by.id == 8
+    assert why.stands_in is not None
+    assert why.stands_in.content == "stays"
+    difference = history.difference(6, 9)
+    assert [event.id for event in difference.left] == [1, 2]
+    assert [(one.condensation.id, [event.id for event in one.events]) for one in difference.summarized] == [(8, [1, 2])]

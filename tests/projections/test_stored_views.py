@@ -25,7 +25,9 @@ from eventstore.events import (
     summary_id,
 )
 from eventstore.transaction import Record
-from projections import NoSuchEvent, NoSuchVersion, View, Views, audit
+from projections import Auditing, Forgetting, NoSuchEvent, NoSuchVersion, View, Views, audit
+from projections.loading import CHUNK, StoredPast, fold_log
+from projections.revision import EMPTY_FOLD
 from projections.revision_codec import CODE, PROJECTION
 
 
@@ -329,7 +331,7 @@ def test_why_a_summary_was_forgotten(views: Views):
 def test_why_an_event_was_never_shown(views: Views):
     assert views.why("c", 3).fate == "never shown"
     assert views.why("c", 3).reason == "annotations are never shown to a model"
-    assert views.why("c", 5).reason == "condensations and requests change a View and are never in it"
+    assert views.why("c", 5).reason == "condensations, requests and retractions change a View and are never in it"
 
 
 @pytest.mark.parametrize("event_id", [10, -1, summary_id(0), summary_id(99)])
@@ -549,3 +551,29 @@ def test_many_threads_share_one_views(tmp_path: Path):
             thread.join()
         assert failures == []
         assert audit(store, "c").findings == ()
+
+
+def test_a_history_that_forgets_nothing_is_folded_in_ever_larger_chunks(store: Store):
+    """Each chunk copies the View, so chunks of one size would cost the square of the history."""
+    store.ingest("c", iter(said("word") * 40_000))
+    with store.snapshot("c") as snapshot:
+        past = StoredPast(snapshot)
+        chunks = [folded.version for folded, _ in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past)]
+    assert chunks[:2] == [CHUNK, 2 * CHUNK]
+    assert chunks[-1] == 40_000
+    assert len(chunks) < 15
+
+
+def test_an_audit_hands_out_each_condensation_as_it_is_reached(store: Store):
+    append(store, *said(*"ab"), CondensationRequest(reason="too long"), forget(0))
+    append(store, *said("c") * 3_000, forget(1))
+    auditing = Auditing(store, "c")
+    found = iter(auditing)
+    first = next(found)
+    assert isinstance(first, Forgetting)
+    assert (first.condensation.id, [request.reason for request in first.requests]) == (3, ["too long"])
+    assert auditing.missing == 2, "the request and the condensation; the rest of the log was not read"
+    (second,) = found
+    assert isinstance(second, Forgetting)
+    assert second.requests == ()
+    assert (auditing.missing, auditing.revisions, auditing.version) == (3, 0, 3_005)

@@ -1,0 +1,56 @@
+"""What is said of an event agrees with the Views of all versions."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from eventstore.events import CondensationAction, CondensationSummary, Event, Retraction, is_structural
+from projections import View
+from projections.explain import explain_difference, explain_event
+from projections.retractions import target
+from tests.properties.histories import histories
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories)
+def test_why_agrees_with_the_views(events: list[Event]) -> None:
+    views = [View.from_events(events[:version]) for version in range(len(events) + 1)]
+    shown = [{event.id for event in view} for view in views]
+    structural = [event for event in events if is_structural(event)]
+    view = views[-1]
+    summaries = [event for each in views for event in each if isinstance(event, CondensationSummary) and event.id < 0]
+    for event in [*events, *summaries]:
+        why = explain_event(event, view, lambda start: (one for one in structural if one.id >= start))
+        assert (why.fate == "shown") == (event.id in shown[-1])
+        if why.fate == "shown":
+            assert why.position is not None
+            assert view[why.position].id == event.id
+        if why.fate == "never shown":
+            assert not any(event.id in ids for ids in shown)
+        if why.fate == "forgotten":
+            assert why.by is not None, why.reason
+            assert event.id not in shown[why.by.id + 1]
+            if isinstance(why.by, Retraction):
+                assert target(why.by) <= (event.id if event.id >= 0 else -event.id - 2) < why.by.id
+            else:
+                assert event.id in shown[why.by.id], "shown until it was forgotten"
+            assert why.stands_in is None or why.stands_in.id in shown[-1]
+            assert why.stands_in is None or why.summary is not None
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories)
+def test_a_difference_agrees_with_the_views(events: list[Event]) -> None:
+    structural = [event for event in events if is_structural(event)]
+    for before in range(0, len(events), 3):
+        views = View.from_events(events[:before]), View.from_events(events)
+        told = explain_difference(*views, lambda start: (one for one in structural if one.id >= start))
+        first, last = ([event.id for event in view] for view in views)
+        assert [event.id for event in told.entered] == [each for each in last if each not in first]
+        assert [event.id for event in told.left] == [each for each in first if each not in last]
+        for one in told.summarized:
+            assert isinstance(one.condensation, CondensationAction)
+            after = View.from_events(events[: one.condensation.id + 1])
+            assert one.summary.id in {event.id for event in after}
+            assert {event.id for event in one.events} <= {event.id for event in told.left}
+            assert not {event.id for event in one.events} & {event.id for event in after}
