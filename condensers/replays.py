@@ -6,6 +6,7 @@ it had been there from the start, so that two strategies are compared over the v
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +19,10 @@ from condensers.models.budget import tokens_of, tokens_of_beginnings
 from condensers.replayed import Fates, Numbers, Turn, Turns
 from condensers.reports import reports_of
 from condensers.strategies.noop import NoOpCondenser
-from eventstore.events import Action, CondensationAction, Event, Message, summary_id
+from eventstore.events import Action, CondensationAction, Event, Message, Retraction, summary_id
 from projections import View
+from projections.intervals import contains
+from projections.retractions import intervals_kept
 from projections.v0_dialect import is_from_v0
 
 __all__ = ["Made", "Replay", "Replaying", "Turn", "replay"]
@@ -95,7 +98,8 @@ class Replay:
 
 
 def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel | None = None) -> Replay:
-    """How ``condenser`` would have done over ``events``, a history from its first event on.
+    """Tell how ``condenser`` would have done over ``events``, a history from its first event on. What a retraction took
+    back is left out.
 
     ``agent_llm`` counts tokens and sets the limits that a budget keeps to. A condenser with a model calls it. Raises
     what the condenser raises but for ``NoCondensationAvailable``; ``ModelCallFailed`` where its model cannot be
@@ -103,9 +107,12 @@ def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel 
     the events, and at each call of the agent's model what the condenser does; tokens are counted once for each stretch
     between two condensations, but at each call where a condenser hides something from it.
     """
+    history = list(events)
+    kept = intervals_kept(history, history[-1].id + 1 if history else 0)
     replaying = Replaying(condenser, agent_llm)
-    for event in events:
-        replaying.take(event)
+    for event in history:
+        if contains(kept, event.id):
+            replaying.take(event)
     return replaying.result()
 
 
@@ -118,10 +125,16 @@ def _begins_a_turn(event: Event, response_id: str | None) -> bool:
     return isinstance(event, Message) and event.shown and event.source == "agent"
 
 
+def _without_past(view: View) -> View:
+    """Return the View without the earlier ones, which hold all events: a replay never goes back."""
+    return dataclasses.replace(view, state=dataclasses.replace(view.state, past=None))
+
+
 class Replaying:
     """A replay in progress: give it the events of a history with ``take``, in order, then ask for its ``result``.
 
-    The history gets new ids, since other condensations stand in it. Memory: the View, and some 50 bytes for each event
+    Leave out the events that a retraction took back, and the retraction: see ``projections.retractions``. The history
+    gets new ids, since other condensations stand in it. Memory: the View, and some 50 bytes for each event
     and each turn.
     """
 
@@ -147,6 +160,8 @@ class Replaying:
         """Go on with the next event of the history. Raises what ``replay`` raises."""
         if isinstance(event, CondensationAction):
             return
+        if isinstance(event, Retraction):
+            raise TypeError(f"a replay cannot go back, as retraction {event.id} does; leave out what it took back")
         if self._only_counts and not self._shown:
             self._only_counts = not is_from_v0(event)
         if _begins_a_turn(event, self._response_id):
@@ -158,7 +173,7 @@ class Replaying:
         new_id = self._view.version
         cause = None if event.cause is None else self._ids.new(event.cause)
         self._ids.add(event.id, new_id)
-        self._view = self._view.then((replace(event, id=new_id, cause=cause),))
+        self._view = _without_past(self._view.then((replace(event, id=new_id, cause=cause),)))
 
     def _take_turn(self, event_id: int) -> None:
         """Condense as often as is needed before the model is called that gave the event with this id."""

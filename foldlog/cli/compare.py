@@ -90,12 +90,19 @@ def _replays(
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
     from condensers.replays import Replaying
     from eventstore import Message
+    from projections.intervals import contains
+    from projections.retractions import intervals_kept
 
     replaying = {name: Replaying(condenser, model) for name, condenser in condensers.items()}
     asks: list[int] = []
     with terminal.progress() as bars:
         bar = bars.add_task("replaying", unit="events", total=version)
+        kept = store.query(
+            conversation, lambda snapshot: intervals_kept(snapshot.structural_events(0, version), version)
+        )
         for event in store.events(conversation, 0, version):
+            if not contains(kept, event.id):
+                continue  # a retraction took it back
             if isinstance(event, Message) and event.source == "user":
                 asks.append(event.id)
             for name, one in replaying.items():
