@@ -10,9 +10,11 @@ import typer
 from foldlog.cli.outcome import Refused
 
 if TYPE_CHECKING:
-    from condensers import AgentModel
+    from pathlib import Path
 
-__all__ = ["AgentModelName", "agent_model"]
+    from condensers import AgentModel, Condenser
+
+__all__ = ["AgentModelName", "agent_model", "load_condenser_for"]
 
 _TOKENIZER = "gpt-4o"
 _NO_LIMIT = 2**60
@@ -41,3 +43,18 @@ def agent_model(name: str | None) -> AgentModel | None:
     if not name:
         raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
     return LLM(LLMConfig(model=name))
+
+
+def load_condenser_for(path: Path, agent: str | None, model: AgentModel | None) -> Condenser:
+    """Return the condenser of a file, with ``model`` wherever it names no model of its own.
+
+    Raises ``InvalidCondenser``, and ``Refused`` where the file needs the agent's model and ``agent`` names none: the
+    model that only counts is never asked.
+    """
+    from condensers import InvalidCondenser, load_condenser
+
+    condenser = load_condenser(path)
+    try:
+        return condenser.for_agent(None if agent is None else model)
+    except InvalidCondenser as error:
+        raise Refused(f"{path}: {error}; here --agent-model NAME gives it") from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldlog.cli import terminal
-from foldlog.cli.agent_model import AgentModelName, agent_model
+from foldlog.cli.agent_model import AgentModelName, agent_model, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing
@@ -51,13 +51,13 @@ def run(
     """
     from foldlog.reports.comparison import PlotRefused, check_plot, comparison, plot_comparison
 
-    condensers = _condensers(configs or [])
+    model = agent_model(agent)
+    condensers = _condensers(configs or [], agent, model)
     try:
         if plot is not None:
             check_plot(plot)
     except PlotRefused as error:
         raise Refused(str(error)) from error
-    model = agent_model(agent)
     with open_existing(db) as store:
         version = store.conversation(conversation).version
         replays, asks = _replays(store, conversation, version, condensers, model)
@@ -71,9 +71,9 @@ def run(
     return DONE
 
 
-def _condensers(configs: list[Path]) -> dict[str, Condenser]:
+def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None) -> dict[str, Condenser]:
     """By the name under which each is shown: the file's, or its path where several files have that name."""
-    from condensers import NoOpCondenser, load_condenser
+    from condensers import NoOpCondenser
     from condensers.strategies.default import default_condenser
 
     if not configs:
@@ -81,7 +81,7 @@ def _condensers(configs: list[Path]) -> dict[str, Condenser]:
     paths = list(dict.fromkeys(configs))
     stems = [path.stem for path in paths]
     names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in paths]
-    return {name: load_condenser(path) for name, path in zip(names, paths, strict=True)}
+    return {name: load_condenser_for(path, agent, model) for name, path in zip(names, paths, strict=True)}
 
 
 def _replays(

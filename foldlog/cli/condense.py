@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from foldlog.cli import terminal
-from foldlog.cli.agent_model import AgentModelName, agent_model
+from foldlog.cli.agent_model import AgentModelName, agent_model, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.reasons import answered, because
@@ -58,8 +58,9 @@ def run(
     from foldlog.histories import Histories
 
     model = agent_model(agent)
+    condenser = None if config is None else load_condenser_for(config, agent, model)
     with open_existing(db) as store, _copy(store, conversation) if dry_run else nullcontext(store) as stage:
-        histories = Histories(stage, condenser=config, agent_llm=model)
+        histories = Histories(stage, condenser=condenser, agent_llm=model)
         try:
             result = histories[conversation].condense("foldlog condense")
         except NoCondensationAvailable as error:

@@ -29,7 +29,7 @@ from projections.messages import anthropic, chat
 from projections.messages.content import says_something
 from projections.messages.turns import DIALECTS, Dialect, Rendered, checked, turns
 
-__all__ = ["DIALECTS", "Dialect", "Rendered", "checked", "rendered", "says_something", "system_prompt"]
+__all__ = ["BEGINNING", "DIALECTS", "Dialect", "Rendered", "checked", "rendered", "says_something", "system_prompt"]
 
 system_prompt = anthropic.system_prompt
 
@@ -53,8 +53,8 @@ def _opened(messages: list[Rendered]) -> list[Rendered]:
     """Put a user's message before an assistant's that comes first."""
     first = next((place for place, each in enumerate(messages) if each.message["role"] != "system"), None)
     if first is not None and messages[first].message["role"] == "assistant":
-        messages.insert(first, Rendered({"role": "user", "content": _BEGINNING}, messages[first].positions[:1]))
+        messages.insert(first, Rendered({"role": "user", "content": BEGINNING}, messages[first].positions[:1]))
     return messages
 
 
-_BEGINNING = "[The conversation before this point is not shown.]"
+BEGINNING = "[The conversation before this point is not shown.]"

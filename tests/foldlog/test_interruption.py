@@ -89,7 +89,7 @@ def test_a_call_that_others_followed_is_open_too(history):
     history.append([call("a"), Message(source="user", content="still there?"), Message(source="agent", content="yes")])
     assert waiting(history) == ["a"]
     history.interrupt()
-    assert [m["role"] for m in history.view.to_messages()] == ["assistant", "tool", "user", "assistant"]
+    assert [m["role"] for m in history.view.to_messages()] == ["user", "assistant", "tool", "user", "assistant"]
 
 
 def test_calls_without_an_id_or_with_the_same_one_are_answered_each(history):
