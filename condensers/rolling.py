@@ -146,9 +146,10 @@ class _OnlyWhereItMust(Condenser):
         return self._rolling.step(view, agent_llm) if must else Step(view)
 
 
-def reasons_by_size(view: View, max_size: int) -> frozenset[Reason]:
-    """The reasons that need no model: a request, and more than ``max_size`` events."""
-    due = {Reason.REQUEST: view.unhandled_condensation_request, Reason.EVENTS: len(view) > max_size}
+def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
+    """Return the reasons that need no model: a request, and more than ``max_size`` events, unless that is None."""
+    too_many = max_size is not None and len(view) > max_size
+    due = {Reason.REQUEST: view.unhandled_condensation_request, Reason.EVENTS: too_many}
     return frozenset(reason for reason, is_due in due.items() if is_due)
 
 

@@ -31,7 +31,7 @@ from condensers.strategies.observation_masking import ObservationMaskingCondense
 from condensers.strategies.pipeline import PipelineCondenser
 from condensers.strategies.recent import RecentEventsCondenser
 from condensers.strategies.structured_summary import StructuredSummaryCondenser
-from condensers.strategies.summarizing import SelectionRule
+from condensers.strategies.summarizing import SelectionRule, TailRule
 
 __all__ = [
     "AmortizedForgettingCondenserConfig",
@@ -109,7 +109,12 @@ class ConversationWindowCondenserConfig(CondenserConfig):
 class _Summarizing(CondenserConfig):
     """Parameters of every strategy that puts a summary in the place of what it forgets."""
 
-    max_size: int = Field(default=100, ge=2, description="more events than this are condensed, to half as many")
+    max_size: int | None = Field(
+        default=None,
+        ge=2,
+        description="more events than this are condensed, to half as many; not given: 100 where no token limit is "
+        "known, and only tokens where one is",
+    )
     keep_first: int = Field(default=1, ge=0, description="how many events at the head are never forgotten")
     max_event_length: int | None = Field(
         default=10_000, description="how many characters of an event the summarizer sees; negative: all"
@@ -121,6 +126,10 @@ class _Summarizing(CondenserConfig):
     )
     token_margin_ratio: float = Field(
         default=0.1, ge=0, lt=1, description="part of the agent's model's input that stays free"
+    )
+    tail: TailRule = Field(
+        default="half",
+        description="how much of the tail stays where tokens are over: what brings the prompt to half, or what fits",
     )
     minimum_progress: float = Field(
         default=0.1, gt=0, lt=1, description="least part of a View that a condensation forgets"

@@ -25,12 +25,12 @@ class Overrun:
     limit: int
     counter: AgentModel
 
-    def tail(self, head: int) -> int:
-        """Return how many events may stay at the end, so that they and the first ``head`` come down below half of the
+    def tail(self, head: int, part: float = 1 / 2) -> int:
+        """Return how many events may stay at the end, so that they and the first ``head`` come down below a part of the
         limit; 0 if even those are more. Cost: log of the View's length.
         """
         length = len(self.sums) - 1
-        return length - start_of_tail_that_fits(self.sums, min(head, length), self.limit // 2 - 1)
+        return length - start_of_tail_that_fits(self.sums, min(head, length), int(self.limit * part) - 1)
 
     def without(self, start: int, stop: int) -> int:
         """Return the tokens of the prompt without the events from ``start`` to ``stop``."""

@@ -7,6 +7,8 @@ from condensers.strategies.digest import DigestCondenser
 __all__ = ["default_condenser"]
 
 
-def default_condenser(*, max_size: int = 100, keep_first: int = 1, max_tokens: int | None = None) -> DigestCondenser:
+def default_condenser(
+    *, max_size: int | None = None, keep_first: int = 1, max_tokens: int | None = None
+) -> DigestCondenser:
     """Return the digest: by size, by tokens and on request. See ``docs/decisions/0050-defaults-of-condensers.md``."""
     return DigestCondenser(max_size=max_size, keep_first=keep_first, max_tokens=max_tokens)

@@ -1,6 +1,6 @@
 """Strategies that put a summary in the place of what they forget: what they have in common.
 
-due         more than max_size events, more tokens than the agent's model takes, or a request
+due         more tokens than the agent's model takes; more than max_size events; or a request
 forgotten   what lies between the head and a tail that brings the View down to half of the limit that was passed
 in return   one summary, at the place of what it stands for; older summaries in between are summarized with the rest
 never made  a condensation that forgets too little or saves no tokens; any at all without a usable summary
@@ -33,6 +33,13 @@ room for a tail. V0's: a request aims at half of ``max_size``, ``keep_first`` al
 where that leaves room for nothing but the summary, everything else is forgotten."""
 
 
+TailRule = Literal["half", "fits"]
+"""How much stays of the tail where tokens are over their limit: as much as brings the prompt down to half of the limit,
+or as much as fits the limit beside a summary. The first condenses rarely, the second keeps more in view."""
+
+MAX_SIZE = 100
+"""The events of a View that are condensed where ``max_size`` is not given and no token limit is known."""
+
 _PIECES_MAX = 8
 """Into so many pieces at most the forgotten is divided for a model that cannot read it all at once."""
 
@@ -50,27 +57,30 @@ class Summary:
 class SummarizingCondenser(RollingCondenser):
     """Selection, progress and the hard reset. A strategy defines ``summarize``.
 
-    ``max_size``, ``keep_first``   in events of the View
+    ``max_size``, ``keep_first``   in events of the View. Without ``max_size`` more than 100 events are condensed where
+                                   no token limit is known; where one is, only tokens count
     ``max_event_length``           in characters, for each event that the summarizer sees; None or negative: no limit
     ``max_tokens``                 bounds the agent's prompt, beside the limit of its model; estimated, rather too
                                    high, where the agent's model is unknown or its tokens cannot be counted
     ``token_margin_ratio``         the part of that model's input that stays free
+    ``tail``                       how much of the tail stays where tokens are over their limit: see ``TailRule``
     ``minimum_progress``           the least part of a View that a condensation forgets, in events of the log
     ``hard_context_reset_*``       how often the last resort is tried, each time with events cut to that much of before
     """
 
-    max_size: int = 100
+    max_size: int | None = None
     keep_first: int = 1
     max_event_length: int | None = 10_000
     max_tokens: int | None = None
     token_margin_ratio: float = 0.1
+    tail: TailRule = "half"
     minimum_progress: float = 0.1
     hard_context_reset_max_retries: int = 5
     hard_context_reset_context_scaling: float = 0.8
     selection: SelectionRule = "openhands-v1"
 
     def __post_init__(self) -> None:
-        check_sizes(self.max_size, self.keep_first, beside=1 if self.selection == "openhands-v1" else 0)
+        check_sizes(self._size, self.keep_first, beside=1 if self.selection == "openhands-v1" else 0)
         for name in ("minimum_progress", "hard_context_reset_context_scaling"):
             if not 0 < getattr(self, name) < 1:
                 raise InvalidCondenser(f"{name} ({getattr(self, name)}) must lie between 0 and 1, both excluded")
@@ -91,16 +101,16 @@ class SummarizingCondenser(RollingCondenser):
         return None
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        return _reasons(view, self.max_size, self._overrun(view, agent_llm))
+        return self._reasons(view, agent_llm, self._overrun(view, agent_llm))
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         over = self._overrun(view, agent_llm)
         if self._is_within_half(view, over):
             raise NoCondensationAvailable(
                 f"nothing has to be forgotten: a View of {len(view)} events is within half of max_size "
-                f"({self.max_size // 2}), or too little above it"
+                f"({self._size // 2}), or too little above it"
             )
-        spans = self._middles(view, over)
+        spans = self._middles(view, agent_llm, over)
         progress = max(1, self.minimum_progress * len(view))
         worthwhile = [span for span in spans if real(view[span.start : span.stop]) >= progress]
         if not worthwhile:
@@ -165,28 +175,42 @@ class SummarizingCondenser(RollingCondenser):
             raise ModelCallFailed(error.model, error.failure, error.problem, error.report, before) from error
         return replace(second, reports=(*reports, *second.reports))
 
+    @property
+    def _size(self) -> int:
+        return MAX_SIZE if self.max_size is None else self.max_size
+
+    @property
+    def _budget(self) -> TokenBudget:
+        return TokenBudget(self.max_tokens, self.token_margin_ratio)
+
+    def _reasons(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> frozenset[Reason]:
+        """Return why a condensation is due. The default number of events counts only where no token limit is known."""
+        counts_events = self.max_size is not None or self._budget.limit(agent_llm) is None
+        due = reasons_by_size(view, self._size if counts_events else None)
+        return due | {Reason.TOKENS} if over else due
+
     def _overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
-        return overrun(view, agent_llm, TokenBudget(self.max_tokens, self.token_margin_ratio))
+        return overrun(view, agent_llm, self._budget)
 
     def _is_within_half(self, view: View, over: Overrun | None) -> bool:
         """Return whether V0's rule has nothing to do: a request aims at half of ``max_size``, and the View is within
         it, or above it by less than the minimum progress.
         """
-        if self.selection == "openhands-v1" or over or len(view) > self.max_size:
+        if self.selection == "openhands-v1" or over or len(view) > self._size:
             return False
-        tail = self.max_size // 2 - self.keep_first - 1
+        tail = self._size // 2 - self.keep_first - 1
         return real(view[self.keep_first : max(0, len(view) - tail)]) < max(1, self.minimum_progress * len(view))
 
-    def _middles(self, view: View, over: Overrun | None) -> list[Span]:
+    def _middles(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[Span]:
         """Return what to forget: between the head and the shortest tail that any of the reasons asks for. May be empty.
 
         The head may end later than after ``keep_first`` events: after a system prompt, or after the rest of a unit. V1
         does not reckon with the tokens of that rest. If its choice, with the summary, does not fit the limit, the next
         step would reset everything; so there is a second choice, which reckons with them.
         """
-        due = _reasons(view, self.max_size, over)
+        due = self._reasons(view, agent_llm, over)
         beside = self.keep_first + 1
-        head, tails = self.keep_first, [self.max_size // 2 - beside]
+        head, tails = self.keep_first, [self._size // 2 - beside]
         if self.selection == "openhands-v1":
             head = max(head, after_system_prompt(view))
             if Reason.REQUEST in due:
@@ -197,8 +221,14 @@ class SummarizingCondenser(RollingCondenser):
         if over is None:
             return [middle(view, start, min(tails)) or Span(start, start)]
         others = tails if len(due) > 1 else []
-        wanted = (min(over.tail(end), *others) if others else over.tail(end) for end in (self.keep_first, start))
-        spans = [middle(view, start, tail) or Span(start, start) for tail in wanted]
+        ends = [(self.keep_first, _HALF), (start, _HALF)]
+        if self.tail == "fits":
+            ends = [(start, _BESIDE_A_SUMMARY), (start, _HALF)]
+        spans = [
+            middle(view, start, min(over.tail(end, part), *others) if others else over.tail(end, part))
+            or Span(start, start)
+            for end, part in ends
+        ]
         if spans[0] != spans[1] and over.without(*spans[0]) < over.limit:
             return spans
         return spans[1:]
@@ -254,7 +284,7 @@ class SummarizingCondenser(RollingCondenser):
         metadata = {
             "condenser": self.type,
             "outcome": outcome,
-            "reason": ", ".join(sorted(_reasons(view, self.max_size, over))) or "asked for",
+            "reason": ", ".join(sorted(self._reasons(view, agent_llm, over))) or "asked for",
             "events_before": len(view),
             "events_after": len(view) - len(forgotten) + 1,
             **summary.metadata,
@@ -276,7 +306,7 @@ class SummarizingCondenser(RollingCondenser):
             stands_in = CondensationSummary(id=summary_id(view.version), content=text)
             after = view.with_events((*view[: span.start], stands_in, *view[span.stop :]))
             tokens = tokens_of(after, counter)
-            if over is None or tokens is None or tokens <= over.limit * _ROOM:
+            if over is None or tokens is None or tokens <= over.limit * (_ROOM if self.tail == "half" else 1):
                 return text, tokens
             less = self.shorter(text)
             if less is None:
@@ -292,7 +322,6 @@ _ROOM = 3 / 4
 """The part of a token limit that a View should take after a condensation at most: half of it for its head and tail, a
 quarter for the summary, and the rest to grow in. A summary that can be made shorter is."""
 
-
-def _reasons(view: View, max_size: int, over: Overrun | None) -> frozenset[Reason]:
-    due = reasons_by_size(view, max_size)
-    return due | {Reason.TOKENS} if over else due
+_HALF = 1 / 2
+_BESIDE_A_SUMMARY = 7 / 8
+"""The part of a token limit that head and tail may take where as much tail stays as fits; the rest is the summary's."""

@@ -577,7 +577,7 @@ def test_parameters_that_make_no_sense_are_refused(parameters, says):
 
 def test_defaults():
     condenser = llm()
-    assert (condenser.max_size, condenser.keep_first, condenser.max_event_length) == (100, 1, 10_000)
+    assert (condenser.max_size, condenser.keep_first, condenser.max_event_length) == (None, 1, 10_000)
     assert (condenser.max_tokens, condenser.minimum_progress) == (None, 0.1)
     assert condenser.handles_condensation_requests()
 
