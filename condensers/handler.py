@@ -154,7 +154,9 @@ class CondenseHandler:
         declined = with_reports(CondensationAction(forgotten_event_ids=(), metadata=metadata), reports)
         try:
             self._append(conversation, view, declined)
-        except Outdated:
+        except Outdated as outdated:
+            if reports:
+                self._drop(conversation, declined, view.version, str(outdated))
             return False
         declines.recorded(view)
         return True

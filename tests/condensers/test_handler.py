@@ -320,6 +320,9 @@ def test_a_request_that_another_condensation_answered_is_not_declined(store, vie
     handler = CondenseHandler(store, views, llm(failed("rejected"), once=answers))
     assert isinstance(handler.handle("c1"), View)
     assert len(stored(store, CondensationAction)) == 1
+    (paid,) = stored(store, Annotation)
+    assert [report.get("failure") for report in reports_of(paid)] == ["rejected", "rejected", None]
+    assert reports_of(paid)[-1]["outcome"] == "dropped"
 
 
 # --- what others do meanwhile ---
