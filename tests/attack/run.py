@@ -213,7 +213,7 @@ class Conversation:
 
     def catch_up(self) -> list[Event]:
         """The events that are new since the last time, folded into the law's View."""
-        new = list(self.history.events(self.law.version))
+        new = list(self.history.events(self.law.version)) if self.runtime.version else []
         self.law = folded(self.law, new)
         self.events += new
         return new
