@@ -121,8 +121,9 @@ def cut(folder: Path) -> Iterator[tuple[str, Fault]]:
 
     def cut_some() -> None:
         cluster.primary.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'foldlog'")
-        for _ in range(20):
-            proxy.order(random.choice(["request", "answer"]))
+        for mark in (b"\0commit\0", b"\0begin_conversation\0", b"\0set_key\0"):
+            for _ in range(20):
+                proxy.order(random.choice(["request", "answer"]), mark=mark)
 
     try:
         yield cluster.url.replace(str(cluster.primary.port), str(proxy.port)), cut_some

@@ -31,7 +31,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.postgres_clusters import SCENARIOS
-from benchmarks.postgres_load import Load, Outcome, check
+from benchmarks.postgres_load import Load, check
 
 
 def stalls(load: Load, moments: list[float]) -> list[float]:
@@ -49,7 +49,6 @@ def run(name: str, events: int, faults_min: int, every_s: float, *, encrypted: b
     folder.chmod(0o755)
     title = f"{name} with keys" if encrypted else name
     faults, moments = 0, []
-    outcome: Outcome | None = None
     try:
         with SCENARIOS[name](folder) as (url, fault):
             load = Load(url, encrypted=encrypted)
@@ -65,8 +64,7 @@ def run(name: str, events: int, faults_min: int, every_s: float, *, encrypted: b
             finally:
                 load.finish()
             took = time.monotonic() - began
-            if not load.errors:
-                outcome = check(url, load)
+            outcome = check(url, load)
     except subprocess.SubprocessError as error:
         raise SystemExit(f"{title}: {error}") from error
     finally:
@@ -81,7 +79,7 @@ def run(name: str, events: int, faults_min: int, every_s: float, *, encrypted: b
         f"stalls: median {statistics.median(waits):.2f} s, longest {max(waits):.2f} s",
         flush=True,
     )
-    return outcome is not None and outcome.is_clean
+    return outcome.is_clean and not load.errors
 
 
 def main(

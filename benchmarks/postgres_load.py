@@ -33,6 +33,8 @@ CONVERSATIONS_EACH = 20
 _ROTATE_EVERY_S = 4.0
 _ERASE_EVERY_S = 1.0
 _PLANTED_MAX = 40
+_BEGIN_SHARE = 0.05
+"""How many of the appends to a writer's own conversations begin a new one."""
 
 
 class Stores:
@@ -126,8 +128,7 @@ class Load:
             thread.join()
         if self._secrets and not self.errors:
             self._rotated()
-        if not self.errors:
-            self._catch_up()
+        self._watched(self._catch_up)
         self.stores.close()
 
     # -- the threads --------------------------------------------------------------------------------------------------
@@ -143,8 +144,13 @@ class Load:
         versions = {f"w{writer}-{n}": 0 for n in range(CONVERSATIONS_EACH)}
         number = 0
         while not self._stop.is_set():
-            own = chance.random() < 0.7 or not self._plants
-            conversation = chance.choice(list(versions) if own else list(self._plants))
+            # Of conversations that began plain, mostly the newest: several writers encrypt it at the same time.
+            plants = list(self._plants)[-chance.choice([1, 2, _PLANTED_MAX]) :]
+            own = chance.random() < 0.7 or not plants
+            if own and chance.random() < _BEGIN_SHARE:
+                versions.pop(chance.choice(list(versions)))
+                versions[f"w{writer}-new-{number}"] = 0
+            conversation = chance.choice(list(versions) if own else plants)
             texts = [f"{conversation}/{writer}/{number + n}" for n in range(chance.choice([1, 1, 2, 5, 20]))]
             number += len(texts)
             expected = chance.choice([versions[conversation], ANY_VERSION]) if own else ANY_VERSION
@@ -194,7 +200,7 @@ class Load:
                 )
                 self._acknowledge(conversation, [f"{conversation}/0"], [recorded.id])
                 self._plants.append(conversation)
-                time.sleep(0.02)
+                time.sleep(0.005)
 
     def _rotate(self) -> None:
         while not self._stop.wait(_ROTATE_EVERY_S):
