@@ -204,7 +204,11 @@ class Load:
 
     def _rotate(self) -> None:
         while not self._stop.wait(_ROTATE_EVERY_S):
-            self._secrets.append(SecretStr(secrets.token_hex(32)))
+            new = SecretStr(secrets.token_hex(32))
+            self.stores.replace(
+                KeyRing([*self._secrets[::-1], new])
+            )  # every process knows it before one encrypts with it
+            self._secrets.append(new)
             keys = self.keys
             assert keys is not None
             self.stores.replace(keys)
