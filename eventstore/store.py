@@ -244,6 +244,7 @@ class Store:
     def snapshot(self, conversation: str) -> Iterator[Snapshot]:
         """One conversation as of one moment: several reads that belong together. For projections.
 
+        Where the connection to a server breaks in the middle, that is ``StoreUnavailable``; ``query`` begins again.
         Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
         with translated(), self._recorder.read() as reader:
