@@ -242,7 +242,7 @@ class Condenser(MetadataInterface):
         return False
 
     def sparing(self) -> Condenser:
-        """This condenser, for a while in which its model is to be asked only where it must be: it failed lately, and
+        """Return this condenser for a while in which its model is asked only where it must be: it failed lately, and
         what can wait is left as it is. By default this condenser itself.
         """
         return self
@@ -279,7 +279,7 @@ def _condense_by_step(self: Condenser, view: View, agent_llm: AgentModel | None 
 
 
 def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:
-    """A step that reports ``reports``: in the condensation's metadata if there is one, else beside the View."""
+    """Return a step that reports ``reports``: in the condensation's metadata if there is one, else beside the View."""
     if isinstance(result, Condensation):
         return Step(Condensation(with_reports(result.action, reports)))
     return Step(result, reports)

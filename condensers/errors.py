@@ -2,7 +2,7 @@
 
 EventStoreError
 └── CondenserError
-    ├── InvalidCondenser          the parameters contradict each other: mend the configuration
+    ├── InvalidCondenser          the parameters contradict each other: correct the configuration
     ├── NoCondensationAvailable   nothing can be forgotten now: go on with the View, or tell the user
     ├── ModelCallFailed           the model behind a condenser gave no usable answer: nothing was forgotten
     └── TokensUnknown             this model's tokens cannot be counted: they are estimated in their place

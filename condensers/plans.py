@@ -39,7 +39,7 @@ class Plan:
     _traces: _Traces | None = field(default=None, repr=False)
 
     def forgets_something(self) -> bool:
-        """Whether there is an event of the log among what it forgets of the View."""
+        """Return whether it forgets an event of the log that the View shows."""
         ids = _named(self.action)
         return any(event.id in ids and event.id >= 0 for event in self.view.events)
 
@@ -114,6 +114,6 @@ def _waiting(view: View) -> set[int]:
 
 
 def _named(action: CondensationAction) -> set[int]:
-    """The ids of what it forgets, summaries among them."""
+    """Return the ids of what it forgets, summaries among them."""
     intervals, summaries = action.forgotten
     return {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}

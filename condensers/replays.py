@@ -93,7 +93,7 @@ class Replay:
         return sum((metrics.get("cost") or 0.0 for metrics in self._metrics()), 0.0)
 
     def _metrics(self) -> Iterable[Mapping[str, Any]]:
-        """A report says what was spent under ``metrics``, or, of a call that failed, by itself."""
+        """Yield what each report says was spent: under ``metrics``, or, of a failed call, in the report itself."""
         return (report.get("metrics", report) for report in self.reports)
 
 

@@ -37,8 +37,8 @@ Report = Mapping[str, Any]
 
 
 def is_standing(report: Report) -> bool:
-    """Whether a report holds until further notice, such as a mask: what it does is said by its ``rule``, and follows
-    from the View. A handler records it once, not at every step.
+    """Return whether a report holds for every step, such as that of a mask: its ``rule`` says what is done. A handler
+    records it once.
     """
     return "rule" in report
 
@@ -55,12 +55,12 @@ def above_size(condenser: str, max_size: int, keep_first: int, events: int, why:
 
 
 def annotation(reports: Iterable[Report]) -> Annotation:
-    """The event that keeps ``reports`` where no condensation does."""
+    """Return the event that keeps ``reports`` if no condensation does."""
     return Annotation(name=CONDENSER_METADATA_KEY, data=[dict(report) for report in reports])
 
 
 def with_reports(action: CondensationAction, reports: Iterable[Report]) -> CondensationAction:
-    """``action`` with ``reports``, which came before its own, in its metadata."""
+    """Return ``action`` with ``reports``, which came before its own, in its metadata."""
     reports = [dict(report) for report in reports]
     if not reports:
         return action
@@ -69,7 +69,7 @@ def with_reports(action: CondensationAction, reports: Iterable[Report]) -> Conde
 
 
 def reports_of(event: Event) -> list[Any]:
-    """The reports that this event keeps, in order; none for most events."""
+    """Return the reports that this event keeps, in order; none for most events."""
     match event:
         case CondensationAction(metadata=metadata):
             reports = metadata.get(CONDENSER_METADATA_KEY)

@@ -41,7 +41,7 @@ class RollingCondenser(Condenser, ABC):
         return _OnlyWhereItMust(self) if self.asks_a_model else self
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        """Why a condensation is due now; empty where none is."""
+        """Return why a condensation is due now; empty if it is not."""
         return frozenset({Reason.REQUEST} if view.unhandled_condensation_request else ())
 
     @abstract
@@ -50,7 +50,7 @@ class RollingCondenser(Condenser, ABC):
         return _has_reasons(self, view, agent_llm)
 
     def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
-        """How much one is needed now; None where it is not."""
+        """Return how much a condensation is needed now; None if it is not."""
         if not self.should_condense(view, agent_llm):
             return None
         hard = {Reason.REQUEST, Reason.TOKENS} & self.reasons(view, agent_llm)
@@ -58,10 +58,10 @@ class RollingCondenser(Condenser, ABC):
 
     @abstractmethod
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        """What to forget, due or not. Raises ``NoCondensationAvailable`` where nothing may be forgotten."""
+        """Return what to forget, due or not. Raises ``NoCondensationAvailable`` if nothing may be forgotten."""
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
-        """The last resort of a hard requirement: forget all that can be spared. None where this strategy has none."""
+        """Return the last resort of a hard requirement: forget all that can be spared. None if there is none."""
         return None
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
@@ -133,7 +133,7 @@ def _has_reasons(self: RollingCondenser, view: View, agent_llm: AgentModel | Non
 
 
 class _OnlyWhereItMust(Condenser):
-    """A rolling condenser that lets be what can wait."""
+    """A rolling condenser that condenses only if it must."""
 
     def __init__(self, rolling: RollingCondenser) -> None:
         self._rolling = rolling
@@ -154,7 +154,7 @@ def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
 
 
 def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
-    """Raises ``InvalidCondenser`` unless half of ``max_size`` has room for the head, an event, and ``beside`` more."""
+    """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, an event, and ``beside`` more."""
     half = max_size // 2
     if keep_first + beside >= half:
         raise InvalidCondenser(

@@ -46,16 +46,16 @@ class Span(NamedTuple):
 
 
 def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
-    """The smallest cut point that is no less than ``wanted``; None where there is none."""
+    """Return the smallest cut point at or after ``wanted``; None if there is none."""
     place = bisect_left(cut_points, wanted)
     return cut_points[place] if place < len(cut_points) else None
 
 
 def middle(view: View, keep_first: int, keep_last: int) -> Span | None:
-    """What lies between the first ``keep_first`` and the last ``keep_last`` events; None where that is nothing.
+    """Return the span between the first ``keep_first`` and the last ``keep_last`` events; None if it is empty.
 
-    Borders move on to the next cut point, so a head may grow and a tail shrink by the rest of a unit. Where a call
-    waits for its answer there is no cut point behind it: the tail then begins at the last one, and keeps the call.
+    Borders move on to the next cut point, so a head may grow and a tail shrink by the rest of a unit. While a call
+    waits for its observation there is no cut point after it: the tail then begins at the last one, and keeps the call.
     A negative ``keep_last`` asks for more than there is: None.
     """
     if keep_last < 0:
@@ -97,11 +97,11 @@ def kept_whole(view: View, kept: Set[int], forgotten: Iterable[Event]) -> int:
 
 
 def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
-    """``forgotten`` without the events that have to stay because nothing comes into their place.
+    """Return ``forgotten`` without the events that have to stay because no summary takes their place.
 
-    A tool loop ends at the next event that is no call and no answer. Were that forgotten, the loop would run on into
-    the calls behind it, and one with an abandoned call would take them along (docs/decisions/0031-joined-loops.md). So
-    where something would be lost, such an event stays behind every loop.
+    A tool loop ends at the next event that is neither an action nor an observation. If that event is forgotten, the
+    loop runs on into the calls after it, and a loop with an abandoned call takes them along when it is dropped
+    (docs/decisions/0031-joined-loops.md). So if something would be lost, such an event stays after every loop.
     """
     going = {event.id: event for event in forgotten}
     after = view.with_events(event for event in view.events if event.id not in going)
@@ -120,26 +120,26 @@ def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
 
 
 def after_system_prompt(view: View) -> int:
-    """The index behind the first system prompt, which a model cannot do without; 0 where there is none."""
+    """Return the index after the first system prompt, which a model cannot do without; 0 if there is none."""
     return next((index + 1 for index, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
 
 
 def stands_for_forgotten(event: Event) -> bool:
-    """Whether this is the summary of a condensation. One that an imported log holds is an event like any other: it
-    stands in the log, and what it tells of is there too.
+    """Return whether this is the summary of a condensation. One that an imported log holds is an event like any other:
+    it stands in the log, and so do the events that it tells of.
     """
     return isinstance(event, CondensationSummary) and event.id < 0
 
 
 def real(events: Iterable[Event]) -> int:
-    """How many of these events are in the log: summaries are not."""
+    """Count those of these events that are in the log: summaries are not."""
     return sum(event.id >= 0 for event in events)
 
 
 def forget(
     events: Sequence[Event], metadata: Mapping[str, Any], *, summary: str | None = None, offset: int | None = None
 ) -> CondensationAction:
-    """The condensation that forgets ``events``, by our own ids, summaries by theirs.
+    """Return the condensation that forgets ``events``, by our own ids, summaries by theirs.
 
     A range stands for events whose ids follow one another, a list for all else: a range names nothing that stays.
     """

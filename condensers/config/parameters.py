@@ -53,7 +53,7 @@ __all__ = [
 
 
 def condenser_from_config(config: Mapping[str, Any] | CondenserConfig) -> Condenser:
-    """The condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …}, "max_size": 100}``.
+    """Return the condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …}, "max_size": 100}``.
 
     Raises ``InvalidCondenser`` with the path of every key that is wrong, and with what is allowed there.
     """

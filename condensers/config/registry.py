@@ -71,7 +71,7 @@ class CondenserConfig(BaseModel):
         )
 
     def arguments(self, path: str) -> dict[str, Any]:
-        """What the condenser's constructor is given. ``path`` says where this configuration stands, for errors."""
+        """Return the arguments of the condenser's constructor. ``path`` names this configuration in errors."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
 
 
@@ -167,7 +167,7 @@ def from_config(config: CondenserConfig | Mapping[str, Any], *, path: str = "con
 
 
 def parse_config(value: Any, *, path: str = "condenser", resolve_llm: LLMResolver | None = None) -> CondenserConfig:
-    """The configuration that a table is, by its ``type``; one that is a configuration already is given back.
+    """Return the configuration that a table describes, by its ``type``; a configuration is returned as it is.
 
     Raises ``InvalidCondenser`` with the path of every key that is wrong, and with what is allowed there.
     """
@@ -190,7 +190,7 @@ def parse_config(value: Any, *, path: str = "condenser", resolve_llm: LLMResolve
 
 
 def parse_llm_config(value: Any, path: str) -> LLMConfig | None:
-    """The model that a table is. Raises ``InvalidCondenser`` as ``parse_config`` does; a name means nothing here."""
+    """Return the model that a table describes. Raises ``InvalidCondenser`` as ``parse_config`` does; for a name too."""
     if value is None or isinstance(value, LLMConfig):
         return value
     if not isinstance(value, Mapping):
@@ -226,7 +226,7 @@ def _described(error: ValidationError, model: type[BaseModel], path: str) -> Ite
 
 
 def told(value: Any) -> str:
-    """What kind of thing stands where a table should, for an error: not what it says, which may be a key."""
+    """Name the kind of a value that should be a table, for an error; not the value itself, which may be a key."""
     kinds = {str: "a text", list: "a list", tuple: "a list", type(None): "nothing", bool: "true or false"}
     return kinds.get(type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}")
 
@@ -281,5 +281,5 @@ def _name(config_type: type[CondenserConfig]) -> str:
 
 
 def _names() -> list[str]:
-    """What a type may be called, without the aliases. Loads nothing."""
+    """Return the names of all types, without the aliases. Loads nothing."""
     return sorted({*map(_name, CONDENSER_REGISTRY), *entry_points(group=ENTRY_POINTS).names})

@@ -40,7 +40,7 @@ _KEYS = {"api_key", "api_key_env"}
 
 
 def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Condenser:
-    """The condenser that a TOML file describes in ``[condenser]``, or in ``[condenser.NAME]``.
+    """Return the condenser that a TOML file describes in ``[condenser]``, or in ``[condenser.NAME]``.
 
     Raises ``InvalidCondenser`` where the file cannot be read or says something that has no meaning: with the file, the
     path of the key, and what is allowed there.
@@ -53,7 +53,7 @@ def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Con
 
 
 def load_condenser_config(path: str | os.PathLike[str], name: str | None = None) -> CondenserConfig:
-    """What ``load_condenser`` makes its condenser of: every name resolved, every default filled in."""
+    """Return the configuration that ``load_condenser`` uses, with every name resolved and every default filled in."""
     where = os.fspath(path)
     try:
         return read_condenser_config(tomllib.loads(Path(path).read_text(encoding="utf-8-sig")), name)
@@ -66,7 +66,7 @@ def load_condenser_config(path: str | os.PathLike[str], name: str | None = None)
 
 
 def read_condenser_config(document: _Table, name: str | None = None) -> CondenserConfig:
-    """The configuration that a document holds; without ``[condenser]`` that of a condenser that does nothing.
+    """Return the configuration in a document; without ``[condenser]`` that of a condenser that does nothing.
 
     ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
     """
@@ -102,7 +102,7 @@ class _Models:
         self._default = {key: value for key, value in section.items() if key not in self._named}
 
     def resolve(self, value: Any, path: str) -> LLMConfig | None:
-        """The model for an ``llm_config``: a table, a name, or None for ``[llm]``; None where there is no ``[llm]``."""
+        """Return the model for an ``llm_config``: a table, a name, or None for ``[llm]``, which may be missing."""
         if value is None:
             return self._named_model("llm", path, ()) if self._default else None
         return self._model(value, path, ())
@@ -131,7 +131,7 @@ class _Models:
         return [*(["llm"] if self._default else []), *self._named]
 
     def _inherited(self, own: _Table) -> _Table:
-        """What a named model has from ``[llm]``: not its fallbacks, since it may be one, nor its key beside its own."""
+        """Return what a named model takes from ``[llm]``: not the fallbacks, and no key if it has its own."""
         not_this = {"fallbacks", *(_KEYS if _KEYS & own.keys() else ())}
         return {key: value for key, value in self._default.items() if key not in not_this}
 

@@ -18,7 +18,7 @@ _LENGTH_MAX = 1_000_000
 
 
 def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
-    """A whole reply to ``messages``; ``how`` is what ``Summarizer.complete`` takes beside them.
+    """Return a whole reply to ``messages``; ``how`` are the other arguments of ``Summarizer.complete``.
 
     Raises ``ModelCallFailed`` where there is none, and where it was cut off or withheld: half a memory is no memory.
     """
@@ -34,14 +34,14 @@ def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> R
 
 
 def usable_text(reply: Reply) -> str:
-    """The reply's text, as it is. Raises ``ModelCallFailed`` where there is not a word in it."""
+    """Return the reply's text, unchanged. Raises ``ModelCallFailed`` if there is no word in it."""
     if not reply.text or not any(map(str.isalnum, reply.text)):
         raise useless(reply, "the reply has no text")
     return reply.text
 
 
 def read_json(reply: Reply, text: str, what: str) -> Any:
-    """The JSON in a reply. Raises ``ModelCallFailed``, which says ``what`` it is, where it cannot be read."""
+    """Return the JSON in a reply. Raises ``ModelCallFailed``, which names it by ``what``, if it cannot be read."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -49,13 +49,13 @@ def read_json(reply: Reply, text: str, what: str) -> Any:
 
 
 def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> ModelCallFailed:
-    """The error to raise for a reply that came, was paid for, and cannot be used."""
+    """Return the error for a reply that was paid for and cannot be used."""
     report = {**report_on(reply), "failure": failure, "problem": problem}
     return ModelCallFailed(reply.model, failure, problem, report)
 
 
 def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
-    """What a condensation's metadata says of the reply that it is made of, and of the words that asked for it."""
+    """Return what a condensation's metadata says about the model's reply and about the prompt."""
     return {
         "model": reply.model,
         "response_id": reply.response_id,
@@ -67,7 +67,7 @@ def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
 
 
 def report_on(reply: Reply) -> Report:
-    """What there is to report of a reply, its text left out: of a good one that is the summary."""
+    """Return the report on a reply, without its text: that of a good reply is the summary."""
     return {
         "response": {"id": reply.response_id, "model": reply.model, "finish_reason": reply.finish_reason},
         "metrics": {

@@ -56,7 +56,7 @@ def overrun(view: View, agent_llm: AgentModel | None, budget: TokenBudget) -> Ov
 
 
 def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
-    """The tokens of the prompt that ``view`` makes; None where nobody can tell."""
+    """Return the tokens of the prompt that ``view`` makes; None if they cannot be counted."""
     if agent_llm is None:
         return None
     try:
@@ -66,8 +66,8 @@ def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
 
 
 def tokens_of_beginnings(view: View, lengths: Sequence[int], agent_llm: AgentModel | None) -> list[int | None]:
-    """For each of ``lengths``, the tokens of the prompt that the View made when it had so many events, which it has
-    grown from by appended events alone; None where nobody can tell.
+    """Return, for each of ``lengths``, the tokens of the prompt that the View made when it had that many events and had
+    only grown by appended events since; None if they cannot be counted.
 
     Cost: the View, once, and for each length at which it cannot be parted into two independent prompts what is before.
     """
@@ -87,7 +87,7 @@ def tokens_of_beginnings(view: View, lengths: Sequence[int], agent_llm: AgentMod
 
 
 def _stands_alone(view: View) -> Callable[[int], bool]:
-    """Whether the prompt of ``view[:length]`` is the beginning of that of ``view``, message for message.
+    """Return a test: is the prompt of ``view[:length]`` the beginning of that of ``view``, message for message?
 
     So it is where nothing that belongs together is on both sides, but for a tool loop that is whole; where the same
     system prompt is sent; and where what follows is the agent's, so that no message of the user's is merged across.

@@ -96,7 +96,7 @@ class LLM:
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """One answer to ``messages``, from this model or else from its fallbacks, each with its own retries.
+        """Return one answer to ``messages``, from this model or else from its fallbacks, each with its own retries.
 
         A reply without text and tool call is asked for again like one that never came; the last one is given back as it
         is, for the strategy to judge. ``usage`` and ``cost`` are those of every reply that was paid for on the way.
@@ -121,7 +121,7 @@ class LLM:
         raise ModelCallFailed(self.model, first.failure, first.problem, report) from first.__cause__
 
     def _complete(self, request: Mapping[str, Any], bill: Bill) -> Reply:
-        """This model's reply, after its retries; the last failure where none came."""
+        """Return this model's reply, after its retries. Raises the last failure if no reply came."""
         self._refuse_what_cannot_fit(request)
         for wait_s in self._waits():
             try:
@@ -137,7 +137,7 @@ class LLM:
         raise AssertionError("the last attempt returns or raises")
 
     def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
-        """Raises ``ModelCallFailed`` for a prompt that is known to be too long. A server would refuse it at best, and
+        """Raise ``ModelCallFailed`` for a prompt that is known to be too long. A server would refuse it at best, and
         at worst read a part of it without a word.
         """
         limit = self.max_input_tokens
@@ -152,7 +152,7 @@ class LLM:
             raise ModelCallFailed(self.model, "context_window", problem)
 
     def _waits(self) -> Iterator[float | None]:
-        """How long to wait after each attempt that failed; None after the last."""
+        """Yield how long to wait after each attempt that failed; None after the last."""
         for retry in range(self.config.retries):
             yield min(self.config.retry_wait_s * 2**retry, RETRY_WAIT_MAX_S)
         yield None
@@ -209,11 +209,11 @@ class LLM:
         return self.config.max_output_tokens or _known_limit(self.model, "max_output_tokens")
 
     def token_sums(self, view: View) -> Sequence[int]:
-        """Cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
+        """Return cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
         return self._sums.of(view)
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
-        """The tokens of a prompt, as litellm counts them. Cost: the messages that this object has not counted before.
+        """Return the tokens of a prompt, as litellm counts them. Cost: the messages not counted by this object before.
 
         Raises ``TokensUnknown`` where it cannot count.
         """
@@ -244,7 +244,7 @@ class LLM:
 
 
 def _errors(litellm: Any) -> tuple[type[Exception], ...]:
-    """What a call may end in: almost all that litellm raises on purpose is of the OpenAI client's kind, too."""
+    """Return the errors that a call may raise: almost all that litellm raises on purpose is an OpenAI error too."""
     kinds = litellm.exceptions
     return (
         kinds.openai.OpenAIError,
@@ -266,7 +266,7 @@ def _known_limit(model: str, limit: str) -> int | None:
 
 
 def _bare_name(litellm: Any, model: str) -> str:
-    """The model's name without the provider's: litellm finds its tokenizer by that one."""
+    """Return the model's name without the provider's: litellm finds its tokenizer by that one."""
     try:
         name: str = litellm.get_llm_provider(model)[0]
     except litellm.exceptions.BadRequestError:
@@ -275,7 +275,7 @@ def _bare_name(litellm: Any, model: str) -> str:
 
 
 def _countable(schema: Any) -> Any:
-    """A tool with every array in its schema saying what it holds. litellm stumbles over one that does not."""
+    """Return a tool in which every array says what it holds. litellm fails on an array that does not."""
     if isinstance(schema, Mapping):
         whole = {key: _countable(value) for key, value in schema.items()}
         return {"items": {}, **whole} if whole.get("type") == "array" else whole
@@ -283,7 +283,7 @@ def _countable(schema: Any) -> Any:
 
 
 def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether litellm would download an image to measure it. It is then asked for its usual guess."""
+    """Return whether litellm would download an image to measure it. It is then asked for its usual guess."""
     for message in messages:
         content = message.get("content")
         for part in content if isinstance(content, list | tuple) else ():

@@ -1,4 +1,4 @@
-"""A call that is given up after some time, whatever it does meanwhile.
+"""A call that is given up after some time, whatever it is doing.
 
 An HTTP client's own timeout is for each read. A server that sends a blank now and then, to keep the connection open
 while a request waits in its queue, is never late by that measure, and holds a call for half an hour.
@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 def within(seconds: float, act: Callable[[], T]) -> T:
-    """What ``act`` gives or raises. Raises ``TimeoutError`` where it takes longer than so many seconds: it then goes on
-    in a thread of its own, which keeps no program from ending, and nobody hears of what comes of it.
+    """Return or raise what ``act`` does. Raises ``TimeoutError`` if it takes longer than ``seconds``; it then goes on
+    in a thread of its own, which does not keep the program from ending, and its outcome is ignored.
     """
     outcome: Future[T] = Future()
     context = contextvars.copy_context()  # a tracer's, for one

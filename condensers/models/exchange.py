@@ -22,7 +22,7 @@ class Bill:
         self.cost: float | None = None
 
     def add(self, reply: Reply) -> Reply:
-        """The reply, with everything that was paid for on the way to it."""
+        """Return the reply with the cost of every attempt that led to it."""
         self.waste(reply.latency_s or 0.0)
         for name, count in reply.usage.items():
             self.usage[name] = self.usage.get(name, 0) + count
@@ -45,7 +45,7 @@ def request_for(
     tool_choice: str | None,
     response_schema: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """The arguments of litellm.completion that differ from call to call (see ``Summarizer.complete``)."""
+    """Return the arguments of litellm.completion that differ from call to call (see ``Summarizer.complete``)."""
     request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
     if tools:
         request["tools"] = list(tools)
@@ -59,14 +59,14 @@ def request_for(
 
 
 def sendable(value: Any) -> Any:
-    """A copy of a JSON value as a server would read it: halves of surrogate pairs, which no text that is sent can hold
+    """Copy a JSON value as a server would read it: halves of surrogate pairs, which no text that is sent can hold
     and which some logs hold, are question marks.
     """
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """A response of litellm's, its texts as ``conceal`` leaves them.
+    """Return the reply in a response of litellm's, its texts as ``conceal`` leaves them.
 
     Raises LookupError, as litellm does, where the response holds no choice.
     """
@@ -91,10 +91,10 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
 
 
 def says_something(reply: Reply) -> bool:
-    """Whether there is a word, or a call, in this reply."""
+    """Return whether there is a word, or a call, in this reply."""
     return bool(reply.tool_calls or (reply.text and reply.text.strip()))
 
 
 def is_final(reply: Reply) -> bool:
-    """Whether the model meant it, or would run into the same limit again: asking again would only cost again."""
+    """Return whether the model would give the same reply again: it refused, or reached its limit."""
     return reply.finish_reason in {"content_filter", "length"}

@@ -41,7 +41,7 @@ _HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Why a call failed that ended in this error of litellm's."""
+    """Return why a call failed that ended in this error of litellm's."""
     names = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(error, "status_code", None)
     if is_context_window_error(error):
@@ -64,7 +64,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def problem_of(text: str) -> str:
-    """What an error says, as a line of at most ``PROBLEM_LENGTH_MAX`` characters: of a traceback that litellm pastes
+    """Return an error's text as a line of at most ``PROBLEM_LENGTH_MAX`` characters: of a traceback that litellm pastes
     into its errors the last line alone, of a page that a server sends its beginning.
     """
     said, _, traceback = text.partition("Traceback (most recent call last):")
@@ -73,7 +73,7 @@ def problem_of(text: str) -> str:
 
 
 def asked_to_wait(error: BaseException | None) -> float:
-    """The seconds that the server asked to wait, at most ``RETRY_WAIT_MAX_S``; 0 where it did not ask."""
+    """Return the seconds that the server asked to wait, at most ``RETRY_WAIT_MAX_S``; 0 if it did not ask."""
     for link in _chain(error):
         headers = getattr(getattr(link, "response", None), "headers", None) or {}
         try:

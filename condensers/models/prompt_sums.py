@@ -74,7 +74,7 @@ class PromptSums:
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:
-    """The tools of the first system prompt that ``view`` shows, in OpenAI's shape: they are sent with every prompt.
+    """Return the tools of the first system prompt in ``view``, in OpenAI's shape: they are sent with every prompt.
 
     Logs also hold tools in other shapes, which litellm would count as next to nothing.
     """
@@ -97,7 +97,7 @@ def _in_openais_shape(tool: Any) -> Any:
 
 
 def _seam(before: _Measured, view: View) -> int:
-    """The last index at which both Views are rendered in two independent pieces, the first of them the same; else 0.
+    """Find the last index at which both Views are rendered in two independent pieces, the first of them equal; else 0.
 
     There no call is split from its answer; an action begins the second piece, in both, so that no user message is
     merged across; and no call of the second piece has an id of the first, which would be renamed.
@@ -125,7 +125,7 @@ def _holds(ascending: Sequence[int], number: int) -> bool:
 
 
 def _call_ids(events: Sequence[Event]) -> set[str]:
-    """The ids under which calls go into messages: their own, or those that are made up for them."""
+    """Return the ids under which calls go into messages: their own, or those that are made up for them."""
     ids = set()
     for event in events:
         if isinstance(event, Action):

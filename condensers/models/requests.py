@@ -42,7 +42,7 @@ _TOO_LARGE = 413
 
 
 def request_condensation_tool() -> dict[str, Any]:
-    """The tool to offer to a model, in OpenAI's shape. It takes no arguments; any that a model makes up are ignored."""
+    """Return the tool to offer to a model, in OpenAI's shape. It takes no arguments; invented ones are ignored."""
     return {
         "type": "function",
         "function": {
@@ -58,7 +58,7 @@ def request_condensation_tool() -> dict[str, Any]:
 
 
 def condensation_request(reason: str) -> CondensationRequest:
-    """What to append when a model calls the tool, or when ``is_context_window_error``.
+    """Return the event to append when a model calls the tool, or when ``is_context_window_error``.
 
     It stands in the tool call's place: the call itself is not recorded, so that no call is left without an answer.
     """
@@ -66,7 +66,7 @@ def condensation_request(reason: str) -> CondensationRequest:
 
 
 def is_context_window_error(error: BaseException) -> bool:
-    """Whether a model call failed because its prompt did not fit, so that a condensation may help.
+    """Return whether a model call failed because its prompt did not fit, so that a condensation may help.
 
     Knows this package's own ``ModelCallFailed``, litellm's and OpenAI's errors by name, and else the words that servers
     use. Another rejected request is not one: condensing would lose memory and help nothing.

@@ -37,7 +37,7 @@ class TokenCounter:
         self._counts: dict[Hashable, int] = {}
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
-        """The tokens of the prompt, equal to counting it whole. Cost: the messages not counted before.
+        """Return the tokens of the prompt, equal to counting it whole. Cost: the messages not counted before.
 
         Raises ``TokensUnknown`` where it cannot count: never 0 in its place.
         """
@@ -45,7 +45,7 @@ class TokenCounter:
         return self.frame(tools, beside_system=has_system) + sum(map(self.of, messages))
 
     def of(self, message: Mapping[str, Any]) -> int:
-        """What one message adds to any prompt."""
+        """Return the tokens that one message adds to any prompt."""
         key = _key(message)
         known = self._counts.get(key)
         if known is not None:
@@ -53,7 +53,7 @@ class TokenCounter:
         return self._keep(key, self._count([message], ()) - self._constant())
 
     def _constant(self) -> int:
-        """What any prompt has beside its messages. An empty message costs a known part of what two of them cost."""
+        """Return the tokens of any prompt beside its messages, found by comparing one empty message with two."""
         key = "constant"
         known = self._counts.get(key)
         if known is not None:
@@ -62,7 +62,7 @@ class TokenCounter:
         return self._keep(key, 2 * one - two)
 
     def frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
-        """What a prompt has beside its messages: a constant, and the tools, which weigh less beside a system prompt."""
+        """Return the tokens beside the messages: a constant, and the tools, which weigh less beside a system prompt."""
         if not tools:
             return self._constant()
         role = "system" if beside_system else "user"
@@ -93,7 +93,7 @@ class TokenBudget:
     margin_ratio: float = 0.1
 
     def limit(self, agent_llm: AgentModel | None) -> int | None:
-        """The most tokens that a prompt for this model may have; None where there is no limit to hold it to.
+        """Return the most tokens that a prompt for this model may have; None if there is no limit.
 
         The smaller of ``max_tokens`` and the model's input less the room for its answer less the margin. The room for
         an answer is never taken to be more than half: docs/decisions/0040-room-for-the-answer.md says why.
@@ -107,7 +107,7 @@ class TokenBudget:
 
 
 def start_of_tail_that_fits(sums: Sequence[int], head: int, room: int) -> int:
-    """Where the longest tail starts that, with the first ``head`` events, makes a prompt of at most ``room`` tokens.
+    """Return where the longest tail starts that, with the first ``head`` events, takes at most ``room`` tokens.
 
     ``sums`` are a View's (see ``AgentModel.token_sums``); ``len(sums) - 1`` means that no tail fits. Cost: the
     logarithm of the View's length.
@@ -116,7 +116,7 @@ def start_of_tail_that_fits(sums: Sequence[int], head: int, room: int) -> int:
 
 
 def _key(message: Mapping[str, Any]) -> Hashable:
-    """A message as a key, equal only where the message is. Texts stand for themselves: they are shared by Views, and
+    """Return a message as a key, equal only if the message is. Texts stand for themselves: Views share them, and they
     remember their hash.
     """
     values = [value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()]

@@ -25,7 +25,7 @@ class Prompt(NamedTuple):
     sha256: str
 
     def messages(self, **values: str) -> list[dict[str, Any]]:
-        """The prompt as chat messages, a system's and, where the file has two parts, a user's, with every ``$name``
+        """Return the prompt as chat messages, a system's and, if the file has two parts, a user's, with every ``$name``
         filled in. Raises ``KeyError`` where a value is missing.
         """
         parts = zip(("system", "user"), self.text.split(_PARTED), strict=False)
@@ -34,6 +34,6 @@ class Prompt(NamedTuple):
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """The prompt ``condensers/prompts/<name>.txt``. Raises ``FileNotFoundError`` where there is none."""
+    """Load the prompt ``condensers/prompts/<name>.txt``. Raises ``FileNotFoundError`` if it does not exist."""
     text = files(__package__).joinpath(f"{name}.txt").read_text(encoding="utf-8")
     return Prompt(name, text, hashlib.sha256(text.encode()).hexdigest())

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def event_text(event: Event) -> str:
-    """What an event says, as text: who, which tool, with which arguments, to what end. Images are named, not shown."""
+    """Return an event as text: who, which tool, with which arguments and result. Images are named, not shown."""
     match event:
         case SystemMessage():
             return f"System prompt:\n{plain_text(event.content)}"
@@ -55,18 +55,18 @@ def event_text(event: Event) -> str:
 
 
 def event_blocks(events: Sequence[Event], limit: int | None) -> str:
-    """``event_block`` of every event that is no summary."""
+    """Return the ``event_block`` of every event that is no summary."""
     return "\n\n".join(event_block(event, limit) for event in events if not isinstance(event, CondensationSummary))
 
 
 def event_block(event: Event, limit: int | None) -> str:
-    """An event between tags with its id, its text cut to ``limit`` characters. A closing tag in it closes nothing."""
+    """Return an event in tags with its id, its text cut to ``limit`` characters. A closing tag in it is escaped."""
     return f"<EVENT id={event.id}>\n{_quoted(truncated(event_text(event), limit))}\n</EVENT>"
 
 
 def previous_summary(events: Sequence[Event], limit: int | None) -> str:
-    """The text of every summary among ``events``, in order, wherever they stand, each cut to ``limit`` characters. A
-    closing tag in it closes nothing.
+    """Return the text of every summary among ``events``, in order, each cut to ``limit`` characters. Closing tags are
+    escaped.
     """
     texts = [_quoted(truncated(event.content, limit)) for event in events if isinstance(event, CondensationSummary)]
     return "\n\n".join(texts) or "(none: this is the first)"
@@ -81,7 +81,7 @@ def _quoted(text: str) -> str:
 
 
 def truncated(text: str, limit: int | None) -> str:
-    """``text`` in at most ``limit`` characters: its beginning and its end around a note of what is missing.
+    """Cut ``text`` to at most ``limit`` characters: its beginning and its end around a note of what is missing.
 
     None or a negative limit: all of it. A limit too small for the note gives the beginning alone.
     """
@@ -96,12 +96,12 @@ def truncated(text: str, limit: int | None) -> str:
 
 
 def clipped(line: str, length_max: int) -> str:
-    """A line's beginning, in at most ``length_max`` characters."""
+    """Return a line's beginning, in at most ``length_max`` characters."""
     return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
 
 
 def plain_text(content: Content) -> str:
-    """The text of a content; parts that are no text are named."""
+    """Return the text of a content; other parts are named."""
     if isinstance(content, str):
         return content
     return "\n".join(_part_text(part) for part in content)
@@ -113,7 +113,7 @@ def _part_text(part: dict[str, Any]) -> str:
 
 
 def as_json(value: Any) -> str:
-    """A map as compact JSON, a text as it is."""
+    """Return a map as compact JSON, a text as it is."""
     if isinstance(value, str):
         return value
     try:

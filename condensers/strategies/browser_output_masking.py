@@ -16,7 +16,7 @@ _BROWSER_TOOLS = ("browse", "browser")
 
 
 class BrowserOutputCondenser(Condenser):
-    """Masks what the browser gave, but for the newest ``attention_window`` of such outputs. The address stays."""
+    """Mask all browser outputs except the newest ``attention_window``. The address stays."""
 
     type = "browser_output_masking"
 
@@ -36,13 +36,13 @@ def _is_browser_output(event: Event) -> TypeGuard[Observation]:
 
 
 def _where(output: Observation, urls: Mapping[object, object]) -> str:
-    """What an output was of: the address it names itself, or its call does, else the tool."""
+    """Say what an output shows: the address that it or its call names, else the tool."""
     url = output.extras.get("url") or urls.get(output.cause) or urls.get(output.call_id)
     return f"Visited URL {url}" if url else f"Output of {output.tool}"
 
 
 def _called_urls(view: View) -> dict[object, object]:
-    """The addresses that calls name, by the id of the call and of its event."""
+    """Return the addresses that calls name, by the id of the call and of its event."""
     urls: dict[object, object] = {}
     for event in view.events:
         if isinstance(event, Action) and isinstance(event.arguments, dict) and event.arguments.get("url"):

@@ -39,7 +39,8 @@ class ConversationWindowCondenser(RollingCondenser):
 
 
 def _essentials(view: View) -> frozenset[int] | None:
-    """Indices of the system prompt, the first user message, its recall and what that gave; None without the message."""
+    """Return the indices of the system prompt, the first user message, its recall and the recalled observation; None if
+    there is no user message."""
     found: dict[str, tuple[int, Event]] = {}
     for index, event in enumerate(view.events):
         role = _role(event, found)
@@ -49,7 +50,7 @@ def _essentials(view: View) -> frozenset[int] | None:
 
 
 def _role(event: Event, found: Mapping[str, tuple[int, Event]]) -> str | None:
-    """What ``event`` would be among the essentials, after those ``found`` before it."""
+    """Return the part of ``event`` among the essentials, after those ``found`` before it; None if it has none."""
     match event:
         case SystemMessage():
             return "system"

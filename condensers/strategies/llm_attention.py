@@ -31,10 +31,10 @@ _SCHEMA = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMAttentionCondenser(RollingCondenser):
-    """Keeps the head and, up to half of ``max_size``, what the model behind ``llm`` finds worth keeping most.
+    """Keep the head and, up to half of ``max_size``, the events that the model behind ``llm`` chooses.
 
-    Places that it leaves free go to the newest events. A call stays or goes with its whole unit, and summaries stay:
-    what they stand for is nowhere else in the View. The model must follow a schema: else ``InvalidCondenser``.
+    Places that it leaves free go to the newest events. A unit stays whole if one event of it is kept, and summaries
+    stay: what they stand for is nowhere else in the View. The model must follow a schema: else ``InvalidCondenser``.
 
     A reply that cannot be read chooses nothing, so that the newest stay; where none comes nothing is forgotten, unless
     it must be, and then too the newest stay.
@@ -82,7 +82,7 @@ class LLMAttentionCondenser(RollingCondenser):
         return self._keeping(view, chosen, made_by(reply, prompt), {"metrics": report_on(reply)["metrics"]})
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
-        """Keeps the newest events, as if the model had chosen none."""
+        """Keep the newest events, as if the model had chosen none."""
         return self._keeping(view, (), {})
 
     def _keeping(self, view: View, ids: Sequence[int], made: Mapping[str, Any], *reports: Report) -> Condensation:
@@ -126,7 +126,7 @@ def _leaves_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 
 
 def _ids(reply: Reply) -> list[int]:
-    """The ids in the reply, in its order. Raises ``ModelCallFailed`` where it is no list of ids."""
+    """Return the ids in the reply, in its order. Raises ``ModelCallFailed`` if it is no list of ids."""
     given = read_json(reply, usable_text(reply), "the reply is not")
     ids = given.get("ids") if isinstance(given, dict) else None
     if not isinstance(ids, list) or not all(type(event_id) is int for event_id in ids):

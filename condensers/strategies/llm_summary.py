@@ -18,7 +18,7 @@ __all__ = ["LLMSummarizingCondenser"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMSummarizingCondenser(SummarizingCondenser):
-    """Has the model behind ``llm`` write the summary. For the rest see ``SummarizingCondenser``."""
+    """Let the model behind ``llm`` write the summary. For the rest see ``SummarizingCondenser``."""
 
     type = "llm"
     asks_a_model = True

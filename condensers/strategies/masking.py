@@ -22,7 +22,7 @@ MASKED = "masked_by"
 
 
 def is_masked(event: Event) -> bool:
-    """Whether this event stands in a View with its content masked."""
+    """Return whether this event stands in a View with its content masked."""
     return MASKED in event.meta
 
 
@@ -33,7 +33,7 @@ def checked_window(attention_window: int) -> int:
 
 
 def masked(view: View, masks: Mapping[int, str], by: str, attention_window: int) -> Step:
-    """``view`` with the contents at these indices replaced, and a report of which events that are."""
+    """Return ``view`` with the contents at these indices replaced, and a report on these events."""
     if not masks:
         return Step(view)
     events = list(view.events)

@@ -9,7 +9,7 @@ __all__ = ["NoOpCondenser"]
 
 
 class NoOpCondenser(Condenser):
-    """Goes on with the very View that it is given."""
+    """Return the very View that it is given."""
 
     type = "noop"
 

@@ -11,7 +11,7 @@ __all__ = ["ObservationMaskingCondenser"]
 
 
 class ObservationMaskingCondenser(Condenser):
-    """Masks every observation but those among the last ``attention_window`` events. 0 masks them all."""
+    """Mask every observation except those among the last ``attention_window`` events. 0 masks them all."""
 
     type = "observation_masking"
 

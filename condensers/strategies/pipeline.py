@@ -68,7 +68,7 @@ class CondenserPipeline(Condenser):
 
 
 def _placed(condensation: Condensation, *, seen: View, whole: View) -> Condensation:
-    """The condensation that a part made of the View it saw, with its summary at the same place of the whole View.
+    """Return the condensation that a part made of the View it saw, its summary at the same place of the whole View.
 
     Parts before it may have hidden events that are still there.
     """

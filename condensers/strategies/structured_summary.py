@@ -63,7 +63,7 @@ FIELDS = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StructuredSummaryCondenser(SummarizingCondenser):
-    """Has the model behind ``llm`` fill in ``FIELDS``. It must be able to call tools: else ``InvalidCondenser``.
+    """Let the model behind ``llm`` fill in ``FIELDS``. It must be able to call tools: else ``InvalidCondenser``.
 
     A call that is missing, malformed or without a required field is a failure: what was known before stays.
     """
@@ -98,7 +98,7 @@ class StructuredSummaryCondenser(SummarizingCondenser):
 
 
 def state_summary_tool() -> dict[str, Any]:
-    """The tool that the model must call, in OpenAI's shape."""
+    """Return the tool that the model must call, in OpenAI's shape."""
     return {
         "type": "function",
         "function": {
@@ -114,7 +114,7 @@ def state_summary_tool() -> dict[str, Any]:
 
 
 def _state(reply: Reply) -> dict[str, str]:
-    """What the model filled in; unknown fields are left out. Raises ``ModelCallFailed`` where it is no state."""
+    """Return the known fields that the model filled in. Raises ``ModelCallFailed`` if the reply is no state."""
     call = next((call for call in reply.tool_calls if call.name == TOOL_NAME), None)
     if call is None:
         called = ", ".join(call.name for call in reply.tool_calls) or "nothing"

@@ -41,7 +41,7 @@ MAX_SIZE = 100
 """The events of a View that are condensed where ``max_size`` is not given and no token limit is known."""
 
 _PIECES_MAX = 8
-"""Into so many pieces at most the forgotten is divided for a model that cannot read it all at once."""
+"""The most pieces into which the forgotten events are divided for a model that cannot read them all at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,12 @@ class SummarizingCondenser(RollingCondenser):
 
     @abstractmethod
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        """What is to stand for ``events``, older summaries among them. Raises ``ModelCallFailed``; may take long."""
+        """Return the summary of ``events``, older summaries among them. Raises ``ModelCallFailed``; may take long."""
 
     def shorter(self, text: str) -> str | None:
-        """A summary in fewer words, asked for while it crowds the agent's prompt; None where there is none.
+        """Return a shorter summary, asked for while it crowds the agent's prompt; None if there is no shorter one.
 
-        By default there is none: a model's text is not cut, since half a memory is no memory.
+        By default None: a model's text is not cut, since half a memory is no memory.
         """
         return None
 
@@ -153,8 +153,8 @@ class SummarizingCondenser(RollingCondenser):
         ) from failures[-1]
 
     def _summary_of(self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX) -> Summary:
-        """``summarize``. Where that is more than the model takes, one half after the other, the first half's summary
-        going before the other half, and so on with halves of halves, down to so many pieces.
+        """Call ``summarize``. If the events are more than the model takes, summarize one half after the other: the
+        summary of the first goes before the second, and so on with halves of halves, down to ``pieces``.
 
         Raises ``ModelCallFailed``.
         """
@@ -269,7 +269,7 @@ class SummarizingCondenser(RollingCondenser):
     def _condensation(
         self, view: View, span: Span, summary: Summary, agent_llm: AgentModel | None, outcome: str
     ) -> Condensation:
-        """``span`` in exchange for ``summary``. Raises ``NoCondensationAvailable`` where that would save no tokens."""
+        """Put ``summary`` in the place of ``span``. Raises ``NoCondensationAvailable`` if that would save no tokens."""
         forgotten = view[span.start : span.stop]
         over = self._overrun(view, agent_llm)
         counter = agent_llm if over is None else over.counter
@@ -299,8 +299,8 @@ class SummarizingCondenser(RollingCondenser):
     def _with_room(
         self, view: View, span: Span, text: str, counter: AgentModel | None, over: Overrun | None
     ) -> tuple[str, int | None]:
-        """The summary, made shorter while it crowds the prompt that was over its limit, and the tokens of the prompt
-        with it in the place of ``span``.
+        """Return the summary, made shorter while it crowds the prompt that was over its limit, and the tokens of the
+        prompt with it in the place of ``span``.
         """
         while True:
             stands_in = CondensationSummary(id=summary_id(view.version), content=text)
