@@ -3,7 +3,8 @@
 What a record says, and where it goes:
 
     SystemPromptEvent                                      SystemMessage
-    MessageEvent                                           Message
+    SystemPromptUpdateEvent                                the prompt before it is forgotten; SystemMessage
+    MessageEvent                                           Message; of a tool Observation, or not shown beside one
     ActionEvent                                            Action, its arguments the text that the model wrote
     ObservationEvent, UserRejectObservation, AgentErrorEvent   Observation
     CondensationSummaryEvent                               CondensationSummary, an ordinary event

@@ -26,7 +26,8 @@ from eventstore.events import (
 from foldlog.formats.calls import REJECTED
 from foldlog.formats.delta import object_delta
 from foldlog.formats.openhands_v1.blocks import content_of, parts_of
-from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, SUMMARY, Before, Marks, predicted
+from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY, Before, Marks, predicted
+from foldlog.formats.recent import Recent
 from foldlog.formats.record import NotAnEvent, described, read_time
 
 __all__ = ["Decoder"]
@@ -41,6 +42,8 @@ _USUAL_SOURCE: dict[str, Source] = {
     "InterruptEvent": "user",
 }
 _SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
+_CALLS_MAX = 10_000
+"""A tool's message that comes more than so many calls after the observation is shown beside it."""
 
 
 class Decoder:
@@ -54,10 +57,17 @@ class Decoder:
         self._before = Before()
         self._forgettable: dict[str, list[int]] = {}
         """Source id to ours, for what a View can hold. A forgotten id is done with, so this is as large as a View."""
+        self._answered: Recent[str, bool] = Recent(_CALLS_MAX)
+        self._prompt: int | None = None
+        """The id of the system prompt that is shown."""
+        self._awaits_condensation = False
         self._record_number = -1
 
     def events(self, record: Any) -> list[Event]:
-        """The event of the next record. Raises ``NotAnEvent`` where it is none."""
+        """The event of the next record, after one that takes back what it replaces.
+
+        Raises ``NotAnEvent`` where it is none.
+        """
         self._record_number += 1
         if type(record) is not dict:
             raise NotAnEvent(f"expected an event object, found {described(record)}")
@@ -65,6 +75,8 @@ class Decoder:
         if type(kind) is not str:
             raise NotAnEvent("an event has a text under 'kind', this object has none")
         before = self._before
+        shown = self._record_number not in self._outside
+        replaced = self._replaced() if kind == PROMPT_UPDATE and shown else []
         timestamp, time = read_time(record.get("timestamp"))
         origin = Origin(format=NAME, id=record.get("id"), time=time)
         source = record.get("source")
@@ -73,7 +85,7 @@ class Decoder:
             "timestamp": timestamp,
             "origin": origin,
             "source": (_SOURCES.get(source) if type(source) is str else None) or _USUAL_SOURCE.get(kind, "environment"),
-            "shown": self._record_number not in self._outside,
+            "shown": shown,
         }
         marks: Marks = {}
         event = self._built(kind, record, fields, marks)
@@ -83,17 +95,48 @@ class Decoder:
         before.add(event, origin.id)
         if event.shown and type(origin.id) is str:
             self._forgettable.setdefault(origin.id, []).append(event.id)
+        self._follow(event)
+        return [*replaced, event]
+
+    def _follow(self, event: Event) -> None:
+        if isinstance(event, Observation) and event.call_id is not None and event.shown:
+            self._answered[event.call_id] = True
+        elif isinstance(event, SystemMessage) and event.shown:
+            self._prompt = event.id
+        elif isinstance(event, CondensationRequest):
+            self._awaits_condensation = True
+        elif isinstance(event, CondensationAction):
+            self._awaits_condensation = False
+
+    def _replaced(self) -> list[Event]:
+        """Return the event that forgets the system prompt before an update: a model is shown the last one only.
+
+        While a request waits there is none: an event that forgets would answer it.
+        """
+        if self._prompt is None or self._awaits_condensation:
+            return []
+        event = CondensationAction(
+            id=self._before.next_id,
+            origin=Origin(format=NAME, rest={"replaces": True}),
+            forgotten_event_ids=(self._prompt,),
+            metadata={"reason": "the system prompt was updated"},
+        )
+        self._before.add(event, None)
         return [event]
 
     def _built(self, kind: str, record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Event:
         match kind:
+            case "MessageEvent" if (call_id := _answers(record)) is not None:
+                return self._told(call_id, record, fields, marks)
             case "MessageEvent":
                 return _message(record, fields, marks)
             case "ActionEvent":
                 return _action(record, fields, marks)
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent":
                 return self._observation(kind, record, fields, marks)
-            case "SystemPromptEvent":
+            case "SystemPromptEvent" | "SystemPromptUpdateEvent":
+                if kind == PROMPT_UPDATE:
+                    marks["kind"] = kind
                 return _system(record, fields, marks)
             case "CondensationSummaryEvent":
                 return CondensationSummary(content=_text(record.get("summary")), **fields)
@@ -124,6 +167,20 @@ class Decoder:
         content, extras = _observed(observation, marks)
         return Observation(content=content, extras=extras, is_error=observation.get("is_error") is True, **fields)
 
+    def _told(self, call_id: str, record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Event:
+        """Return what a tool's message says. OpenHands-Tab writes one after the observation, which says the same."""
+        if self._answered.get(call_id) is not None:
+            return _message(record, {**fields, "shown": False}, marks)
+        said = record["llm_message"]
+        marks["kind"] = "MessageEvent"
+        return Observation(
+            content=content_of(said.get("content")),
+            tool=_text(said.get("name")),
+            call_id=call_id,
+            cause=self._before.caller(call_id),
+            **fields,
+        )
+
     def _condensation(self, record: dict[str, Any], fields: dict[str, Any]) -> CondensationAction:
         """In our ids: every earlier event with a forgotten id, and the summary of X for "X-summary"."""
         forgotten = record.get("forgotten_event_ids")
@@ -139,6 +196,13 @@ class Decoder:
 
 def _text(value: Any) -> str:
     return value if type(value) is str else ""
+
+
+def _answers(record: dict[str, Any]) -> str | None:
+    """Return the id of the call that a message answers."""
+    said = record.get("llm_message")
+    call_id = said.get("tool_call_id") if type(said) is dict and said.get("role") == "tool" else None
+    return call_id if type(call_id) is str else None
 
 
 def _message(record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Message:

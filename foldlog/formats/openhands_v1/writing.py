@@ -27,7 +27,7 @@ from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
 from foldlog.formats.source_ids import SourceIds
 
-__all__ = ["ANSWERS", "NAME", "SUMMARY", "Before", "Encoder", "Marks", "predicted"]
+__all__ = ["ANSWERS", "NAME", "PROMPT_UPDATE", "SUMMARY", "Before", "Encoder", "Marks", "predicted"]
 
 NAME = "openhands-v1"
 
@@ -38,6 +38,9 @@ ANSWERS = {
 }
 """Kinds that answer a tool call, and where the answer stands."""
 
+PROMPT_UPDATE = "SystemPromptUpdateEvent"
+"""The kind of a system prompt that takes the place of the one before it."""
+
 SUMMARY = "-summary"
 """What the id of a condensation's summary has after the condensation's id."""
 
@@ -46,14 +49,15 @@ _CAUSES_MAX = 10_000
 
 
 Marks = dict[str, Any]
-MARKS = ("kind", "text", "plain", "nested", "extended")
+MARKS = ("kind", "text", "plain", "nested", "extended", "replaces")
 """What of ``origin.rest`` is no difference but says how to predict the record:
 
-    kind      an Observation: its kind, where it is no ObservationEvent
+    kind      an Observation: its kind, where it is no ObservationEvent; a SystemMessage: where it is an update
     text      an ObservationEvent: the key of ``observation`` that is its content; "" if content is all of it, as JSON
     plain     its content is a text, not a list of blocks
     nested    an Action: its call stands in ``tool_call.function``, as in the first releases
     extended  a Message: how many of its last parts are ``extended_content``; a SystemMessage: ``dynamic_context``
+    replaces  a CondensationAction has no record: it forgets the system prompt that the next record updates
 """
 
 
@@ -103,6 +107,10 @@ class Encoder:
             return []
         rest = rest_of(event, NAME)
         marks = {mark: rest[mark] for mark in MARKS if mark in rest} if rest else {}
+        if "replaces" in marks:
+            self._before.add(event, None)
+            self._source_ids.add(None)
+            return []
         record = predicted(event, marks, self._before)
         if type(event) is CondensationAction and event.origin is None:
             record["forgotten_event_ids"] = self._forgotten(event)
@@ -146,7 +154,7 @@ def predicted(event: Event, marks: Marks, before: Before) -> dict[str, Any]:
             record["llm_message"] = {"role": role, "content": blocks_of(said)}
             record["extended_content"] = blocks_of(extended)
         case SystemMessage():
-            record["kind"] = "SystemPromptEvent"
+            record["kind"] = marks.get("kind", "SystemPromptEvent")
             prompt, context = split(event.content, marks.get("extended", 0))
             record["tools"] = list(event.tools)
             for key, content in (("system_prompt", prompt), ("dynamic_context", context)):
@@ -190,6 +198,10 @@ def _predict_action(event: Action, marks: Marks, record: dict[str, Any]) -> None
 
 def _predict_observation(event: Observation, marks: Marks, before: Before, record: dict[str, Any]) -> None:
     kind = marks.get("kind", "ObservationEvent")
+    if kind == "MessageEvent":
+        said = {"role": "tool", "content": blocks_of(event.content), "tool_call_id": event.call_id}
+        record["kind"], record["llm_message"] = kind, {**said, "name": event.tool}
+        return
     record["kind"], record["tool_name"] = kind, event.tool
     if event.call_id is not None:
         record["tool_call_id"] = event.call_id

@@ -162,6 +162,62 @@ def test_an_answer_to_an_unknown_action_is_paired_by_its_call():
     assert [event.cause for event in events] == [None, 0, 0, None]
 
 
+def tool_message(name, said="a b", call_id="c1"):
+    return {
+        "kind": "MessageEvent",
+        "id": name,
+        "source": "environment",
+        "llm_message": {"role": "tool", "tool_call_id": call_id, "name": "terminal", "content": [text(said)]},
+    }
+
+
+def test_a_tools_message_beside_the_observation_is_kept_and_not_shown():
+    events = read(message("a"), call("b"), answer("c", "b", content=[text("a b")]), tool_message("d"), message("e"))
+    assert shown(events) == ["a", "b", "c", "e"]
+    roles = [message["role"] for message in View.from_events(events).to_messages()]
+    assert roles == ["user", "assistant", "tool", "user"]
+
+
+def test_a_tools_message_without_an_observation_is_one():
+    events = read(message("a"), call("b"), tool_message("d", "x y"))
+    assert isinstance(events[2], Observation)
+    assert (events[2].content, events[2].cause, events[2].call_id, events[2].tool) == ("x y", 1, "c1", "terminal")
+    assert View.from_events(events).to_messages()[-1] == {"role": "tool", "tool_call_id": "c1", "content": "x y"}
+
+
+def prompt(name, said, kind="SystemPromptEvent", **more):
+    return {"kind": kind, "id": name, "source": "agent", "system_prompt": text(said), "tools": [], **more}
+
+
+def update(name, said):
+    return prompt(name, said, "SystemPromptUpdateEvent", reason="tools_and_system_prompt_changed")
+
+
+def test_an_updated_system_prompt_takes_the_place_of_the_one_before():
+    events = read(prompt("a", "old"), message("b"), update("c", "new"), message("d"), update("e", "newest"))
+    assert [event.origin.id for event in View.from_events(events)] == ["b", "d", "e"]
+    systems = [it["content"] for it in View.from_events(events).to_messages() if it["role"] == "system"]
+    assert systems == ["newest"]
+    assert View.from_events(events[:3]).events[0].content == "hi"
+    first = read(update("a", "new"))
+    assert [type(event) for event in first] == [SystemMessage]
+
+
+def test_an_update_of_the_system_prompt_answers_no_request():
+    request = {"kind": "CondensationRequest", "id": "r", "source": "environment"}
+    events = read(prompt("a", "old"), request, update("c", "new"))
+    view = View.from_events(events)
+    assert view.unhandled_condensation_request
+    assert [event.content for event in view] == ["old", "new"]
+
+
+def test_condensations_after_an_update_forget_what_they_name():
+    events = read(prompt("a", "old"), message("b"), update("c", "new"), message("d"), condensation("e", "b", "d"))
+    assert [event.content for event in View.from_events(events)] == ["new"]
+    added = CondensationAction(id=len(events), forgotten_event_ids=(3,), summary="s", summary_offset=0)
+    assert list(encode([*events, added], V1))[-1]["forgotten_event_ids"] == ["c"]
+
+
 def test_everything_else_is_bookkeeping_known_or_not():
     update = {"kind": "ConversationStateUpdateEvent", "id": "u", "source": "agent", "key": "k", "value": {"x": 1}}
     events = read(update, {"kind": "PauseEvent", "id": "p"}, {"kind": "NeverHeardOfEvent", "id": "n", "x": [1]})
