@@ -29,7 +29,7 @@ Delta = dict[str, Any] | list[Any] | None
 _LEVELS = 6
 """A difference deeper inside is kept as a whole value, so that a difference never nests much deeper than its record."""
 
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def delta(predicted: Any, record: Any, levels: int = _LEVELS) -> Delta:

@@ -166,7 +166,7 @@ class _Tree:
             return
         self._replace(uuid, number, _calls(record))
         session = record.get("sessionId")
-        if speaks and type(session) is str:
+        if speaks and type(session) is str and session:
             self._sessions.setdefault(session, []).append(number)
         if above is not None:
             self._above[number] = above

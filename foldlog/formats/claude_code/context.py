@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from eventstore.events import Action, Event
 from foldlog.formats.claude_code.blocks import THINKING, kind_of
+from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.recent import Recent
 
 __all__ = ["ENVELOPE", "Before", "Call", "Response"]
@@ -48,6 +49,7 @@ class Before:
     """
 
     def __init__(self) -> None:
+        self.key_order = KeyOrder()
         self.next_id = 0
         self.last_line: Any = None
         self.envelope: dict[str, Any] = {}

@@ -13,7 +13,6 @@ from foldlog.formats.claude_code.compaction import Kept, Standing, cleared_by, i
 from foldlog.formats.claude_code.context import ENVELOPE, Before
 from foldlog.formats.claude_code.titles import Titles
 from foldlog.formats.claude_code.writing import NAME, SPEAKERS, Marks, predicted
-from foldlog.formats.delta import object_delta
 from foldlog.formats.format import Options
 from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
 
@@ -63,9 +62,9 @@ class Decoder:
         self._tell(record, events[0])
         if len(events) > 1:
             marks["events"] = len(events)
-        difference = object_delta(predicted(events, marks, self._before), record)
+        difference = self._before.key_order.difference(predicted(events, marks, self._before), record)
         if marks or difference:
-            force_setattr(built.origin, "rest", {**marks, **(difference or {})})  # it is ours until it is returned
+            force_setattr(built.origin, "rest", {**marks, **difference})  # it is ours until it is returned
         self._before.add(events, record)
         for event in events:
             self._standing.follow(event, built.origin.id)

@@ -25,7 +25,6 @@ from foldlog.formats.claude_code.blocks import blocks_of, given
 from foldlog.formats.claude_code.compaction import Standing
 from foldlog.formats.claude_code.context import Before, Response
 from foldlog.formats.claude_code.results import structured
-from foldlog.formats.delta import apply
 from foldlog.formats.record import rest_of, time_text
 
 __all__ = ["NAME", "SPEAKERS", "Encoder", "Marks", "predicted"]
@@ -67,7 +66,10 @@ class Encoder:
         if type(event) is CondensationAction and event.origin is None:
             return self._compaction(event)
         marks = {mark: rest[mark] for mark in MARKS if mark in rest}
-        return [self._written(events, apply(predicted(events, marks, self._before), rest))]
+        record = predicted(events, marks, self._before)
+        if events[0].origin is not None:
+            record = self._before.key_order.record(record, rest, events)
+        return [self._written(events, record)]
 
     def end(self) -> list[Any]:
         """Nothing: the last line is complete. Raises ``ValueError`` where an event of it is missing."""

@@ -27,7 +27,8 @@ from foldlog.formats.codex.parts import content_of, text_of, texts_in
 from foldlog.formats.codex.repeats import INSTRUCTIONS, ITEMS, Repeats
 from foldlog.formats.codex.shown import Shown
 from foldlog.formats.codex.writing import NAME, ROLLED_BACK, Marks, predicted, predicted_payload, usual_line
-from foldlog.formats.delta import delta, object_delta
+from foldlog.formats.delta import delta
+from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
 
 __all__ = ["Decoder"]
@@ -47,6 +48,7 @@ class Decoder:
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
+        self._key_order = KeyOrder()
         self._next_id = 0
         self._repeats = Repeats()
         self._shown = Shown()
@@ -79,7 +81,8 @@ class Decoder:
             force_setattr(event.origin, "time", time)
         if usual_line(event) != line:
             marks["line"] = line
-        _keep(event, marks, object_delta(predicted(event, marks, self._repeats, items), record))
+        made = predicted(event, marks, self._repeats, items)
+        _keep(event, marks, self._key_order.difference(made, record))
         events.append(event)
         if self._next_id == 0 and line == "session_meta" and (parent := parent_of(payload)):
             linked_to(f"{self._prefix}{parent}", event)
@@ -242,7 +245,8 @@ class Decoder:
         marks: Marks = {"item": True}
         event = self._event("response_item", item, Repeats(), marks, place)
         if type(item) is dict:
-            _keep(event, marks, object_delta(predicted_payload(event, marks, Repeats()), item))
+            made = predicted_payload(event, marks, Repeats())
+            _keep(event, marks, self._key_order.difference(made, item))
         else:
             _keep(event, marks, None)
         return event

@@ -25,7 +25,7 @@ from foldlog.formats.codex.lines import Line, line_of
 from foldlog.formats.codex.parts import parts_of
 from foldlog.formats.codex.repeats import ITEMS, Repeats
 from foldlog.formats.codex.standing import Standing
-from foldlog.formats.delta import apply
+from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import rest_of, time_text
 
 __all__ = ["NAME", "ROLLED_BACK", "Encoder", "Marks", "predicted", "predicted_payload", "usual_line"]
@@ -69,6 +69,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
+        self._key_order = KeyOrder()
         self._repeats = Repeats()
         self._standing = Standing()
         self._items: list[Any] = []
@@ -84,12 +85,12 @@ class Encoder:
             return []
         if "item" in marks:
             item = predicted_payload(event, marks, Repeats())
-            item = apply(item, rest) if type(item) is dict else item
+            item = self._key_order.record(item, rest, [event]) if type(item) is dict else item
             self._items.append(item)
             self._standing.follow(event, [item])
             return []
         items, self._items = self._items, []
-        record = apply(predicted(event, marks, self._repeats, items), rest)
+        record = self._key_order.record(predicted(event, marks, self._repeats, items), rest, [event], items)
         line = line_of(record)
         self._repeats.remember(record if line is None else line.record)
         is_base = line is not None and line.type == "session_meta"

@@ -8,7 +8,7 @@ from msgspec.structs import force_setattr
 
 from eventstore.events import Action, Content, Event, Message, Observation, Origin, SystemMessage
 from foldlog.formats.calls import OpenCalls
-from foldlog.formats.delta import object_delta
+from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openai_chat.dialect import Dialect, Marks, OpenAI
 from foldlog.formats.openai_chat.writing import predicted
 from foldlog.formats.record import NotAnEvent, described, read_time
@@ -21,6 +21,7 @@ class Decoder:
 
     def __init__(self, dialect: Dialect | None = None) -> None:
         self._dialect: Dialect = dialect or OpenAI()
+        self._key_order = KeyOrder("content", "thought")
         self._next_id = 0
         self._open_calls = OpenCalls()
         self._open_functions = OpenCalls()
@@ -38,10 +39,11 @@ class Decoder:
         marks: Marks = {}
         self._dialect.mark(record, marks)
         events = self._built(role, record, marks)
-        difference = object_delta(self._dialect.predicted(predicted(events, marks) or {}, events, marks), record)
+        message = self._dialect.predicted(predicted(events, marks) or {}, events, marks)
+        difference = self._key_order.difference(message, record)
         origin = events[0].origin
         if origin is not None and (marks or difference):
-            force_setattr(origin, "rest", {**marks, **(difference or {})})  # it is ours alone until it is returned
+            force_setattr(origin, "rest", {**marks, **difference})  # it is ours alone until it is returned
         self._next_id += len(events)
         self._dialect.remember(record)
         return events

@@ -19,7 +19,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
-from foldlog.formats.delta import apply
+from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openai_chat.dialect import MARKS, NAME, Dialect, Marks, OpenAI
 from foldlog.formats.record import rest_of, time_text
 
@@ -33,6 +33,7 @@ class Encoder:
 
     def __init__(self, dialect: Dialect | None = None) -> None:
         self._dialect: Dialect = dialect or OpenAI()
+        self._key_order = KeyOrder("content", "thought")
         self._group: list[Event] = []
         self._rest: dict[str, Any] = {}
         self.left_out: Counter[str] = Counter()
@@ -69,7 +70,10 @@ class Encoder:
         predicted_message = predicted(group, marks)
         if predicted_message is None:
             return []
-        message = apply(self._dialect.predicted(predicted_message, group, marks), self._rest)
+        message = self._dialect.predicted(predicted_message, group, marks)
+        origin = group[0].origin
+        if origin is not None and origin.format == self._dialect.format:
+            message = self._key_order.record(message, self._rest, group)
         self._dialect.remember(message)
         return [message]
 

@@ -21,7 +21,6 @@ from eventstore.events import (
     Source,
     SystemMessage,
 )
-from foldlog.formats.delta import object_delta
 from foldlog.formats.openhands_v0.memory import call_of, done_by_user, final_words, observed
 from foldlog.formats.openhands_v0.recalled import Recollection, without_texts
 from foldlog.formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING, Before, Marks, predicted, usual_naming
@@ -89,9 +88,9 @@ class Decoder:
             fields["source"] = _SOURCES[source]
         build = self._action if is_action else self._observation
         event = build(record, fields, outside, marks)
-        difference = object_delta(predicted(event, marks, before), record)
+        difference = before.key_order.difference(predicted(event, marks, before), record)
         if marks or difference:
-            force_setattr(origin, "rest", {**marks, **(difference or {})})  # it is ours alone until it is returned
+            force_setattr(origin, "rest", {**marks, **difference})  # it is ours alone until it is returned
         before.add(event, record)
         self._last_action = event.id if is_action else None
         return event

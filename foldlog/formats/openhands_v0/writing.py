@@ -19,7 +19,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
-from foldlog.formats.delta import apply
+from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openhands_v0.memory import parsed
 from foldlog.formats.openhands_v0.recalled import with_texts
 from foldlog.formats.recent import Recent
@@ -63,6 +63,7 @@ class Before:
     """What decoding and encoding both know of the events before: enough to say again what a record repeats of them."""
 
     def __init__(self) -> None:
+        self.key_order = KeyOrder()
         self.next_id = 0
         self.free_source_id = 0
         self.event_ids: Recent[int | str, int] = Recent(_CAUSES_MAX)
@@ -148,7 +149,8 @@ class Encoder:
         record = predicted(event, marks, self._before)
         if type(event) is CondensationAction and event.origin is None:
             record["args"]["forgotten_event_ids"] = self._forgotten(event)
-        record = apply(record, rest)
+        if event.origin is not None:
+            record = self._before.key_order.record(record, rest, [event])
         self._before.add(event, record)
         self._source_ids.add(record.get("id"))
         if "list" in marks:

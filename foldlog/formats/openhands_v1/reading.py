@@ -24,7 +24,6 @@ from eventstore.events import (
     summary_id,
 )
 from foldlog.formats.calls import REJECTED
-from foldlog.formats.delta import object_delta
 from foldlog.formats.openhands_v1.blocks import content_of, parts_of
 from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY, Before, Marks, predicted
 from foldlog.formats.recent import Recent
@@ -89,9 +88,9 @@ class Decoder:
         }
         marks: Marks = {}
         event = self._built(kind, record, fields, marks)
-        difference = object_delta(predicted(event, marks, before), record)
+        difference = before.key_order.difference(predicted(event, marks, before), record)
         if marks or difference:
-            force_setattr(origin, "rest", {**marks, **(difference or {})})  # it is ours alone until it is returned
+            force_setattr(origin, "rest", {**marks, **difference})  # it is ours alone until it is returned
         before.add(event, origin.id)
         if event.shown and type(origin.id) is str:
             self._forgettable.setdefault(origin.id, []).append(event.id)

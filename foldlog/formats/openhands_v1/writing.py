@@ -21,7 +21,7 @@ from eventstore.events import (
     UnknownEvent,
     summary_of,
 )
-from foldlog.formats.delta import apply
+from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openhands_v1.blocks import blocks_of, split
 from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
@@ -65,6 +65,7 @@ class Before:
     """What decoding and encoding both know of the events before: whom an answer answers, and by which id."""
 
     def __init__(self) -> None:
+        self.key_order = KeyOrder()
         self.next_id = 0
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
         self._source_ids: Recent[int, str] = Recent(_CAUSES_MAX)
@@ -114,8 +115,8 @@ class Encoder:
         record = predicted(event, marks, self._before)
         if type(event) is CondensationAction and event.origin is None:
             record["forgotten_event_ids"] = self._forgotten(event)
-        if rest:
-            record = apply(record, rest)
+        if event.origin is not None:
+            record = self._before.key_order.record(record, rest, [event])
         self._before.add(event, record.get("id"))
         self._source_ids.add(record.get("id"))
         return [record]

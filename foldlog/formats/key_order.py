@@ -1,0 +1,161 @@
+"""The order of the keys in a source's records, so that an export has it too.
+
+Most objects of a history are of a few kinds with a few sets of keys, each in one order. So an object is expected to be
+in the order of the last one like it, and only what differs is kept: ``order`` in ``origin.rest``, by the path of the
+object, as places in the expected order. What an event holds as it was in the record is in order already.
+
+Reading and writing go over equal values in the same way, so that both expect the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eventstore.events import Event
+from foldlog.formats.delta import apply, object_delta
+
+__all__ = ["KeyOrder"]
+
+_SHAPES_MAX = 1_000
+_LEVELS_MAX = 16
+"""Objects that stand deeper in a record are left as they are made."""
+_DEPTH = 3
+"""How deep inside a part of an event a prediction takes an object from."""
+_CONTAINERS = frozenset((dict, list, tuple))
+
+Orders = dict[str, list[int]]
+_Shape = tuple[tuple[str, ...], str]
+
+
+class KeyOrder:
+    """The orders that kinds of objects had last in the records of one history.
+
+    ``held`` names the fields of events that hold objects of a record as they are. Both methods take the ``events`` that
+    were made of a record, and ``parts`` of it that are in order already.
+    """
+
+    def __init__(self, *held: str) -> None:
+        self._fields = ("arguments", "thinking", "extras", "data", "tools", *held)
+        self._last: dict[_Shape, tuple[str, ...]] = {}
+
+    def difference(self, predicted: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+        """Return what ``origin.rest`` keeps of ``record`` beside its marks: see ``delta``, and ``order``."""
+        rest = object_delta(predicted, record)
+        orders: Orders = {}
+        self._compare_object(predicted if rest is None else apply(predicted, rest), record, "", 0, orders)
+        if not orders:
+            return rest or {}
+        return {"order": orders} if rest is None else {**rest, "order": orders}
+
+    def record(
+        self, predicted: dict[str, Any], rest: dict[str, Any], events: Sequence[Event], parts: Sequence[Any] = ()
+    ) -> dict[str, Any]:
+        """Return the record that ``rest``, with the marks in it, was kept of."""
+        held: set[int] = set()
+        for event in events:
+            for field in self._fields:
+                _hold(getattr(event, field, None), _DEPTH, held)
+        for key, value in rest.items():
+            if key not in _DELTA:
+                _hold(value, _DEPTH, held)
+        for value in (*_values_in(rest), *parts):
+            _hold(value, 0, held)
+        return self._ordered_object(apply(predicted, rest), "", 0, rest.get("order", {}), held)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _compare_object(
+        self, made: dict[str, Any], given: dict[str, Any], path: str, level: int, orders: Orders
+    ) -> None:
+        """Note in ``orders`` where the keys of ``given`` are not in the order that is expected."""
+        own, order = tuple(made), tuple(given)
+        shape = _shape(own, made)
+        expected = self._last.get(shape, own)
+        if order != expected:
+            places = {key: place for place, key in enumerate(expected)}
+            orders[path] = [places[key] for key in order]
+            self._remember(shape, order)
+        for key, value in given.items():
+            if type(value) in _CONTAINERS and made[key] is not value:
+                self._compare(made[key], value, f"{path}/{_escaped(key)}", level + 1, orders)
+
+    def _compare(self, made: Any, given: Any, path: str, level: int, orders: Orders) -> None:
+        """Do the same for two equal objects or arrays. What is the record's own is held by an event."""
+        if level > _LEVELS_MAX:
+            return
+        if type(made) is dict:
+            self._compare_object(made, given, path, level, orders)
+            return
+        for place, (one, other) in enumerate(zip(made, given, strict=True)):
+            if one is not other and type(one) in _CONTAINERS:
+                self._compare(one, other, f"{path}/{place}", level + 1, orders)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _ordered_object(
+        self, made: dict[str, Any], path: str, level: int, orders: Orders, held: set[int]
+    ) -> dict[str, Any]:
+        """Return ``made`` with its keys in the order that is noted, or expected."""
+        own = tuple(made)
+        shape = _shape(own, made)
+        order = self._last.get(shape, own)
+        if path in orders:
+            order = tuple(order[place] for place in orders[path])
+            self._remember(shape, order)
+        return {
+            key: self._ordered(value, f"{path}/{_escaped(key)}", level + 1, orders, held)
+            if type(value := made[key]) in _CONTAINERS
+            else value
+            for key in order
+        }
+
+    def _ordered(self, made: Any, path: str, level: int, orders: Orders, held: set[int]) -> Any:
+        if level > _LEVELS_MAX or id(made) in held:
+            return made
+        if type(made) is dict:
+            return self._ordered_object(made, path, level, orders, held)
+        return [
+            self._ordered(item, f"{path}/{place}", level + 1, orders, held) if type(item) in _CONTAINERS else item
+            for place, item in enumerate(made)
+        ]
+
+    def _remember(self, shape: _Shape, order: tuple[str, ...]) -> None:
+        if len(self._last) < _SHAPES_MAX:
+            self._last[shape] = order
+
+
+def _shape(keys: tuple[str, ...], made: dict[str, Any]) -> _Shape:
+    """Return what tells of an object which order it most likely has: its keys as predicted, and its kind."""
+    kind = made.get("role") or made.get("type")
+    return keys, kind if type(kind) is str else ""
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1") if "/" in key or "~" in key else key
+
+
+_DELTA = frozenset(("set", "del", "in", "order"))
+
+
+def _values_in(difference: Any) -> Iterable[Any]:
+    """Yield the values that a difference puts into a record."""
+    if isinstance(difference, list):
+        for inside in difference:
+            yield from _values_in(inside)
+    elif isinstance(difference, dict):
+        if "=" in difference:
+            yield difference["="]
+        yield from difference.get("set", {}).values()
+        for inside in difference.get("in", {}).values():
+            yield from _values_in(inside)
+
+
+def _hold(value: Any, depth: int, held: set[int]) -> None:
+    """Add the ids of the objects and arrays in a value, down to some depth."""
+    if type(value) not in _CONTAINERS:
+        return
+    held.add(id(value))
+    if depth:
+        for item in value.values() if type(value) is dict else value:
+            _hold(item, depth - 1, held)

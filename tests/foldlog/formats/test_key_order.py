@@ -1,0 +1,94 @@
+"""An export has the keys of each object in the order of the source, and that costs little."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eventstore import codec
+from foldlog.formats import decode, encode
+
+
+def text(records):
+    return [json.dumps(record, separators=(",", ":")) for record in records]
+
+
+def stored_bytes(events):
+    return sum(len(codec.encode(event).body) for event in events)
+
+
+def turned(value):
+    """The same value with the keys of every object the other way round."""
+    if isinstance(value, dict):
+        return {key: turned(value[key]) for key in reversed(value)}
+    return [turned(item) for item in value] if isinstance(value, list) else value
+
+
+def v1(number):
+    part = {"type": "text", "text": f"message {number}"}
+    return {
+        "kind": "MessageEvent",
+        "id": f"e{number}",
+        "llm_message": {"role": "user", "content": [part], "more": {"a": 1, "b": [{"c": 1, "d": 2}]}},
+        "source": "user",
+        "deep": {"x": {"y": 1, "z": {"p": 1, "q": {"r": 1, "s": 2}}}},
+    }
+
+
+def chat(number):
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    return {"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [call]}
+
+
+def claude(number):
+    use = {"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {"command": "ls", "timeout": 5}}
+    message = {"id": f"m{number}", "role": "assistant", "content": [use]}
+    return {"uuid": f"u{number}", "type": "assistant", "message": message, "cwd": "/", "sessionId": "s"}
+
+
+def codex(number):
+    item = {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": f"c{number}"}
+    history = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}, item]
+    payload = {"message": "x", "replacement_history": history}
+    return {"timestamp": "2026-02-17T09:00:00.000Z", "type": "compacted", "payload": payload}
+
+
+def v0(number):
+    call = {"function": {"arguments": '{"command":"ls","n":1}', "name": "bash"}, "id": f"c{number}", "type": "function"}
+    response = {"id": f"r{number}", "choices": [{"message": {"content": None, "tool_calls": [call]}}]}
+    metadata = {"function_name": "bash", "tool_call_id": f"c{number}", "model_response": response}
+    return {"id": number, "action": "run", "args": {"command": "ls", "n": 1}, "tool_call_metadata": metadata}
+
+
+MAKERS = {"openhands-v0": v0, "openhands-v1": v1, "openai-chat": chat, "claude-code": claude, "codex": codex}
+
+
+@pytest.mark.parametrize("format", MAKERS)
+def test_keys_come_back_in_their_order_however_it_changes(format):
+    records = [MAKERS[format](number) for number in range(3)]
+    mixed = json.loads(json.dumps([records[0], turned(records[1]), records[2], turned(records[0]), *records]))
+    assert text(encode(list(decode(mixed, format)), format)) == text(mixed)
+
+
+@pytest.mark.parametrize("format", MAKERS)
+def test_an_order_that_stays_is_kept_once(format):
+    records = [turned(MAKERS[format](number)) for number in range(200)]
+    events = list(decode(records, format))
+    orders = [event.origin.rest for event in events if event.origin.rest and "order" in event.origin.rest]
+    assert len(orders) <= 3
+    assert stored_bytes(events) <= 1.02 * stored_bytes(decode([turned(record) for record in records], format))
+
+
+def test_keys_of_any_text_have_their_order():
+    record = {**v1(0), "a/b": {"~1": 1, "~0": 2, "": {"/": 1, "~": 2}}, "": 1}
+    records = [record, turned(record), {**record, "a/b": turned(record["a/b"])}]
+    assert text(encode(list(decode(records, "openhands-v1")), "openhands-v1")) == text(records)
+
+
+def test_nesting_without_end_is_no_error():
+    deep = {}
+    for _ in range(300):
+        deep = {"b": deep, "a": [deep]} if len(json.dumps(deep)) < 1_000 else {"b": deep, "a": 1}
+    records = [{**v1(0), "llm_message": {"role": "user", "content": [], "more": deep}}]
+    assert list(encode(list(decode(records, "openhands-v1")), "openhands-v1")) == records
