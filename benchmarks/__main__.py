@@ -29,6 +29,7 @@ MODULES = (
     "size",
     "tokens",
     "trust",
+    "commands",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from condensers.declines import Declines
-from condensers.errors import NoCondensationAvailable
+from condensers.errors import InvalidCondenser, NoCondensationAvailable
 from condensers.plans import Outdated, Plan
 from condensers.reports import (
     CONDENSER_METADATA_KEY,
@@ -90,6 +90,22 @@ class CondenseHandler:
                 remembered.condensed()
                 return Condensation(action)
 
+    def check_handles_requests(self) -> None:
+        """Raise ``InvalidCondenser`` where the condenser does not handle requests for a condensation."""
+        if not self._condenser.handles_condensation_requests():
+            raise InvalidCondenser(
+                f"Cannot condense conversation: the condenser {self._condenser.type!r} does not handle condensation "
+                f"requests; choose one that does, such as 'digest', or a pipeline that holds one"
+            )
+
+    def preview(self, view: View) -> Step:
+        """Return what a step over ``view`` would give, and append nothing. A condenser with a model asks it.
+
+        Raises ``NoCondensationAvailable`` where a condensation is required and impossible, and what the condenser
+        raises. Cost: the condenser's work.
+        """
+        return self._decide(view, self._condenser)
+
     def _memory_of(self, conversation: str) -> Remembered:
         while len(self._remembered) >= _CONVERSATIONS_REMEMBERED and conversation not in self._remembered:
             self._remembered.pop(next(iter(self._remembered)), None)
@@ -100,13 +116,16 @@ class CondenseHandler:
         the next step would make it again, and so for ever.
         """
         try:
-            step = condenser.step(view, self._agent_llm)
+            return self._decide(view, condenser)
         except NoCondensationAvailable:
             raise
         except BaseException:
             if abandoned := take_abandoned():
                 self._store.append(conversation, annotation(abandoned), expected_version=ANY_VERSION)
             raise
+
+    def _decide(self, view: View, condenser: Condenser) -> Step:
+        step = condenser.step(view, self._agent_llm)
         if isinstance(step.result, Condensation) and not Plan(step.result.action, view).forgets_something():
             raise NoCondensationAvailable(
                 f"the condenser {self._condenser.type!r} would forget no event that the View of {len(view)} shows",

@@ -245,14 +245,7 @@ class History:
         Raises ``InvalidCondenser``, a ``ValueError``, where the condenser does not handle requests, and
         ``ConversationNotFound`` before the first append: nothing is appended then. Raises what ``step`` raises.
         """
-        from condensers import InvalidCondenser
-
-        condenser = self._histories.condenser
-        if not condenser.handles_condensation_requests():
-            raise InvalidCondenser(
-                f"Cannot condense conversation: the condenser {condenser.type!r} does not handle condensation "
-                f"requests; choose one that does, such as 'digest', or a pipeline that holds one"
-            )
+        self._histories.handler.check_handles_requests()
         self._store.conversation(self.id)
         self.request_condensation(reason)
         return self.step()

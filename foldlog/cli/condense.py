@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,7 +12,7 @@ from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
-from foldlog.cli.reasons import answered, because
+from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
@@ -21,12 +20,13 @@ if TYPE_CHECKING:
 
     from condensers import AgentModel
     from condensers.reports import Report
-    from eventstore import Store
     from eventstore.events import CondensationAction, CondensationRequest, CondensationSummary
     from foldlog.histories import Histories
     from projections import View
 
 __all__ = ["run"]
+
+_REASON = "foldlog condense"
 
 
 def run(
@@ -54,21 +54,21 @@ def run(
 
     Exit status 1 if nothing could be forgotten: a model that gave no summary, or nothing there to spare.
     """
-    from condensers import Condensation, NoCondensationAvailable
+    from condensers import NoCondensationAvailable
     from foldlog.histories import Histories
 
     model = agent_model(agent)
     condenser = None if config is None else load_condenser_for(config, agent, model)
-    with open_existing(db) as store, _copy(store, conversation) if dry_run else nullcontext(store) as stage:
-        histories = Histories(stage, condenser=condenser, agent_llm=model)
+    with open_existing(db) as store:
+        histories = Histories(store, condenser=condenser, agent_llm=model)
         try:
-            result = histories[conversation].condense("foldlog condense")
+            made = (_preview if dry_run else _condense)(histories, conversation)
         except NoCondensationAvailable as error:
             return _declined(conversation, dry_run, str(error), error.reports, as_json)
-        if not isinstance(result, Condensation):
+        if made is None:
             problem = f"the condenser {histories.condenser.type!r} left the request unanswered"
             return _declined(conversation, dry_run, problem, (), as_json)
-        account = _account(histories, conversation, result.action, model)
+        account = _account(made, model)
     if as_json:
         terminal.emit(_document(conversation, dry_run, account))
     else:
@@ -76,14 +76,44 @@ def run(
     return DONE
 
 
-@contextmanager
-def _copy(store: Store, conversation: str) -> Iterator[Store]:
-    """A store in memory that has the conversation: what is tried there is done as it would be in earnest."""
-    from eventstore import open_store
+class _Made(NamedTuple):
+    """A condensation, the Views around it, and the requests that it fulfils."""
 
-    with open_store("memory:") as copy:
-        copy.ingest(conversation, store.events(conversation))
-        yield copy
+    action: CondensationAction
+    before: View
+    after: View
+    requests: Sequence[CondensationRequest]
+
+
+def _condense(histories: Histories, conversation: str) -> _Made | None:
+    """Ask for a condensation, and take the step that answers; None where the condenser left the request unanswered."""
+    from condensers import Condensation
+
+    result = histories[conversation].condense(_REASON)
+    if not isinstance(result, Condensation):
+        return None
+    action, views = result.action, histories.views
+    before, after = views.at(conversation, action.id), views.at(conversation, action.id + 1)
+    return _Made(action, before, after, requests_before(histories.store, conversation, action.id))
+
+
+def _preview(histories: Histories, conversation: str) -> _Made | None:
+    """Do the same in memory, and append nothing."""
+    from msgspec.structs import replace
+
+    from condensers import Condensation
+    from eventstore import CondensationRequest
+
+    histories.handler.check_handles_requests()
+    view = histories.views.current(conversation)
+    request = CondensationRequest(id=view.version, reason=_REASON)
+    before = view.then((request,))
+    result, _ = histories.handler.preview(before)
+    if not isinstance(result, Condensation):
+        return None
+    action = replace(result.action, id=before.version)
+    requests = (*requests_before(histories.store, conversation, view.version), request)
+    return _Made(action, before, before.then((action,)), requests)
 
 
 def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool) -> int:
@@ -142,23 +172,19 @@ class _Account(NamedTuple):
         return None
 
 
-def _account(histories: Histories, conversation: str, action: CondensationAction, model: AgentModel | None) -> _Account:
+def _account(made: _Made, model: AgentModel | None) -> _Account:
     from condensers.models.budget import tokens_of
     from condensers.reports import reports_of
 
-    with histories.store.snapshot(conversation) as snapshot:
-        requests = answered(snapshot.structural_events())[action.id]
-    before = histories.views.at(conversation, action.id)
-    after = histories.views.at(conversation, action.id + 1)
-    counts = tokens_of(before, model), tokens_of(after, model)
+    counts = tokens_of(made.before, model), tokens_of(made.after, model)
     return _Account(
-        action,
-        before,
-        after,
+        made.action,
+        made.before,
+        made.after,
         None if counts[0] is None or counts[1] is None else (counts[0], counts[1]),
         "" if model is None else model.model,
-        _Spending.of(reports_of(action)),
-        requests,
+        _Spending.of(reports_of(made.action)),
+        made.requests,
     )
 
 

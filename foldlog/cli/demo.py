@@ -15,7 +15,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.reasons import answered, because
+from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_or_create
 
 if TYPE_CHECKING:
@@ -56,10 +56,8 @@ def run(
     with open_or_create(db) as store:
         added = _import_sample(store)
         views = Views(store)
-        with store.snapshot(_CONVERSATION) as snapshot:
-            requests = answered(snapshot.structural_events())
         condensations = views.current(_CONVERSATION).condensations
-        forgettings = [_around(views, condensation, requests[condensation.id]) for condensation in condensations]
+        forgettings = [_around(store, views, condensation) for condensation in condensations]
         if as_json:
             terminal.emit(_as_json(db, views, forgettings, added))
         else:
@@ -77,7 +75,8 @@ def _import_sample(store: Store) -> int:
     return brought.added
 
 
-def _around(views: Views, condensation: CondensationAction, requests: Sequence[CondensationRequest]) -> _Forgetting:
+def _around(store: Store, views: Views, condensation: CondensationAction) -> _Forgetting:
+    requests = requests_before(store, _CONVERSATION, condensation.id)
     before = views.at(_CONVERSATION, version=condensation.id)
     return _Forgetting(condensation, before, views.at(_CONVERSATION, version=condensation.id + 1), requests)
 

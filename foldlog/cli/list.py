@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
@@ -11,10 +14,12 @@ from foldlog.cli.outcome import DONE
 from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from eventstore import ConversationRow, Event, Store
+
+    _Title = Callable[[ConversationRow], str | None]
 
 __all__ = ["run"]
 
@@ -30,14 +35,21 @@ _TITLE_WITHIN = 30
 """Events at either end among which a title is looked for."""
 
 
-def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
-    """Show the conversations of a store: id, number of events, when the first and the last one were recorded, title."""
+def run(
+    titles: Annotated[
+        bool, typer.Option("--titles", help="Show titles that sources give. Reads events of each conversation.")
+    ] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Show the conversations of a store: id, number of events, when the first and the last one were recorded."""
     with open_existing(db) as store:
         rows = store.iter_conversations()
+        title = partial(_title, store) if titles else None
         if as_json:
-            terminal.emit_list({"db": db}, "conversations", (_as_json(row, _title(store, row)) for row in rows))
+            terminal.emit_list({"db": db}, "conversations", (_as_json(row, title) for row in rows))
         else:
-            _show(db, store, rows)
+            _show(db, rows, title)
     return DONE
 
 
@@ -66,7 +78,7 @@ def _near_the_ends(store: Store, row: ConversationRow) -> Iterator[Event]:
             yield from store.events(row.id, max(_TITLE_WITHIN, row.version - _TITLE_WITHIN), row.version)
 
 
-def _as_json(row: ConversationRow, title: str | None) -> dict[str, Any]:
+def _as_json(row: ConversationRow, title: _Title | None) -> dict[str, Any]:
     return {
         "id": row.id,
         "version": row.version,
@@ -75,11 +87,11 @@ def _as_json(row: ConversationRow, title: str | None) -> dict[str, Any]:
         "head": row.head,
         "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
         "erased_reason": row.erased_reason,
-        "title": title,
+        **({} if title is None else {"title": title(row)}),
     }
 
 
-def _show(db: str, store: Store, rows: Iterator[ConversationRow]) -> None:
+def _show(db: str, rows: Iterator[ConversationRow], title: _Title | None) -> None:
     from eventstore.urls import without_password
 
     page = list(islice(rows, _PAGE))
@@ -101,11 +113,12 @@ def _show(db: str, store: Store, rows: Iterator[ConversationRow]) -> None:
             _write(lines, heading, widths, "bold")
             heading.clear()
         for row, cell in zip(page, cells, strict=True):
-            _write(lines, cell, widths, "dim" if row.erased_at is not None else "")
-            if title := _title(store, row):
-                lines.write(
-                    (_GAP + terminal.folded(terminal.printable(title, one_line=True), lines.width - 2)[0], "dim")
-                )
+            if row.erased_at is None and len(cell[0]) <= widths[0] and cell[0].isascii():
+                lines.write_plain(_line(cell, widths))
+            else:
+                _write(lines, cell, widths, "dim" if row.erased_at is not None else "")
+            if title is not None and (given := title(row)):
+                lines.write((_GAP + terminal.printable(given, one_line=True), "dim"))
         page = list(islice(rows, _PAGE))
 
 
@@ -119,6 +132,12 @@ def _cells(row: ConversationRow, *, roomy: bool) -> list[str]:
 
 def _moment(at: datetime) -> str:
     return at.isoformat(" ", "seconds")[:19]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    name, events, *first, last = cells
+    between = f"{first[0]:<{widths[2]}}{_GAP}" if first else ""
+    return f"{name:<{widths[0]}}{_GAP}{events:>{widths[1]}}{_GAP}{between}{last}"
 
 
 def _write(lines: terminal.Lines, cells: Sequence[str], widths: Sequence[int], style: str) -> None:

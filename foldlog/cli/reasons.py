@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foldlog.cli.terminal import printable
 
 if TYPE_CHECKING:
-    from eventstore import CondensationAction, CondensationRequest, Event, Store
+    from eventstore import CondensationAction, CondensationRequest, Store
 
-__all__ = ["answered", "because", "requests_before"]
+__all__ = ["because", "requests_before"]
 
 _ASKED = "asked for"
 _WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "events": "too many events"}
@@ -20,7 +20,7 @@ _WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "event
 def because(condensation: CondensationAction, requests: Sequence[CondensationRequest] = ()) -> str:
     """Why it was made, in a few words that are safe to print: ``too many events, asked for (the prompt was too long)``.
 
-    ``requests`` are those that it answers: see ``answered``. Empty where nobody said why.
+    ``requests`` are those that it fulfils: see ``requests_before``. Empty where nobody said why.
     """
     said, outcome = condensation.metadata.get("reason"), condensation.metadata.get("outcome")
     if outcome == "declined":
@@ -59,18 +59,3 @@ def requests_before(store: Store, conversation: str, condensation_id: int) -> tu
                 break
             stop, span = start, 4 * span
     return tuple(found)
-
-
-def answered(structural: Iterable[Event]) -> Mapping[int, tuple[CondensationRequest, ...]]:
-    """Of the structural events of a conversation, in order: by a condensation's id the requests that it answers."""
-    from eventstore import CondensationAction, CondensationRequest
-
-    answers: dict[int, tuple[CondensationRequest, ...]] = {}
-    open_requests: list[CondensationRequest] = []
-    for event in structural:
-        if isinstance(event, CondensationRequest):
-            open_requests.append(event)
-        elif isinstance(event, CondensationAction):
-            answers[event.id] = tuple(open_requests)
-            open_requests.clear()
-    return answers

@@ -92,6 +92,10 @@ class Lines:
         self.width = self._console.width
         self._codes: dict[str, tuple[str, str]] | None = None if self._console.color_system is None else {}
 
+    def write_plain(self, text: str) -> None:
+        """Write one line as it is: text in one column each, that fits, of no style."""
+        sys.stdout.write(f"{text}\n")
+
     def write(self, *spans: tuple[str, str]) -> None:
         """Write one line of spans, each a text without line breaks and its style."""
         text = "".join([text for text, _ in spans])

@@ -162,14 +162,15 @@ def test_a_list_has_the_titles_that_sources_give(foldlog, write):
         write("b.jsonl", [{**title, "customTitle": "First", "sessionId": "s2"}, {**lines[0], "sessionId": "s2"}]),
     )
     foldlog("import", write("c.jsonl", [said(0, "hi")]))
-    rows = foldlog("list", "--json").document["conversations"]
+    rows = foldlog("list", "--titles", "--json").document["conversations"]
     assert [(row["id"], row["title"]) for row in rows] == [("c", None), ("s1", title["customTitle"]), ("s2", "First")]
-    out = foldlog("list").out
+    assert "The " not in foldlog("list").out
+    out = foldlog("list", "--titles").out
     assert "\n  The " in out
-    assert "\n  First " in out
+    assert "\n  First\n" in out
     assert "\x1b[31m" not in out
     assert foldlog("erase", "s1", "--reason", "asked to").status == 0
-    assert foldlog("list", "--json").document["conversations"][1]["title"] is None
+    assert foldlog("list", "--titles", "--json").document["conversations"][1]["title"] is None
 
 
 def test_an_import_can_be_given_another_id(foldlog, five_messages):

@@ -1,0 +1,156 @@
+"""What do the commands cost on stores of 100,000 conversations, and on conversations of 1,000,000 events?
+
+A command runs in a process of its own, its output thrown away or counted. CPU time counts, of user and system: what it
+costs to start Python, to import and to open a store is in both sides.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.frame import Question, Round, Scale
+from benchmarks.prepared import Prepared, prepared
+from eventstore import Message, open_store
+
+_BY_HAND = "benchmarks.by_hand"
+_LIST_MIB = 100
+
+
+class Ran(NamedTuple):
+    """A process that has ended: its CPU time, and what it wrote."""
+
+    cpu_s: float
+    out: Path
+
+    @property
+    def lines(self) -> int:
+        with self.out.open("rb") as file:
+            return sum(1 for _ in file)
+
+
+def run(folder: Path, module: str, *arguments: str) -> Ran:
+    """Run ``python -m MODULE ARGUMENTS``. Its output goes into a file: a pipe would cost both sides."""
+    out = folder / "out.txt"
+    with out.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments], stdout=file, env={**os.environ, "COLUMNS": "120"}
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        raise RuntimeError(f"python -m {module} {' '.join(arguments)} failed with {process.returncode}")
+    return Ran(usage.ru_utime + usage.ru_stime, out)
+
+
+def peak_mib(folder: Path, *arguments: str) -> float:
+    """The most memory that ``foldlog ARGUMENTS`` has. The process tells it itself: what the system tells of a child
+    counts the memory of its parent before the child began.
+    """
+    told = folder / "peak.txt"
+    run(folder, _BY_HAND, "peak", str(told), *arguments)
+    return int(told.read_text()) / 1024
+
+
+# -- many conversations -----------------------------------------------------------------------------------------------
+
+
+def conversations(folder: Path, count: int) -> Path:
+    """A store of so many conversations of two events, made where it is not there yet."""
+    path = folder / f"conversations-{count}.db"
+    if not path.exists():
+        said = [Message(source="user", content="hello"), Message(source="agent", content="good day")]
+        with open_store(f"sqlite:///{path}", durability="relaxed") as store:
+            for number in range(count):
+                store.append(f"conversation-{number:08d}", said, expected_version=0)
+    return path
+
+
+def listing(scale: Scale, folder: Path) -> Iterator[Round]:
+    path = conversations(folder.parent, scale.usual)
+    for _ in range(scale.rounds):
+        ours = run(folder, "foldlog", "list", "--db", f"sqlite:///{path}")
+        listed = ours.out.read_bytes()
+        by_hand = run(folder, _BY_HAND, "list", str(path))
+        if listed != by_hand.out.read_bytes():
+            raise AssertionError("the two sides list different conversations")
+        yield Round(1_000 * ours.cpu_s, 1_000 * by_hand.cpu_s)
+
+
+def listing_memory(scale: Scale, folder: Path) -> Iterator[Round]:
+    path = conversations(folder.parent, scale.usual)
+    yield Round(peak_mib(folder, "list", "--db", f"sqlite:///{path}"), _LIST_MIB)
+
+
+# -- one long conversation --------------------------------------------------------------------------------------------
+
+
+def growing(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Round]:
+    """A command on the longest history against the same command on one of 10,000 events, or a hundredth."""
+    long, short = scale.events[-1], scale.events[-1] // 100 if scale.name == "full" else scale.events[0]
+    stores = {length: prepared(folder.parent, length) for length in (long, short)}
+    for _ in range(scale.rounds):
+        spent = {length: _run(folder, stores[length], arguments).cpu_s for length in (long, short)}
+        yield Round(1_000 * spent[long], 1_000 * spent[short])
+
+
+def _run(folder: Path, stores: Prepared, arguments: Sequence[str]) -> Ran:
+    return run(folder, "foldlog", *_command(stores, arguments))
+
+
+def _command(stores: Prepared, arguments: Sequence[str]) -> list[str]:
+    command, *rest = (each.format(last=stores.length - 1, end=stores.length) for each in arguments)
+    return [command, "c1", *rest, "--db", f"sqlite:///{stores.ours}"]
+
+
+def reading(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Round]:
+    """A command that reads every event against a loop over them in Python."""
+    stores = prepared(folder.parent, scale.usual)
+    for _ in range(scale.rounds):
+        ours = _run(folder, stores, arguments)
+        if arguments[0] in ("log", "export") and ours.lines != stores.length:
+            raise AssertionError(f"{arguments[0]} wrote {ours.lines} lines of {stores.length} events")
+        by_hand = run(folder, _BY_HAND, "events", str(stores.ours))
+        yield Round(stores.length / ours.cpu_s, stores.length / by_hand.cpu_s)
+
+
+def memory(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Round]:
+    """The memory of a command on the longest history against that on one of a tenth."""
+    long, short = (prepared(folder.parent, length) for length in (scale.events[-1], scale.usual))
+    yield Round(peak_mib(folder, *_command(long, arguments)), peak_mib(folder, *_command(short, arguments)))
+
+
+_GROWING = (
+    ("view", ["view"], 1.5),
+    ("why, a shown event", ["why", "{last}"], 1.5),
+    ("why, an event forgotten at once", ["why", "5"], 1.5),
+    ("diff, of all versions", ["diff", "100", "{end}"], 1.5),
+    ("condense --dry-run", ["condense", "--dry-run"], 1.5),
+)
+_READING = (("log", ["log"], 0.3), ("export", ["export"], 0.3), ("audit", ["audit"], 0.3))
+
+QUESTIONS = [
+    Question("list of 100,000 conversations", "ms CPU", 3.0, "at most", listing, raw="sqlite3 and print"),
+    Question("memory of that list", "MiB", 1.0, "at most", listing_memory, raw="100 MiB"),
+    *(
+        Question(
+            f"{name}, 1,000,000 events", "ms CPU", most, "at most", partial(growing, arguments), raw="10,000 events"
+        )
+        for name, arguments, most in _GROWING
+    ),
+    *(
+        Question(f"{name}, whole", "events/s", least, "at least", partial(reading, arguments), raw="reading in Python")
+        for name, arguments, least in _READING
+    ),
+    *(
+        Question(
+            f"memory of {name}, 1,000,000 events", "MiB", 1.3, "at most", partial(memory, arguments), raw="100,000"
+        )
+        for name, arguments, _ in _READING
+    ),
+]
