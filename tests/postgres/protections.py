@@ -164,10 +164,17 @@ PROTECTIONS = {
     ),
     "standby": Protection(
         "… and no connection for writing lives through a promotion",
-        f"{_POSTGRES}/setup.py",
-        "    if writable and is_standby:",
+        f"{_POSTGRES}/greeting.py",
+        "    if writable and is_standby == _TRUE:",
         "    if False:",
         f"{_POSITIONS} -k takes_no_writers",
+    ),
+    "unconfirmed-epoch": Protection(
+        "a promoted server is read before it has a standby",
+        f"{_POSTGRES}/greeting.py",
+        '("begin_writing", "commit_locally", "begin_epoch", "commit")',
+        '("begin_writing", "begin_epoch", "commit")',
+        f"{_FOLLOWERS} -k promoted_server",
     ),
     "restored": Protection(
         "the role of agents goes on after a restore",

@@ -1,13 +1,17 @@
 """A store in one schema of a PostgreSQL database, for any number of machines: ``docs/POSTGRESQL.md``.
 
-recorder    the seam: patience with a server that is away, and commits whose outcome was not heard of
+recorder    the seam: connections, and what is done once in a while
+calls       one call over all its attempts: commits whose outcome was not heard of
+patience    how long a call waits for a server that is away
+sessions    a read transaction, and what followers wait for
 writing     what may be written in one transaction, in two round trips
 reading     the questions that one transaction answers
 positions   where an event stands in the whole store, without anything that all writers meet at
 wire        a connection on which statements are queued and sent together
 binary      PostgreSQL's binary form of what a store keeps
 pool        a bounded number of connections
-setup       schema, migrations, epochs, and what a server must be set to
+setup       the schema and its migrations
+greeting    what a server must be set to, and epochs
 status      what an operator asks
 faults      the driver's errors in the words of the seam
 """

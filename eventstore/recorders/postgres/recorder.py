@@ -20,6 +20,7 @@ from eventstore.recorders.postgres import setup, status
 from eventstore.recorders.postgres.binary import bigint, text_bytes
 from eventstore.recorders.postgres.calls import Call
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
+from eventstore.recorders.postgres.greeting import greet
 from eventstore.recorders.postgres.patience import Patience
 from eventstore.recorders.postgres.pool import Pool
 from eventstore.recorders.postgres.reading import PostgresReader
@@ -226,15 +227,15 @@ class PostgresRecorder:
         with self._translated():
             connection = psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
             try:
-                greeting = setup.greet(connection, self._schema, writable=self.writable, durable=self._durable)
-                return Wire(
+                wire = Wire(
                     connection,
                     self._statements,
                     server=self._server,
                     prepared=self._prepared,
                     reply_timeout_s=self._patience_s * _REPLY_SHARE,
-                    idle_in_transaction_s=greeting.idle_in_transaction_s,
                 )
+                greet(wire, connection.info, self._schema, writable=self.writable, durable=self._durable)
+                return wire
             except BaseException:
                 connection.close()
                 raise
@@ -245,8 +246,8 @@ class PostgresRecorder:
             try:
                 with self._plain_connection() as connection:
                     setup.prepare(connection, self._schema, create=create, writable=self.writable)
-                    setup.greet(connection, self._schema, writable=self.writable, durable=self._durable)
-                    return
+                with self._pool.wire():
+                    return  # its server was greeted
             except (ConnectionLost, TryAgain) as error:
                 self._recover(error, patience, "the store was not opened")
 

@@ -1,21 +1,20 @@
-"""Before a connection is used: is the server set up so that what is promised can be kept, and is the schema ours?"""
+"""The schema of a store: is it there, is it ours, is it of this version?"""
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
-from eventstore.recorders.errors import DatabaseError, OperationalError
+from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.identity import new_store_uuid
-from eventstore.recorders.postgres.faults import ConnectionLost
+from eventstore.recorders.postgres.greeting import as_owner
 from eventstore.recorders.statements import migrations
 
-__all__ = ["Greeting", "greet", "prepare"]
+__all__ = ["prepare"]
 
-_SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"
 """How long a migration waits for a table. All who come later wait behind it, so it gives up early and is repeated."""
 
@@ -32,6 +31,8 @@ def prepare(connection: psycopg.Connection[Any], schema: str, *, create: bool, w
         try:
             with connection.transaction():
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
+                # A wait for a standby has no end here; whatever is confirmed later is confirmed with this.
+                connection.execute("SET LOCAL synchronous_commit TO local")
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(schema),))
                 _migrate(connection, schema, _schema_version(connection, schema))
             found = newest
@@ -43,93 +44,13 @@ def prepare(connection: psycopg.Connection[Any], schema: str, *, create: bool, w
     if found < newest:
         raise DatabaseError(
             f"the store in schema {schema!r} has schema version {found}, this version of foldlog needs {newest}; "
-            f"{_as_owner(connection, schema)}"
+            f"{as_owner(_owner(connection, schema), connection.info, schema)}"
         )
 
 
-class Greeting(NamedTuple):
-    """What a new connection says of its server."""
-
-    idle_in_transaction_s: float
-    """A session that is idle in a transaction for longer is ended; 0 for no limit."""
-
-
-def greet(connection: psycopg.Connection[Any], schema: str, *, writable: bool, durable: bool) -> Greeting:
-    """Check the server of a new connection, and begin an epoch where it was restored or promoted.
-
-    Raises ``OperationalError`` where a promise could not be kept on it, ``ConnectionLost`` where the connection is for
-    writing and the server is a standby, ``DatabaseError`` where this role may not begin an epoch.
-    """
-    server, is_standby, synchronous_commit, fsync, idle_s, is_elsewhere, is_later = _ask(
-        connection,
-        schema,
-        """
-        SELECT current_setting('server_version_num')::int / 10000, pg_is_in_recovery(),
-               current_setting('synchronous_commit'), current_setting('fsync'),
-               extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)::float8,
-               e.cluster != (SELECT system_identifier FROM pg_control_system())
-                   OR greatest((SELECT max(position) >> 20 FROM {schema}.events),
-                               (SELECT max(first_position) >> 20 FROM {schema}.publications))
-                       >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + e.epoch,
-               e.timeline IS DISTINCT FROM coalesce({schema}.timeline(), e.timeline)
-        FROM {schema}.epoch e
-        """,
-    )
-    if server < _SERVER_VERSION_MIN:
-        raise OperationalError(f"this is PostgreSQL {server}; foldlog needs {_SERVER_VERSION_MIN} or later")
-    if writable and is_standby:
-        raise ConnectionLost("this server is a standby; the primary is needed to write")
-    if writable and durable and (synchronous_commit == "off" or fsync == "off"):
-        setting = "synchronous_commit" if synchronous_commit == "off" else "fsync"
-        raise OperationalError(
-            f"{setting} is off on this server, for this role or database, so that what was acknowledged could be lost; "
-            f"set {setting} to on, or open the store with durability=relaxed"
-        )
-    if is_elsewhere and not writable:
-        raise OperationalError(
-            "this store was restored on another server, and its followers would miss events until it is opened "
-            "for writing once"
-        )
-    if writable and (is_elsewhere or is_later):
-        _begin_epoch(connection, schema)
-    return Greeting(idle_s)
-
-
-def _ask(connection: psycopg.Connection[Any], schema: str, query: str) -> tuple[Any, ...]:
-    row: tuple[Any, ...] | None = connection.execute(_in(schema, query)).fetchone()
-    if row is None:
-        raise DatabaseError(f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup")
-    return row
-
-
-def _begin_epoch(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Go on above all positions that were ever given: this server may give numbers that its predecessor gave.
-
-    No other process writes to the store: each connection for writing comes by here first. See ``0003_epochs.sql``.
-    """
-    try:
-        connection.execute(_in(schema, "SELECT {schema}.begin_epoch()"))
-    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedFunction) as error:
-        raise DatabaseError(
-            f"the store in schema {schema!r} was restored from a backup, and this role may not begin its new epoch "
-            f"({_one_line(error)}); {_as_owner(connection, schema)}, then start this again"
-        ) from error
-
-
-def _as_owner(connection: psycopg.Connection[Any], schema: str) -> str:
-    """Say what the owner of the store has to run."""
+def _owner(connection: psycopg.Connection[Any], schema: str) -> str:
     row = connection.execute("SELECT tableowner::text FROM pg_tables WHERE schemaname = %s", (schema,)).fetchone()
-    owner = "OWNER" if row is None else row[0]
-    option = "" if schema == "foldlog" else f"&schema={schema}"
-    database = connection.info.dbname
-    return (
-        f"as {owner!r}, the owner of its tables, run: foldlog list --db 'postgresql://{owner}@{connection.info.host}:"
-        f"{connection.info.port}/{database}?mode=rwc{option}'"
-    )
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return "OWNER" if row is None else str(row[0])
 
 
 def _schema_version(connection: psycopg.Connection[Any], schema: str) -> int:

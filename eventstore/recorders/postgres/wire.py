@@ -42,7 +42,6 @@ class Wire:
         server: str,
         prepared: bool,
         reply_timeout_s: float,
-        idle_in_transaction_s: float = 0.0,
     ) -> None:
         self._connection = connection  # keeps the libpq connection alive
         self._pg = connection.pgconn
@@ -53,7 +52,7 @@ class Wire:
         """Is it the same server connection as long as it is open? Behind a pooler it is not."""
         self.is_confirmed = False
         """Has a standby confirmed everything that this connection may show to a follower?"""
-        self.idle_in_transaction_s = idle_in_transaction_s
+        self.idle_in_transaction_s = 0.0
         """The server ends a session that is idle in a transaction for longer; 0 for no limit."""
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, tuple[Parameter, ...]]] = []

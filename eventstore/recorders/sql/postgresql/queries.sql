@@ -1,6 +1,26 @@
 -- One statement a block, named in the line above it; a part stands in several, where its name is in braces. {schema} is the
 -- store's own. Parameters are bound in binary, and each one says its type: nothing is guessed, quoted or converted.
 
+-- name: greet
+SELECT current_setting('server_version_num')::int / 10000, pg_is_in_recovery(),
+       current_setting('synchronous_commit'), current_setting('fsync'),
+       extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)::float8,
+       e.cluster != (SELECT system_identifier FROM pg_control_system())
+           OR greatest((SELECT max(position) >> 20 FROM {schema}.events),
+                       (SELECT max(first_position) >> 20 FROM {schema}.publications))
+               >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + e.epoch,
+       e.timeline IS DISTINCT FROM coalesce({schema}.timeline(), e.timeline)
+FROM {schema}.epoch e
+
+-- name: commit_locally
+SET LOCAL synchronous_commit TO local
+
+-- name: begin_epoch
+SELECT {schema}.begin_epoch()
+
+-- name: owner
+SELECT convert_to(tableowner::text, 'UTF8') FROM pg_tables WHERE schemaname = convert_from($1::bytea, 'UTF8') LIMIT 1
+
 -- name: begin_reading
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
 
