@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.conformance.condenser_labels import EXPLAINS, ORDER, explaining
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "CONDENSERS.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "tests" / "conformance" / "README.md").read_text(encoding="utf-8")
 ROWS = [line.split("|") for line in TEXT.splitlines() if line.startswith("| ")]
 
 FAULTS = {

@@ -1,4 +1,4 @@
-"""Why an answer of ours may differ from a recorded one: the labels of ``docs/CONDENSERS.md``.
+"""Why an answer of ours may differ from a recorded one: the labels of the README beside this file.
 
 Each is a bug of the reference, or a difference of the dialects, that touches this View with these parameters: were it
 not there, the answers would have to agree. A label says no more than what it is about, so each explains some fields of

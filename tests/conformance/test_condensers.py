@@ -1,9 +1,9 @@
 """Condensers against the recorded answers of the two references, case by case: OpenHands V0 and V1.
 
 Every answer agrees, or differs for a reason that has a name: a bug of the reference, or a difference between dialects,
-labelled as in ``docs/CONDENSERS.md``. Either way it must be what ``condensers_mended`` says, which was written apart
-from the condensers. A part of the cases lies beside this file; all are read where ``../shared/conformance`` is there.
-How many agree, and how many differ under which label, is printed at the end of the run.
+labelled as in the README beside this file. Either way it must be what ``condensers_mended`` says, which was written
+apart from the condensers. A part of the cases lies beside this file; all are read where ``../shared/conformance`` is
+there. How many agree, and how many differ under which label, is printed at the end of the run.
 """
 
 from __future__ import annotations
