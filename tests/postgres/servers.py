@@ -105,7 +105,8 @@ class Server:
     def signal(self, number: signal.Signals) -> None:
         """A signal to every process of the server: SIGSTOP freezes it, SIGCONT lets it go on."""
         for process in [self.pid, *_children(self.pid)]:
-            os.kill(process, number)
+            with contextlib.suppress(ProcessLookupError):  # sessions end all the time
+                os.kill(process, number)
 
     @property
     def pid(self) -> int:
