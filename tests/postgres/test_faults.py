@@ -27,13 +27,6 @@ def said(text: str) -> Message:
 
 
 @pytest.fixture
-def proxy(postgres_server: Server) -> Iterator[CuttingProxy]:
-    proxy = CuttingProxy(postgres_server.port)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
 def url(proxy: CuttingProxy, postgres_server: Server, postgres_url: Callable[[], str]) -> str:
     """A new store, by way of the proxy."""
     return postgres_url().replace(f":{postgres_server.port}/", f":{proxy.port}/")

@@ -200,18 +200,6 @@ def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[],
 # -- patience ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def proxy(postgres_server: Server) -> Iterator[CuttingProxy]:
-    proxy = CuttingProxy(postgres_server.port)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
-def via(proxy: CuttingProxy, postgres_server: Server, postgres_url: Callable[[], str]) -> str:
-    return postgres_url().replace(f":{postgres_server.port}/", f":{proxy.port}/")
-
-
 @pytest.mark.parametrize(
     "question, read",
     [

@@ -45,24 +45,6 @@ def sound(store: Store) -> None:
     assert [finding for verdict in store.verify() for finding in verdict.findings] == []
 
 
-@pytest.fixture
-def url(postgres_url: Callable[[], str]) -> str:
-    return postgres_url()
-
-
-@pytest.fixture
-def proxy(postgres_server: Server) -> Iterator[CuttingProxy]:
-    proxy = CuttingProxy(postgres_server.port)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
-def via(url: str, proxy: CuttingProxy, postgres_server: Server) -> str:
-    """The URL of the same store, through the proxy."""
-    return url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
-
-
 def before_recovery(store: Store, act: Callable[[], object]) -> None:
     """Have ``act`` called once, after the next lost connection and before the next attempt."""
     recorder: Any = store._recorder.unguarded

@@ -325,13 +325,6 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
 # -- commits in doubt --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def proxy(postgres_server: Server) -> Iterator[CuttingProxy]:
-    proxy = CuttingProxy(postgres_server.port)
-    yield proxy
-    proxy.close()
-
-
 @pytest.mark.parametrize("cut", ["request", "answer"])
 def test_positions_of_a_commit_whose_answer_was_lost_are_those_that_followers_see(
     url: str, proxy: CuttingProxy, postgres_server: Server, cut: Any

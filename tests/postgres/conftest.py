@@ -1,0 +1,29 @@
+"""A store behind a proxy that cuts connections at the moment that a test orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from .cutting import CuttingProxy
+from .servers import Server
+
+
+@pytest.fixture
+def url(postgres_url: Callable[[], str]) -> str:
+    """A new, empty store."""
+    return postgres_url()
+
+
+@pytest.fixture
+def proxy(postgres_server: Server) -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy(postgres_server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def via(url: str, proxy: CuttingProxy, postgres_server: Server) -> str:
+    """The URL of the same store, through the proxy."""
+    return url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
