@@ -1,13 +1,13 @@
-"""Everything that can go wrong in the store, as one small tree.
+"""The errors of the store, as one small tree.
 
     EventStoreError
-    ├── VersionConflict        someone else appended first: read, decide, append again
+    ├── VersionConflict        another writer appended first: read, decide, append again
     ├── IdempotencyConflict    the key was used for another payload: choose a new key
-    ├── HistoryDiverged        an imported history differs from what is stored: import it under another id
+    ├── HistoryDiverged        an imported history differs from the stored one: import it under another id
     ├── ConversationNotFound   no such conversation: check the id
-    ├── ConversationErased     it was erased on purpose: a receipt is all that is left
-    ├── InvalidEvent           the event breaks a rule; nothing was written: mend the event
-    ├── UnknownEventType       a newer version wrote what this one cannot fold: upgrade
+    ├── ConversationErased     it was erased on purpose: only a receipt is left
+    ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
+    ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
     └── StoreUnavailable       the database cannot be opened, read or written now
         └── KeyUnavailable     a conversation is sealed, and its key is not here: give the key
@@ -19,11 +19,11 @@ from __future__ import annotations
 
 
 class EventStoreError(Exception):
-    """Base of everything that ``eventstore`` raises on purpose."""
+    """The base of all errors that ``eventstore`` raises on purpose."""
 
 
 class VersionConflict(EventStoreError):
-    """Someone else appended first. Read again, decide again, append again."""
+    """Another writer appended first. Read again, decide again, append again."""
 
     def __init__(self, conversation: str, expected: int, actual: int) -> None:
         super().__init__(
@@ -45,18 +45,18 @@ class IdempotencyConflict(EventStoreError):
 
 
 class HistoryDiverged(EventStoreError):
-    """A history that is imported again is not what was imported before. Nothing was written; give it another id."""
+    """A history differs from the one that was imported before. Nothing was written; import it under another id."""
 
     def __init__(self, conversation: str, event_id: int, version: int) -> None:
         super().__init__(
-            f"conversation {conversation!r} has {version} events and the history given differs from event "
+            f"conversation {conversation!r} has {version} events, and the given history differs from event "
             f"{event_id} on; import it as another conversation"
         )
         self.conversation, self.event_id, self.version = conversation, event_id, version
 
 
 class ConversationNotFound(EventStoreError):
-    """There is no such conversation. An unknown conversation is at version 0; reading its events is an error."""
+    """There is no such conversation. Its version is 0; reading its events is an error."""
 
     def __init__(self, conversation: str) -> None:
         super().__init__(
@@ -66,7 +66,7 @@ class ConversationNotFound(EventStoreError):
 
 
 class ConversationErased(EventStoreError):
-    """The conversation was erased on purpose. Its receipt is all that is left, and its id is not used again."""
+    """The conversation was erased on purpose. Only its receipt is left, and its id is not used again."""
 
     def __init__(self, conversation: str, erased_at: str, reason: str) -> None:
         super().__init__(
@@ -77,12 +77,12 @@ class ConversationErased(EventStoreError):
 
 
 class InvalidEvent(EventStoreError, ValueError):
-    """The event, or the batch, breaks a rule. Nothing was written; mend it and append again."""
+    """The event, or the batch, breaks a rule. Nothing was written; correct it and append again."""
 
 
 class UnknownEventType(EventStoreError):
-    """An event type that this version does not know stands where it must be understood. Upgrade foldlog, or mend the
-    program that appended an object which is no event.
+    """An event of an unknown type stands where it must be understood. Upgrade foldlog, or correct the program that
+    appended an object of another class.
     """
 
     def __init__(self, kind: str, schema_version: int, problem: str) -> None:
@@ -93,20 +93,19 @@ class UnknownEventType(EventStoreError):
 class CorruptEvent(EventStoreError):
     """Stored bytes cannot be read as the event they should be. Run ``foldlog verify``, then ``foldlog salvage``.
 
-    ``position`` is known to whoever followed the store: behind it, it can be followed on.
+    A follower gets the ``position`` of the event: resume after it.
     """
 
     def __init__(self, conversation: str, event_id: int, problem: str, position: int | None = None) -> None:
         super().__init__(
-            f"event {event_id} of conversation {conversation!r} is damaged: {problem}; "
-            f"run 'foldlog verify' to see what else is, and 'foldlog salvage' to copy what is sound"
+            f"conversation {conversation!r}, event {event_id}: {problem}; run 'foldlog verify', then 'foldlog salvage'"
         )
         self.conversation, self.event_id, self.problem, self.position = conversation, event_id, problem, position
 
 
 class StoreUnavailable(EventStoreError):
-    """The database cannot be opened, read or written now. What was acknowledged is safe; the message says what next."""
+    """The database cannot be opened, read or written now. Acknowledged events are safe; the message says what helps."""
 
 
 class KeyUnavailable(StoreUnavailable):
-    """A key that is needed is not here, or is none. Nothing was read or written; give the key that it names."""
+    """A key is missing or malformed. Nothing was read or written; give the key that the message names."""

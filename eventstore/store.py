@@ -321,7 +321,7 @@ class Store:
         """
         recorder = self._recorder.unguarded
         if not isinstance(recorder, RecorderOnServer):
-            raise StoreUnavailable("only a store on a PostgreSQL server has a status; elsewhere nobody is held back")
+            raise StoreUnavailable("follower status exists only for PostgreSQL stores")
         with translated():
             return recorder.status()
 

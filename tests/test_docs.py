@@ -42,5 +42,5 @@ def test_no_help_loses_a_word_that_looks_like_markup():
 
 
 def test_a_paragraph_of_a_help_is_broken_where_the_line_ends_and_nowhere_else():
-    assert "follows a store on it. It is seen by its age" in " ".join(cli_reference.PAGE.read_text().split())
-    assert "It is seen\n" not in cli_reference.PAGE.read_text()
+    assert "all followers of its stores. Its age is the number" in " ".join(cli_reference.PAGE.read_text().split())
+    assert "Its age is the number of\n" not in cli_reference.PAGE.read_text()

@@ -124,7 +124,7 @@ def _run(arguments: Sequence[str]) -> int:
         terminal.complain(_explained(error))
         return _status_of(error)
     if status == _INTERRUPTED:
-        terminal.complain("interrupted; what was finished before stays, and nothing is there by half")
+        terminal.complain("interrupted: completed work was kept, no partial data was written")
     return DONE if status is None else int(status)
 
 
@@ -155,6 +155,5 @@ def _explained(error: Exception) -> str:
     if os.environ.get("FOLDLOG_TRACEBACK"):
         raise error
     return (
-        f"an error that foldlog did not foresee, {type(error).__name__}: {error}; please report it, with what "
-        f"FOLDLOG_TRACEBACK=1 shows"
+        f"an unexpected error, {type(error).__name__}: {error}; please report it with the output of FOLDLOG_TRACEBACK=1"
     )

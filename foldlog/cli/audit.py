@@ -46,9 +46,9 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Fold histories again from their first event, compare every stored revision, and list what was condensed and why.
+    """Fold histories again from their first event, compare every stored revision, and list all condensations.
 
-    Exit status 1 if a revision is not what the log says, which 'foldlog rebuild' mends, or an event cannot be read.
+    Exit status 1 if a revision differs from the log ('foldlog rebuild' replaces it) or an event cannot be read.
     """
     if follow:
         return _follow(db, to, conversations, as_json)

@@ -24,10 +24,9 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Copy a store to a new file while others read and write, and verify the copy: every event, in every history.
+    """Copy a store to a new file while it is in use, and verify every event of the copy.
 
-    The copy is a store like any other: to restore it, put it where the store was. Exit status 1 if something in it is
-    damaged; then it is in the store too.
+    The copy is a complete store. Exit status 1 if something in it is damaged; the store then has the same damage.
     """
     from foldlog.cli.gist import count
 

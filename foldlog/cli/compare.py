@@ -47,7 +47,7 @@ def run(
 ) -> int:
     """Replay a history under several condensers, and show what each would have sent, forgotten and cost.
 
-    The store is not touched, and the history's own condensations are left out. A condenser with a model asks it.
+    Nothing is changed in the store. The history's own condensations are left out. A condenser with a model asks it.
     """
     from foldlog.reports.comparison import PlotRefused, check_plot, comparison, plot_comparison
 

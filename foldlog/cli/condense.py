@@ -47,12 +47,12 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    r"""Ask for a condensation of a conversation, have a condenser make it, and say what was forgotten and why.
+    r"""Request a condensation of a conversation, run a condenser, and show what was forgotten and why.
 
-    Without a file, the default condenser answers: it needs no model, and puts a digest in the place of the middle. To
-    forget without a summary, give a file with the two lines \[condenser] and type = "conversation_window".
+    Without a file, the default condenser answers: it needs no model and writes a digest. To forget without a summary,
+    give a file with the two lines \[condenser] and type = "conversation_window".
 
-    Exit status 1 if nothing could be forgotten: a model that gave no summary, or nothing there to spare.
+    Exit status 1 if nothing was forgotten, because the model gave no summary or because no event can be spared.
     """
     from condensers import NoCondensationAvailable
     from foldlog.histories import Histories

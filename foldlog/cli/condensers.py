@@ -17,7 +17,7 @@ __all__ = ["run"]
 
 
 def run(as_json: AsJson = False) -> int:
-    """List the strategies that a condenser's configuration can name, with their parameters; those of packages too."""
+    """List the strategies that a configuration can name, with their parameters; those of installed packages too."""
     from condensers import list_strategies
 
     if as_json:

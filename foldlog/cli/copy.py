@@ -20,11 +20,11 @@ def run(
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Histories that are copied at a time.")] = 4,
     as_json: AsJson = False,
 ) -> int:
-    """Copy every history from one store to another: SQLite to PostgreSQL and back.
+    """Copy every history from one store to another, for example from SQLite to PostgreSQL.
 
-    Events keep ids, times and heads, and every head is computed again on the way. The source stays in use meanwhile.
-    Run it again to go on after an interruption, or to bring what was appended since. At the end the heads of both sides
-    are compared; exit status 1 if one differs, or if a history is damaged.
+    Events keep their ids, times and heads. Every head is computed again on the way. The source stays in use. Run the
+    command again to resume after an interruption, or to copy newer events. At the end the heads of both stores are
+    compared: exit status 1 if one differs, or if a history is damaged.
     """
     from eventstore.urls import without_password
     from foldlog.cli.gist import count

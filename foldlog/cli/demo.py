@@ -50,7 +50,7 @@ def run(
     ] = _DEMO_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show the main job on a history that foldlog ships: an agent's work of 286 events, with five condensations."""
+    """Show the main job on the shipped history: an agent's work of 286 events, with five condensations."""
     from projections import Views
 
     with open_or_create(db) as store:

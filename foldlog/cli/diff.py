@@ -29,7 +29,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show what entered the View of a conversation and what left it between two versions, and what was summarized."""
+    """Show which events entered the View of a conversation between two versions, which left it, and their summaries."""
     from projections import Views
 
     with open_existing(db) as store:

@@ -16,10 +16,10 @@ __all__ = ["run"]
 
 
 def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
-    """Show the heads of histories: publish them, and every later change to what they cover shows.
+    """Print the hash-chain head of each conversation. Keep it outside the store.
 
-    A head is a hash of all events up to a version. Keep what '--json' prints where the store's owner cannot change it,
-    and give it to 'foldlog verify --heads FILE' later.
+    A head is a hash of all events up to a version. 'foldlog verify --heads FILE', with the file that '--json' printed
+    here, then detects any later change, also a missing end.
     """
     with open_existing(db) as store:
         rows = (store.conversation(name) for name in conversations) if conversations else store.iter_conversations()

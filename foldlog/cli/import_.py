@@ -71,7 +71,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Bring histories in, whole folders at once; again adds nothing, a source that has grown adds its tail."""
+    """Import histories from files and folders. Importing the same source again adds only new events."""
     from eventstore import EventStoreError
 
     archives, paths = parted(paths, conversation, prefix, strict=strict)

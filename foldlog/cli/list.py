@@ -42,7 +42,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show the conversations of a store: id, number of events, when the first and the last one were recorded."""
+    """List the conversations of a store: id, number of events, times of the first and last event."""
     with open_existing(db) as store:
         rows = store.iter_conversations()
         title = partial(_title, store) if titles else None

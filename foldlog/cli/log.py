@@ -29,7 +29,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show the events of a conversation, in order, forgotten ones too: the log forgets nothing."""
+    """Show all events of a conversation in order, forgotten events too."""
     with open_existing(db) as store:
         findings: list[str] = []
         head = {"conversation": conversation, "version": _version(store, conversation)}

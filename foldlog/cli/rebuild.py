@@ -17,9 +17,10 @@ __all__ = ["run"]
 
 
 def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
-    """Make the revisions of Views again from the events, and swap them at once; others may read and write meanwhile.
+    """Rebuild the revisions of Views from the events. The store stays online.
 
-    A damaged history is named, and the others are done; exit status 1.
+    The new revisions replace the old ones at once. A damaged history is reported and the others are rebuilt; exit
+    status 1.
     """
     from eventstore import CorruptEvent, UnknownEventType
     from foldlog.cli.gist import count

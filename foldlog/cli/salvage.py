@@ -25,10 +25,11 @@ def run(
     target: Annotated[str, typer.Argument(metavar="TO", help="The new store: a file that is not there yet, or a URL.")],
     as_json: AsJson = False,
 ) -> int:
-    """Copy what is sound of a damaged store to a new one, and say what is lost.
+    """Copy the sound events of a damaged store to a new store, and report what is lost.
 
-    The file is read page by page, so that what SQLite gives up on is read too; it is not changed. In the place of each
-    lost event stands one that says so. Histories that are whole keep their heads. Exit status 1 if anything is lost.
+    The file is read page by page, so events on pages that SQLite refuses are found too. The file is not changed. An
+    event that says so stands in the place of each lost event. Undamaged histories keep their heads. Exit status 1 if
+    an event is lost.
     """
     from eventstore import open_store
     from eventstore.maintenance.damage import translated

@@ -11,10 +11,10 @@ __all__ = ["run"]
 
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
-    """Show how far those who follow a store on PostgreSQL are behind, and which transaction holds them back.
+    """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back.
 
-    A long transaction that writes, anywhere on the server, holds back everybody who follows a store on it. It is seen
-    by its age: how many transactions have begun since.
+    A long write transaction anywhere on the server holds back all followers of its stores. Its age is the number of
+    transactions that began after it.
     """
     from foldlog.cli.gist import count
 

@@ -11,10 +11,9 @@ __all__ = ["run"]
 
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
-    """Give the space of erased histories back, and clear away what imports left that were killed.
+    """Reclaim disk space and remove the remains of interrupted imports.
 
-    Events keep their ids and positions. Others can read meanwhile; those who write wait until it is done, and it needs
-    as much free space again as the store takes.
+    Events keep their ids and positions. Readers go on; writers wait. It needs free space of the size of the store.
     """
     from foldlog.cli.gist import count
 

@@ -30,11 +30,11 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Check every event: its checksum, its place in the hash chain, and that none is missing.
+    """Check every event: its checksum, its place in the hash chain, and that no event is missing.
 
-    What is changed, missing, put in, swapped or moved is named by conversation and id; exit status 1. That an end was
-    cut off, or a history written anew, shows against heads that were published before. An erased history is named as
-    such, and is no finding.
+    Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
+    end, or a history that was rewritten as a whole, is detected with heads that were published before (--heads).
+    Erased histories are listed and are not findings.
     """
     from foldlog.cli.gist import count
 

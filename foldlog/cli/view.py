@@ -31,7 +31,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show the View of a conversation: the events and summaries that the model is shown, now or at any moment."""
+    """Show the View of a conversation, now or at any version: the events and summaries that the model is shown."""
     from projections import Views
 
     with open_existing(db) as store:

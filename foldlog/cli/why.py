@@ -33,7 +33,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Say why an event is shown to the model, or why not: what forgot it, when, and what stands for it."""
+    """Explain why an event is shown to the model or not: what forgot it, when, and which summary stands for it."""
     from projections import Views
 
     with open_existing(db) as store:

@@ -292,7 +292,7 @@ def test_a_grown_source_adds_its_tail(store: Store, grown_by: int):
 
 def test_a_source_that_differs_is_refused_and_adds_nothing(store: Store):
     store.ingest("c1", HISTORY[:5])
-    with pytest.raises(HistoryDiverged, match="has 5 events and the history given differs from event 3") as diverged:
+    with pytest.raises(HistoryDiverged, match="has 5 events, and the given history differs from event 3") as diverged:
         store.ingest("c1", [*HISTORY[:3], said("other"), *HISTORY[4:]])
     assert (diverged.value.event_id, diverged.value.version) == (3, 5)
     assert store.version("c1") == 5
@@ -450,7 +450,7 @@ def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path: Path, lost:
     db.close()
     with open_store(f"sqlite:///{tmp_path}/s.db") as store:
         for read in (store.events, store.log):
-            with pytest.raises(CorruptEvent, match=f"event {lost} of conversation 'c1' is damaged: it is missing"):
+            with pytest.raises(CorruptEvent, match=f"conversation 'c1', event {lost}: it is missing"):
                 list(read("c1"))  # type: ignore[operator]
 
 

@@ -218,7 +218,7 @@ def test_a_damaged_conversation_is_left_out_and_named_and_the_rest_is_whole(
         connection.execute("UPDATE events SET body = CAST('{}' AS TEXT) WHERE id = 1700")
     written = write_archive(source, tmp_path / "a", names(source))
     assert [problem.conversation for problem in written.problems] == ["long"]
-    assert "event 1700 of conversation 'long' is damaged" in written.problems[0].problem
+    assert "conversation 'long', event 1700: its checksum" in written.problems[0].problem
     (problem,) = problems(target, tmp_path / "a")
     assert "it was damaged when it was archived" in problem.problem
     assert set(names(target)) == set(names(source)) - {"long"}
@@ -255,7 +255,7 @@ def test_a_missing_event_in_the_source_is_named(tmp_path: Path, source: Store):
     with closing(sqlite3.connect(tmp_path / "source.db")) as connection, connection:
         connection.execute("DELETE FROM events WHERE id = 1700")
     (problem,) = write_archive(source, tmp_path / "a", ["c1", "long"]).problems
-    assert "event 1700 of conversation 'long' is damaged: it is missing" in problem.problem
+    assert "conversation 'long', event 1700: it is missing" in problem.problem
 
 
 @pytest.mark.parametrize("place", [0.01, 0.3, 0.6, 0.999])
@@ -305,7 +305,7 @@ def test_an_edited_event_is_a_problem_of_its_conversation_alone(
     target: Store, source: Store, archive: Path, old: bytes, new: bytes
 ):
     (problem,) = problems(target, edited(archive, b"message 2", old, new))
-    assert "is damaged" in problem.problem
+    assert "foldlog verify" in problem.problem
     assert problem.conversation not in names(target)
     assert len(names(target)) == 7
     assert_sound(target)
@@ -344,7 +344,7 @@ def test_an_archive_that_somebody_made_up_is_looked_through_though_its_heads_are
     rewrite(archive, lines)
     (problem,) = problems(target, archive)
     assert problem.conversation == "c1"
-    assert "event 2 of conversation 'c1' is damaged" in problem.problem
+    assert "conversation 'c1', event 2:" in problem.problem
 
 
 @pytest.mark.parametrize(

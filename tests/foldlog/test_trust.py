@@ -308,7 +308,7 @@ def test_a_view_of_a_damaged_history_is_an_error_and_the_others_are_shown(foldlo
     spoil(store, 4)
     ran = foldlog("view", "one")
     assert ran.status == 1
-    assert "event 4 of conversation 'one' is damaged" in ran.err
+    assert "conversation 'one', event 4:" in ran.err
     assert foldlog("view", "two").status == 0
     assert foldlog("log", "one", "--stop", 4).status == 0
     with open_store(f"sqlite:///{store}") as opened:
@@ -319,10 +319,10 @@ def test_a_damaged_history_does_not_keep_the_others_from_being_rebuilt(foldlog, 
     spoil(store, 4)
     ran = foldlog("rebuild", "--json")
     assert ran.status == 1
-    assert "event 4 of conversation 'one' is damaged" in ran.err
+    assert "conversation 'one', event 4:" in ran.err
     document = json.loads(ran.out)
     assert [each["conversation"] for each in document["rebuilt"]] == [STEERS, "two"]
-    assert "event 4 of conversation 'one' is damaged" in document["findings"][0]
+    assert "conversation 'one', event 4:" in document["findings"][0]
 
 
 def test_a_lost_write_ahead_log_is_noticed_against_a_published_head(foldlog, store, tmp_path):

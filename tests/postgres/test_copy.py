@@ -108,7 +108,7 @@ def test_one_history_that_differs_and_one_that_is_damaged_do_not_stop_the_rest(
         problems = {m.conversation: m.problem for m in server.bring(here) if m.problem}
         assert set(problems) == {"short", "long"}
         assert "differs" in (problems["short"] or "")
-        assert "event 7 of conversation 'long' is damaged" in (problems["long"] or "")
+        assert "conversation 'long', event 7:" in (problems["long"] or "")
         assert server.version("long") == 0
         assert next(server.events("nul \0 and \udcff")).content == "x"
         differences = {d.conversation: d.behind for d in server.differences_from(here)}
