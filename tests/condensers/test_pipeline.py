@@ -137,3 +137,14 @@ def test_the_default_makes_a_digest_by_size_and_on_request(view):
 
 def test_the_default_lets_a_small_view_be():
     assert shown(default_condenser(max_size=10).condense(viewed(messages(3)))) == viewed(messages(3))
+
+
+def test_a_part_that_only_masked_leaves_the_request_to_those_after_it():
+    inner = PipelineCondenser([ObservationMaskingCondenser(1), ConversationWindowCondenser()])
+    with pytest.raises(NoCondensationAvailable) as caught:
+        inner.step(viewed(pair(1), pair(2), REQUEST))
+    assert ["rule" in report for report in caught.value.reports] == [True], "a mask, and no failed call"
+    result = PipelineCondenser([inner, llm("NEW", max_size=10, keep_first=0)]).condense(
+        viewed(pair(1), pair(2), pair(3), REQUEST)
+    )
+    assert plan(result).summary == "NEW"
