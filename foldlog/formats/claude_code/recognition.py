@@ -46,7 +46,9 @@ def _is_qwen(record: Any) -> bool:
     message = record.get("message")
     if type(message) is dict and type(message.get("parts")) is list and "content" not in message:
         return True
-    return record["type"] == "tool_result" or (record["type"] == "system" and record.get("subtype") in _QWEN_SUBTYPES)
+    subtype = record.get("subtype")
+    is_event = record["type"] == "system" and type(subtype) is str and subtype in _QWEN_SUBTYPES
+    return record["type"] == "tool_result" or is_event
 
 
 LOOKALIKES = (Lookalike("Qwen Code", _is_qwen),)

@@ -39,10 +39,13 @@ class Titles:
         """Return the title that a line brings."""
         kind = record.get("type")
         rank = _RANKS.get(kind, -1) if type(kind) is str else -1
-        if rank < self._rank or (kind == "summary" and record.get("leafUuid") not in self._leaves):
+        if rank < self._rank or (kind == "summary" and not self._is_own(record.get("leafUuid"))):
             return None
         title = record.get(_SOURCES[str(kind)])
         if type(title) is not str or not title.strip():
             return None
         self._rank = rank
         return title
+
+    def _is_own(self, leaf: Any) -> bool:
+        return type(leaf) is str and leaf in self._leaves

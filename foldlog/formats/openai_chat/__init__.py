@@ -29,7 +29,7 @@ __all__ = ["FORMAT"]
 
 
 def _decoder(records: Iterable[Any], options: Options) -> Decoder:
-    return Decoder()
+    return Decoder(findings=options.findings)
 
 
 FORMAT = Format(name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder, lookalikes=LOOKALIKES)

@@ -6,7 +6,7 @@ from typing import Any
 
 from foldlog.formats.format import Lookalike
 
-__all__ = ["LOOKALIKES"]
+__all__ = ["LOOKALIKES", "lookalike_of"]
 
 _ANTHROPIC_BLOCKS = frozenset(
     (
@@ -86,3 +86,10 @@ LOOKALIKES = (
         "; if Codex wrote it and its first lines are lost, name the format: --format codex",
     ),
 )
+
+
+def lookalike_of(message: dict[str, Any]) -> str | None:
+    """Return the name of the other format that a message of a chat is in, or None."""
+    if type(message.get("content")) is not list:
+        return None
+    return next((lookalike.name for lookalike in LOOKALIKES if lookalike.matches(message)), None)

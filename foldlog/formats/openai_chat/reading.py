@@ -10,6 +10,7 @@ from eventstore.events import Action, Content, Event, Message, Observation, Orig
 from foldlog.formats.calls import OpenCalls
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openai_chat.dialect import Dialect, Marks, OpenAI
+from foldlog.formats.openai_chat.lookalikes import lookalike_of
 from foldlog.formats.openai_chat.writing import predicted
 from foldlog.formats.record import NotAnEvent, described, read_time
 
@@ -17,10 +18,11 @@ __all__ = ["Decoder"]
 
 
 class Decoder:
-    """Messages of one history to events, one message after the other."""
+    """Messages of one history to events, one message after the other. ``findings`` gets what is wrong with one."""
 
-    def __init__(self, dialect: Dialect | None = None) -> None:
+    def __init__(self, dialect: Dialect | None = None, findings: list[str] | None = None) -> None:
         self._dialect: Dialect = dialect or OpenAI()
+        self._findings = findings
         self._key_order = KeyOrder("content", "thought")
         self._next_id = 0
         self._open_calls = OpenCalls()
@@ -36,6 +38,9 @@ class Decoder:
         role = record.get("role")
         if type(role) is not str:
             raise NotAnEvent("a message has a text under 'role', this object has none")
+        foreign = None if self._findings is None else lookalike_of(record)
+        if foreign is not None and self._findings is not None:
+            self._findings.append(f"is a message of {foreign}; it is kept, and calls and results in it are not shown")
         marks: Marks = {}
         self._dialect.mark(record, marks)
         events = self._built(role, record, marks)

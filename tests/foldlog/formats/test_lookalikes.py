@@ -95,6 +95,16 @@ def test_naming_the_format_that_a_lookalike_looks_like_does_not_help(records, na
         open_sources([lines(tmp_path / "a.jsonl", records)], named)
 
 
+@pytest.mark.parametrize("name", ["Anthropic's Messages API", "Goose", "items of OpenAI's Responses API"])
+def test_a_message_of_a_lookalike_far_into_a_chat_is_a_finding(name, tmp_path):
+    foreign = next(record for record in reversed(FOREIGN[name]) if type(record.get("content")) is list)
+    (source,) = open_sources([lines(tmp_path / "a.jsonl", [*[ASKED, TEXT] * 30, foreign])])
+    assert len(list(source.events())) == 61
+    (finding,) = source.findings
+    assert finding.place.endswith("a.jsonl:61")
+    assert finding.problem == f"is a message of {name}; it is kept, and calls and results in it are not shown"
+
+
 def test_chats_and_sessions_are_no_lookalikes():
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}

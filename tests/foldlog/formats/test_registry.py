@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import foldlog.formats
 from eventstore.events import Message, Origin
 from foldlog.formats import decode, detect, encode, open_sources, registry
+from foldlog.formats.detection import recognize
 from foldlog.formats.format import Format
 
 PLACE = Path(foldlog.formats.__file__).parent
@@ -80,3 +84,30 @@ def test_a_module_without_a_format_object_is_refused(monkeypatch):
     monkeypatch.setattr(registry, "import_module", lambda name: type("module", (), {"FORMAT": "x"}))
     with pytest.raises(TypeError, match=r"foldlog\.formats\.x\.FORMAT is a str; make it a Format"):
         registry._load("x")
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.sampled_from(["user", "system", "summary"]),
+    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(st.text(max_size=3), inside, max_size=2),
+    max_leaves=4,
+)
+_FIELDS = (
+    *("type", "kind", "role", "action", "observation", "payload", "message", "content", "subtype", "summary", "agent"),
+    *("sessionId", "uuid", "leafUuid", "parentUuid", "id", "timestamp", "instructions", "record_type", "created"),
+    *("working_dir", "message_count", "isSidechain", "agentId", "tool_calls", "args", "microcompactMetadata", "source"),
+    *("aiTitle", "customTitle", "llm_message", "parts", "model_response", "tool_call_metadata", "tool_call_id"),
+)
+_RECORDS = st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=6) | _VALUES
+
+
+@example([{"type": "summary", "leafUuid": [1], "summary": "x"}])
+@example([{"type": "system", "sessionId": "s", "subtype": {}}])
+@given(st.lists(_RECORDS, max_size=3))
+def test_whatever_a_value_is_it_is_recognized_or_not_and_read_or_refused(records):
+    with contextlib.suppress(ValueError):
+        detect(records)
+    for format in registry.FORMATS.values():
+        recognize(format.name)(records)
+        format.conversation(records)
+        events = list(decode(records, format.name, findings=lambda finding: None))
+        assert [event.id for event in events] == list(range(len(events)))
