@@ -255,7 +255,8 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
 
 def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: Callable[[], str]):
     url = postgres_url()
-    with open_store(url) as holding, open_store(url.replace("patience_s=10", "patience_s=1")) as waiting:
+    patient = "&options=-c%20idle_in_transaction_session_timeout%3D60s"
+    with open_store(url + patient) as holding, open_store(url.replace("patience_s=10", "patience_s=4")) as waiting:
         holding.append("c1", said("0"), expected_version=0)
         recorder = holding._recorder.unguarded
         refused: list[str] = []
@@ -270,7 +271,7 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: 
 
         recorder.transact(hold)
         assert re.search(
-            r"tried for 1 s, nothing was written; the conversation is locked by session \d+ of 'foldlog' at 127.0.0.1, "
+            r"tried for 4 s, nothing was written; the conversation is locked by session \d+ of 'foldlog' at 127.0.0.1, "
             r"which is idle in transaction",
             refused[0],
         )

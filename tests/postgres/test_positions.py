@@ -381,7 +381,7 @@ def test_a_standby_takes_no_writers_whatever_the_url_says(pair: tuple[Server, Se
     standby.follow(primary, "standby")
     standby.start()
     with pytest.raises(StoreUnavailable, match="this server is a standby; the primary is needed to write"):
-        open_store(standby.url(target_session_attrs="any", patience_s="1"))
+        open_store(standby.url(target_session_attrs="any", patience_s="4"))
 
 
 def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
