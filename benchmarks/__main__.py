@@ -24,6 +24,7 @@ MODULES = (
     "folding",
     "opening",
     "cliffs",
+    "erasing",
     "rebuilding",
     "stepping",
     "size",

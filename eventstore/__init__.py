@@ -41,7 +41,7 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
-from eventstore.opening import open_store
+from eventstore.opening import open_store, restore_store
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded
 from eventstore.store import Store
 from eventstore.stored.keys import KeyRing
@@ -91,6 +91,7 @@ __all__ = [
     "WritableSnapshot",
     "is_structural",
     "open_store",
+    "restore_store",
     "summary_id",
     "summary_of",
 ]

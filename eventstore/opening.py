@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from eventstore import urls
 from eventstore.errors import StoreUnavailable
@@ -15,7 +15,10 @@ from eventstore.stored.guard import Guard
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import Compression, Sealing
 
-__all__ = ["open_recorder", "open_store"]
+if TYPE_CHECKING:
+    from eventstore.maintenance.restore import Restored
+
+__all__ = ["open_recorder", "open_store", "restore_store"]
 
 
 def open_store(
@@ -47,6 +50,28 @@ def open_store(
         sealing = Sealing.chosen(compression, keys)
         recorder = Guard(open_recorder(url, durability=durability), sealing)
         return Store(recorder, clock=clock, event_bytes_max=event_bytes_max)
+
+
+def restore_store(url: str, backup: str, *, keys: KeyRing | None = None) -> Restored:
+    """Put the backup, a file, in the place of the SQLite store at ``url``, once it is verified.
+
+    Processes that have the store open write nothing more: their next append raises ``StoreUnavailable``, and they open
+    it again. The file that was there is kept beside it. The restored store gives no position again, so followers go on;
+    ``Store.lost_after`` tells them what they have seen that is not in it.
+
+    ``keys`` are needed where conversations are encrypted, to verify them; where they are not given, those of the
+    environment count. Raises ``StoreUnavailable`` where the backup cannot be read or is not sound; then nothing was
+    changed.
+    """
+    location = urls.parse(url)
+    if location.scheme != "sqlite":
+        raise StoreUnavailable(
+            "only a store in a SQLite file can be restored; on a PostgreSQL server pg_restore does it"
+        )
+    from eventstore.maintenance.restore import restore
+
+    with translated():
+        return restore(backup, location.path, Sealing.chosen(None, keys))
 
 
 def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") -> Recorder:

@@ -35,7 +35,8 @@ class Logged(NamedTuple):
 
 class ConversationRow(NamedTuple):
     """A conversation in a list. ``head`` is that of its last event, in hexadecimal: publish it, and every later change
-    to the history shows. An erased conversation has its version and head of before.
+    to the history shows. An erased conversation has its version and head of before; ``bytes_pending`` says that bytes
+    of its events may still be in the store's file: ``vacuum`` removes them.
     """
 
     id: str
@@ -45,6 +46,7 @@ class ConversationRow(NamedTuple):
     head: str
     erased_at: datetime | None
     erased_reason: str | None
+    bytes_pending: bool = False
 
 
 class Ingested(NamedTuple):
@@ -54,8 +56,8 @@ class Ingested(NamedTuple):
     version: int
 
 
-def listed(found: Conversation) -> ConversationRow:
-    """A conversation as a list shows it."""
+def listed(found: Conversation, *, bytes_pending: bool = False) -> ConversationRow:
+    """A conversation as a list shows it. ``bytes_pending`` counts where it is erased."""
     erasure = found.erasure
     head = found.head if erasure is None else erasure.head
     updated_at = found.updated_at if erasure is None else erasure.erased_at
@@ -67,4 +69,5 @@ def listed(found: Conversation) -> ConversationRow:
         head="" if head is None else head.hex(),
         erased_at=None if erasure is None else from_microseconds(erasure.erased_at),
         erased_reason=None if erasure is None else erasure.reason,
+        bytes_pending=bytes_pending and erasure is not None,
     )

@@ -27,7 +27,7 @@ from eventstore.maintenance.damage import translated
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import Resealed, reseal
 from eventstore.maintenance.verify import Published, Verdict, verify
-from eventstore.recorders.base import Conversation, Place, PlacedRow, Reader, Recorder, Row, Transaction
+from eventstore.recorders.base import Conversation, Place, PlacedRow, Reader, Recorder, RecorderOfFile, Row, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
@@ -199,7 +199,7 @@ class Store:
         Give the last id of one page as ``after`` of the next. Cost: the conversations returned.
         """
         page = self._query(lambda reader: reader.conversations(after, max(limit, 0)))
-        return tuple(listed(found) for found in page)
+        return self._listed(page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
         """Yield every conversation with an id after ``after``, in the order of their ids' UTF-8 bytes.
@@ -217,7 +217,7 @@ class Store:
         found = self._query(lambda reader: reader.conversation(conversation))
         if found is None:
             raise ConversationNotFound(conversation)
-        return listed(found)
+        return self._listed([found])[0]
 
     def follow(self, after_position: int = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Everything recorded behind a position, over all conversations, in the order of positions; ends at the
@@ -240,6 +240,19 @@ class Store:
             yielded += len(page)
             after_position = page[-1].position
 
+    def lost_after(self, position: int) -> int | None:
+        """Return the last position at or before ``position`` that the store still has, where the store was restored
+        from a backup that was made before ``position`` was given; None where it has lost nothing of it.
+
+        A follower that gets a number has seen events that are not in the store any more. It drops what it keeps of
+        them, and follows on from its position: no position is given twice. On a PostgreSQL server: None.
+        """
+        recorder = self._recorder.unguarded
+        if not isinstance(recorder, RecorderOfFile):
+            return None
+        with translated():
+            return recorder.lost_after(position)
+
     @contextlib.contextmanager
     def snapshot(self, conversation: str) -> Iterator[Snapshot]:
         """One conversation as of one moment: several reads that belong together. For projections.
@@ -261,13 +274,15 @@ class Store:
     # -- care ---------------------------------------------------------------------------------------------------------
 
     def erase(self, conversation: str, *, reason: str) -> ConversationRow:
-        """Erase a conversation for good; returns the receipt, once its bytes are gone from tables, free pages and WAL.
+        """Erase a conversation for good. Return the receipt, once its bytes are gone from the store's files; where they
+        cannot be removed while the store is in use, the receipt says ``bytes_pending``, and ``vacuum`` removes them.
 
-        From the first moment on nobody reads it any more. It works in small transactions; again, it finishes what was
+        From the first moment on no reader sees it. It works in small transactions; called again, it finishes what was
         begun. Raises ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that was open before stays open.
         """
         with translated():
-            return listed(erase(self._recorder, conversation, reason, self._now()))
+            erased, gone = erase(self._recorder, conversation, reason, self._now())
+        return listed(erased, bytes_pending=not gone)
 
     def reseal(self, conversation: str | None = None) -> Iterator[Resealed]:
         """Bring what is stored, or one conversation, to the compression and the key that this store was opened with.
@@ -332,6 +347,12 @@ class Store:
             return self._recorder.store_value("uuid")
 
     @property
+    def bytes_pending(self) -> bool:
+        """Whether bytes of what was erased or encrypted may still be in the store's file: ``vacuum`` removes them."""
+        with translated():
+            return self._recorder.store_value("bytes_pending") != ""
+
+    @property
     def writable(self) -> bool:
         return self._recorder.writable
 
@@ -374,6 +395,10 @@ class Store:
             if event.id not in (NOT_RECORDED, place):
                 raise InvalidEvent(f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given")
             yield self._encode(event)
+
+    def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
+        pending = any(found.erasure is not None for found in page) and self.bytes_pending
+        return tuple([listed(found, bytes_pending=pending) for found in page])
 
     def _project(self, transaction: Transaction, conversation: Conversation, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore.errors import StoreUnavailable
+from eventstore.maintenance.erase import purge
 from eventstore.maintenance.verify import Verdict, verify
 from eventstore.recorders.base import RecorderOfFile, Transaction
 from eventstore.stored.guard import Guard
@@ -39,11 +40,14 @@ class BackedUp(NamedTuple):
 
 
 class Vacuumed(NamedTuple):
-    """What became of the space. ``discarded`` counts imports that were killed, and of which rows were left."""
+    """What became of the space. ``discarded`` counts imports that were killed, and of which rows were left.
+    ``bytes_pending`` says that bytes of what was erased may still be in the file.
+    """
 
     discarded: int
     bytes_before: int
     bytes_after: int
+    bytes_pending: bool
 
 
 def back_up(guard: Guard, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
@@ -80,24 +84,34 @@ def back_up(guard: Guard, path: str, on_progress: Callable[[int, int], object] =
     )
 
 
-def vacuum(guard: Guard, now: int) -> Vacuumed:
-    """Clear away what killed imports left, and give the space of everything deleted back to the file system. ``now`` is
-    in microseconds since 1970.
+def vacuum(guard: Guard, now: int, *, patience_s: float = 60.0) -> Vacuumed:
+    """Clear away what killed imports left, complete erasures that were interrupted, and give the space of everything
+    deleted back to the file system: no byte of it stays. ``now`` is in microseconds since 1970.
 
-    Positions stay. Readers go on; writers wait until it is done. Cost: the whole store, written anew.
+    Positions stay. Readers go on; writers wait until it is done. Where bytes of an erasure are pending, it waits up to
+    ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole store,
+    written anew.
     """
     recorder = _of_file(guard, "vacuumed", "VACUUM does it")
     before = _size(recorder.path)
+    for key in recorder.left_of_erased():
+        while not guard.transact(partial(_expunge, key=key)):
+            time.sleep(_REST_S)
     stale = guard.left_in_staging(now - _STALE_US)
     for key in stale:
         while not guard.transact(partial(_discard, key=key)):
             time.sleep(_REST_S)
-    recorder.compact()
-    return Vacuumed(len(stale), before, _size(recorder.path))
+    if not recorder.compact() and guard.store_value("bytes_pending"):
+        purge(guard.unguarded, patience_s, "the file is written anew")
+    return Vacuumed(len(stale), before, _size(recorder.path), guard.store_value("bytes_pending") != "")
 
 
 def _discard(transaction: Transaction, key: int) -> bool:
     return transaction.discard(key, _CHUNK)
+
+
+def _expunge(transaction: Transaction, key: int) -> bool:
+    return transaction.expunge(key, _CHUNK)
 
 
 def _of_file(guard: Guard, done: str, instead: str) -> RecorderOfFile:

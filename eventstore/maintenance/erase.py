@@ -10,7 +10,7 @@ from functools import partial
 
 from eventstore.errors import ConversationNotFound, StoreUnavailable
 from eventstore.recorders.base import Conversation, Erasure, Recorder, Transaction
-from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.errors import StillRead
 from eventstore.stored.guard import Guard
 
 __all__ = ["erase", "purge"]
@@ -21,21 +21,23 @@ _REST_S = 0.005
 _RETRY_S = 0.05
 
 
-def erase(guard: Guard, conversation: str, reason: str, now: int, *, patience_s: float = 60.0) -> Conversation:
-    """Erase ``conversation``; returns what is left of it once its bytes are gone. Again, it finishes what was begun.
+def erase(
+    guard: Guard, conversation: str, reason: str, now: int, *, patience_s: float = 60.0
+) -> tuple[Conversation, bool]:
+    """Erase ``conversation``. Return what is left of it, and whether its bytes are gone from the files: where they are
+    not, ``vacuum`` completes it. Called again, it finishes what was begun.
 
     It works in small transactions, so that others need not wait. Readers that are open keep what they read alive: it
     waits up to ``patience_s`` seconds for them, then raises ``StoreUnavailable``, and has to be run again.
 
-    Raises ``ConversationNotFound``. Cost: its events, and writing the WAL back.
+    Raises ``ConversationNotFound``. Cost: its events, writing the log back, and reading the file once.
     """
     recorder = guard.unguarded
     erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now))
     while not recorder.transact(lambda transaction: transaction.expunge(erased.key, _CHUNK)):
         time.sleep(_REST_S)
     _discard_staged(recorder, conversation)
-    purge(recorder, patience_s, f"conversation {conversation!r} is erased for every reader")
-    return erased
+    return erased, purge(recorder, patience_s, f"conversation {conversation!r} is erased for every reader")
 
 
 def _mark(transaction: Transaction, conversation: str, reason: str, now: int) -> Conversation:
@@ -58,15 +60,16 @@ def _discard_staged(recorder: Recorder, conversation: str) -> None:
             time.sleep(_REST_S)
 
 
-def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> None:
-    """Make what was deleted or replaced unreadable in the files. Waits for readers that are open, up to ``patience_s``
-    seconds; then raises ``StoreUnavailable``.
+def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
+    """Make what was deleted or replaced unreadable in the files. Return whether it is: if not, ``vacuum`` completes it.
+
+    Waits for readers that are open, up to ``patience_s`` seconds; then raises ``StoreUnavailable``.
     """
     until = time.monotonic() + patience_s
     while True:
         try:
             return recorder.purge()
-        except OperationalError as error:
+        except StillRead as error:
             if time.monotonic() >= until:
                 raise StoreUnavailable(
                     f"{what_is_done}, but its bytes are still in the files, since a reader that was open before is "

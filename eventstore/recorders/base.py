@@ -276,9 +276,9 @@ class Recorder(Protocol):
     def left_in_staging(self, before: int) -> Sequence[int]:
         """Keys of staged conversations that nothing was added to since this moment, in microseconds since 1970."""
 
-    def purge(self) -> None:
-        """Make what was deleted or replaced unreadable in the files too. ``OperationalError`` while a reader that needs
-        it is open: try again.
+    def purge(self) -> bool:
+        """Make what was deleted or replaced unreadable in the files too. Return whether all of it is: False where only
+        ``compact`` can do the rest. ``StillRead`` while a reader that needs it is open: try again.
         """
 
     def check(self) -> Iterator[str]:
@@ -303,7 +303,17 @@ class RecorderOfFile(Protocol):
         pages.
         """
 
-    def compact(self) -> None:
-        """Give back the space that deleted rows took. Positions stay. Readers go on, writers wait; it needs as much
-        free space again as the file takes.
+    def lost_after(self, position: int) -> int | None:
+        """The last position that is in this file and in the file that gave ``position``, where that was another one:
+        this one was restored from a backup that was made before. None where this file gave it.
+        """
+
+    def left_of_erased(self) -> Sequence[int]:
+        """Keys of erased conversations of which rows are left, because their erasure was interrupted."""
+
+    def compact(self) -> bool:
+        """Give back the space that deleted rows took. Return whether it is given back, and what was deleted is gone
+        from the file: while a reader is open, that comes later.
+
+        Positions stay. Readers go on, writers wait; it needs as much free space again as the file takes.
         """

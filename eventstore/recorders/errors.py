@@ -9,6 +9,7 @@
         ├── InternalError       the database found its own pages damaged
         ├── NotSupportedError
         ├── OperationalError    the disk, the server or a lock refuses: waiting or the administrator helps
+        │   └── StillRead       a reader that is open needs what should go
         └── ProgrammingError
 
 A recorder raises them with the driver's error as cause. The store turns them into ``StoreUnavailable``.
@@ -29,6 +30,7 @@ __all__ = [
     "OperationalError",
     "ProgrammingError",
     "RecorderError",
+    "StillRead",
     "error_class",
 ]
 
@@ -73,6 +75,10 @@ class NotSupportedError(DatabaseError):
 
 class OperationalError(DatabaseError):
     """The disk, the server or a lock refuses. The message says what helps."""
+
+
+class StillRead(OperationalError):
+    """What should go is needed by a reader that is open. Try again when it has ended."""
 
 
 class ProgrammingError(DatabaseError):

@@ -65,8 +65,8 @@ class Guard:
     def left_in_staging(self, before: int) -> Sequence[int]:
         return self.unguarded.left_in_staging(before)
 
-    def purge(self) -> None:
-        self.unguarded.purge()
+    def purge(self) -> bool:
+        return self.unguarded.purge()
 
     def check(self) -> Iterator[str]:
         return self.unguarded.check()

@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Histories": ("import", "list", "log", "view", "export"),
     "Views": ("why", "diff", "audit", "rebuild", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
-    "The store": ("copy", "backup", "vacuum", "status"),
+    "The store": ("copy", "backup", "restore", "vacuum", "status"),
     "Trust": ("verify", "head", "salvage", "seal", "erase"),
 }
 """Commands by the heading that the help puts them under, in its order."""

@@ -26,7 +26,8 @@ def run(
 ) -> int:
     """Copy a store to a new file while it is in use, and verify every event of the copy.
 
-    The copy is a complete store. Exit status 1 if something in it is damaged; the store then has the same damage.
+    The copy is a complete store; 'foldlog restore' puts it in the place of a store. Exit status 1 if something in it
+    is damaged; the store then has the same damage.
     """
     from foldlog.cli.gist import count
 

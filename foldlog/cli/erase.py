@@ -49,12 +49,17 @@ def run(
                 "reason": receipt.erased_reason,
                 "events": receipt.version,
                 "head": receipt.head,
+                "bytes_pending": receipt.bytes_pending,
             }
         )
     else:
         name = terminal.printable(receipt.id, one_line=True)
         said = f"{name}: erased at {erased_at}, {count(receipt.version, 'event')}, head {receipt.head}"
         terminal.console().print(said, soft_wrap=True)
+    if receipt.bytes_pending:
+        terminal.warn(
+            f"bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum --db {db}'"
+        )
     if problem is not None:
         there = f"{audit} still holds it: {problem}; 'foldlog audit --to {audit}' erases it there"
         terminal.warn(f"conversation {conversation!r} is erased, and {there}")
@@ -63,11 +68,11 @@ def run(
 
 def _check(store: Store, audit: Path) -> None:
     """Refused where it could not be erased from the audit database: the history itself could not be brought back."""
-    from foldlog.reports.audit_database import AuditDatabaseMismatch, NoAuditDatabase, check
+    from foldlog.reports.audit_database import AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase, check
 
     try:
         check(store, audit)
-    except (AuditDatabaseMismatch, NoAuditDatabase) as error:
+    except (AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase) as error:
         raise Refused(f"{error}; nothing was erased") from error
 
 

@@ -25,6 +25,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
                 "imports_discarded": done.discarded,
                 "bytes_before": done.bytes_before,
                 "bytes_after": done.bytes_after,
+                "bytes_pending": done.bytes_pending,
             }
         )
     else:

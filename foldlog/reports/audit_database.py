@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WHOLE_STORE",
+    "AuditDatabaseAhead",
     "AuditDatabaseMismatch",
     "Damaged",
     "NoAuditDatabase",
@@ -103,6 +104,19 @@ class AuditDatabaseMismatch(EventStoreError):
         )
 
 
+class AuditDatabaseAhead(EventStoreError):
+    """The audit database holds events that the store lost when it was restored from a backup. Delete it: it can be made
+    again.
+    """
+
+    def __init__(self, path: Path, position: int, lost_after: int) -> None:
+        super().__init__(
+            f"{path} holds events up to position {position}, and the store was restored from a backup that has events "
+            f"up to position {lost_after}; delete {path}, then make it again with 'foldlog audit --to'"
+        )
+        self.position, self.lost_after = position, lost_after
+
+
 class NoAuditDatabase(EventStoreError):
     """The file is something else, or none can be made there. It stays as it is: give another file."""
 
@@ -138,8 +152,8 @@ def update(
 
     Each step is one transaction, so an interrupted run goes on where it ended. An event that cannot be read is left out
     and named, in what is returned and in the table ``damaged``. Raises ``NoAuditDatabase``,
-    ``AuditDatabaseMismatch``, and what reading the store raises. Cost: what is new, and the list of the store's
-    conversations.
+    ``AuditDatabaseMismatch``, ``AuditDatabaseAhead``, and what reading the store raises. Cost: what is new, and the
+    list of the store's conversations.
     """
     database = open_database(store, path)
     try:
@@ -170,12 +184,13 @@ def check(store: Store, path: Path) -> None:
         raise NoAuditDatabase(path, "there is no such file")
     try:
         with closing(sqlite3.connect(path)) as connection:
-            found = _store_of(connection, path)
+            found, position = _store_of(connection, path), _followed_up_to(connection)
             connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         raise NoAuditDatabase(path, str(error)) from error
     if found != store.uuid:
         raise AuditDatabaseMismatch(path, store.uuid, found)
+    _check_position(store, path, position)
 
 
 def open_database(store: Store, path: Path) -> Database:
@@ -188,6 +203,11 @@ def open_database(store: Store, path: Path) -> Database:
     if found != store.uuid:
         connection.close()
         raise AuditDatabaseMismatch(path, store.uuid, found)
+    try:
+        _check_position(store, path, 0 if new else _followed_up_to(connection))
+    except AuditDatabaseAhead:
+        connection.close()
+        raise
     database = Database(connection)
     if new:
         path.chmod(0o600)
@@ -210,6 +230,17 @@ def _store_of(connection: sqlite3.Connection, path: Path) -> str:
         connection.close()
         raise NoAuditDatabase(path, "it is a database of another kind")
     return str(row[0])
+
+
+def _followed_up_to(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT position FROM followed WHERE scope = ?", [WHOLE_STORE]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _check_position(store: Store, path: Path, position: int) -> None:
+    lost_after = store.lost_after(position)
+    if lost_after is not None:
+        raise AuditDatabaseAhead(path, position, lost_after)
 
 
 def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str]]:
@@ -336,7 +367,9 @@ def purge(database: Database) -> None:
     for table in ("events", "condensations"):
         table_of(database, table).rebuild_fts()
     database.vacuum()
-    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (busy, *_) = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise sqlite3.OperationalError("it is being read, so deleted rows stay in its log until its readers have ended")
 
 
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore import StoreUnavailable
+from tests.crash.bytes_left import bytes_left
 from tests.crash.faults import fault
 from tests.crash.ledger import Ledger, contents, inspect
 from tests.crash.scenarios import SCENARIOS, Scenario
@@ -182,14 +183,19 @@ def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[obje
     try:
         findings = []
         if path.exists():
-            findings += inspect(path, Ledger.read(left), without_views=scenario.without_views)
+            erasing = bool(scenario.erases)
+            findings += inspect(path, Ledger.read(left), without_views=scenario.without_views, erasing=erasing)
         if not _succeeds(scenario, path, Ledger(left / "second.ledger")):
             return [*findings, "the next process cannot do it again"]
         findings += inspect(path, Ledger.read(left))
+        for synced in left.glob("*.synced"):
+            synced.unlink()  # not of the store: what the disk was made to lose
         if contents(path) != end:
             findings.append("done again, it ends elsewhere")
         with closing(sqlite3.connect(path)) as connection:
             (staged,) = connection.execute("SELECT count(*) FROM conversations WHERE NOT visible").fetchone()
+        if scenario.erases:
+            findings += [f"bytes are left: {place}" for place in bytes_left(left, [scenario.erases])]
         if staged:
             findings.append(f"{staged} conversations are left in staging")
     except Exception as error:  # noqa: BLE001 - whatever a broken store raises is a finding

@@ -25,6 +25,8 @@ class Scenario(NamedTuple):
     run: Callable[[Path, Ledger], None]
     without_views: bool = False
     """It begins with revisions missing."""
+    erases: str = ""
+    """What its files hold before it, and not after it."""
 
 
 def _in_small_chunks() -> None:
@@ -121,6 +123,29 @@ def rebuild(path: Path, ledger: Ledger) -> None:
         views.current("c1")
 
 
+SECRET = "secret~"
+
+
+def _with_a_secret(path: Path) -> None:
+    _in_small_chunks()
+    _some_history(path)
+    with open_at(path) as store:
+        for n in range(40):
+            store.append(
+                "c1" if n % 2 else "secret",
+                batch_of(f"mixed-{n}", 1, text=("public~" if n % 2 else SECRET) * (5 * n)),
+                expected_version=ANY_VERSION,
+                idempotency_key=f"{n * 7 % 40}-{('public~' if n % 2 else SECRET) * 3}",
+            )
+
+
+def erase(path: Path, ledger: Ledger) -> None:
+    with open_at(path) as store:
+        store.erase("secret", reason="asked to")
+        recorded = store.append("c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
+        ledger.enter("c1", recorded[0].id, 2, "after")
+
+
 def migrate_new(path: Path, ledger: Ledger) -> None:
     """The first opening of a file that is not there."""
     with open_at(path) as store:
@@ -151,6 +176,7 @@ SCENARIOS = {
     "ingest_tail": Scenario(_some_history, ingest_tail),
     "catch_up": Scenario(_without_views, catch_up, without_views=True),
     "rebuild": Scenario(_some_history, rebuild),
+    "erase": Scenario(_with_a_secret, erase, erases=SECRET),
     "migrate_new": Scenario(_nothing, migrate_new),
     "migrate_old": Scenario(_of_schema_1, migrate_new),
 }

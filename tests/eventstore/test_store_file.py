@@ -220,18 +220,12 @@ def test_a_file_that_gets_a_second_name_is_not_written_to_as_long_as_it_has_it(s
     assert [event.content for event in store.events("c1")] == ["before", "again"]  # type: ignore[union-attr]
 
 
-def test_a_file_that_is_mounted_alone_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_that_is_mounted_alone_is_not_opened(path: Path, monkeypatch: pytest.MonkeyPatch):
     """A container's view of ``-v /srv/history.db:/data/history.db``: the log beside it is another one than outside."""
-    path = tmp_path / "a store.db"
     with open_store(f"sqlite:///{path}") as store:
         append(store, "before")
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(
-        "21 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
-        f"99 21 254:0 /srv/history.db {str(path).replace(' ', chr(92) + '040')} rw,relatime - ext4 /dev/vda rw\n"
-    )
     assert contents(path) == ["before"]
-    monkeypatch.setattr(store_file, "_MOUNTS", str(mounts))
+    monkeypatch.setattr(store_file._Held, "mount", lambda held: b"99" if held.path == str(path) else b"21")
     with pytest.raises(StoreUnavailable, match=r"is mounted as a single file.*mount the folder that holds it instead"):
         open_store(f"sqlite:///{path}")
 
@@ -332,3 +326,74 @@ def test_the_log_is_lengthened_through_the_writers_own_descriptor(store: Store, 
     finally:
         os.open = opened
     assert path.with_name("history.db-wal").stat().st_size > 200_000
+
+
+# -- the content ------------------------------------------------------------------------------------------------------
+
+
+def copy_over(path: Path, other: Path) -> None:
+    """As ``cp`` does: the file keeps its inode. The log stays where it is."""
+    subprocess.run(["cp", str(other), str(path)], check=True)
+
+
+@pytest.mark.parametrize("what", ["a backup", "an earlier copy", "another store"])
+def test_a_store_that_is_overwritten_in_place_is_not_written_to_and_never_gets_its_old_log(path: Path, what: str):
+    other = path.with_name("other.db")
+    agent = Agent(path)
+    assert agent.do("first") == "done"
+    if what == "a backup":
+        with open_store(f"sqlite:///{path}?mode=ro") as store:
+            store.back_up(str(other))
+    elif what == "another store":
+        with open_store(f"sqlite:///{other}") as store:
+            append(store, "of another store")
+    checkpoint(path)
+    if what == "an earlier copy":
+        copy_over(other, path)
+    assert agent.do("second") == "done"
+    checkpoint(path)
+    assert agent.do("third") == "done"
+    copy_over(path, other)
+    for _ in range(2):
+        assert "was overwritten while it was open, and nothing was written" in agent.do("never")
+    assert agent.do("close") == "done"
+    assert path.read_bytes() == other.read_bytes()
+    agent.end()
+    assert path.read_bytes() == other.read_bytes()
+
+
+def test_a_store_that_is_overwritten_and_then_closed_never_gets_its_old_log(path: Path):
+    agent = Agent(path)
+    assert agent.do("first") == "done"
+    with open_store(f"sqlite:///{path}?mode=ro") as store:
+        store.back_up(str(path.with_name("copy.db")))
+    assert agent.do("second") == "done"
+    checkpoint(path)
+    assert agent.do("third") == "done"
+    copy_over(path, path.with_name("copy.db"))
+    assert agent.do("close") == "done"
+    agent.end()
+    assert path.read_bytes() == path.with_name("copy.db").read_bytes()
+
+
+def checkpoint(path: Path) -> None:
+    """Another program writes the log back: the file changes, and is still the same store."""
+    command = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint').fetchone()[0])"
+    done = subprocess.run([sys.executable, "-c", command, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
+
+
+def test_checkpoints_of_others_and_vacuums_are_no_overwriting(path: Path):
+    agent = Agent(path)
+    with open_store(f"sqlite:///{path}") as store:
+        for n in range(5):
+            assert agent.do(f"{n}") == "done"
+            checkpoint(path)
+            append(store, f"{n} too")
+            store.append("gone", message("x" * 50_000), expected_version=ANY_VERSION)
+        store.erase("gone", reason="asked to")
+        assert agent.do("after an erasure") == "done"
+        store.vacuum()
+        assert agent.do("after a vacuum") == "done"
+        assert store.version("c1") == 12
+    agent.end()

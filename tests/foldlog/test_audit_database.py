@@ -25,7 +25,14 @@ from eventstore import (
     Store,
     open_store,
 )
-from foldlog.reports.audit_database import AuditDatabaseMismatch, NoAuditDatabase, Updated, update
+from foldlog.reports.audit_database import (
+    AuditDatabaseAhead,
+    AuditDatabaseMismatch,
+    NoAuditDatabase,
+    Updated,
+    check,
+    update,
+)
 from projections import Views
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
@@ -230,3 +237,43 @@ def test_a_conversation_that_cannot_be_found_its_end_of_is_named_and_the_others_
     assert [r["id"] for r in rows(tmp_path / "audit.db", "SELECT id FROM events WHERE conversation = 'c2'")] == [
         *range(5)
     ]
+
+
+def test_an_audit_database_that_knows_more_than_a_restored_store_is_refused(store: Store, tmp_path: Path):
+    """It would keep the lost events, and leave out those that got their ids since."""
+    audit, backup = tmp_path / "audit.db", tmp_path / "backup.db"
+    store.back_up(str(backup))
+    update(store, audit)
+    backup_position = list(store.follow())[-1].position
+    store.append("tidewatch", Message(source="user", content="lost"), expected_version=5)
+    update(store, audit)
+    store.close()
+    backup.rename(tmp_path / "store.db")
+    with open_store(f"sqlite:///{tmp_path}/store.db") as restored:
+        for _ in range(2):
+            for attempt in (update, check):
+                with pytest.raises(
+                    AuditDatabaseAhead, match=r"up to position 6, and .* up to position 5; delete"
+                ) as told:
+                    attempt(restored, audit)
+                assert (told.value.position, told.value.lost_after) == (6, backup_position)
+            restored.append("tidewatch", Message(source="user", content="new"), expected_version=ANY_VERSION)
+        audit.unlink()
+        assert update(restored, audit).events == 7
+    assert [row["text"] for row in rows(audit, "SELECT text FROM events WHERE id > 4")] == ["new", "new"]
+
+
+def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_they_are_still_there(
+    store: Store, tmp_path: Path
+):
+    audit = tmp_path / "audit.db"
+    update(store, audit)
+    store.erase("tidewatch", reason="asked to")
+    with closing(sqlite3.connect(audit, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM events").fetchone()
+        with pytest.raises(sqlite3.OperationalError, match="it is being read, so deleted rows stay in its log"):
+            update(store, audit)
+    update(store, audit)
+    assert b"why is the cache slow?" not in audit.read_bytes()
+    assert not audit.with_name("audit.db-wal").exists()

@@ -65,3 +65,32 @@ def test_a_mistyped_store_is_not_made(foldlog, tmp_path):
     assert foldlog("backup", "copy.db", "--db", "sqlite:///mistyped.db").status == 2
     assert foldlog("vacuum", "--db", "sqlite:///mistyped.db").status == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    foldlog("backup", "copy.db")
+    foldlog("erase", "five", "--reason", "asked to")
+    done = foldlog("restore", "copy.db")
+    assert done.status == 0
+    assert "restored 6 events of 1 conversation, every event verified; the file that was there is " in done.out
+    assert "conversation 'five' was erased after this backup was made, and is there again; erase it again" in done.err
+    assert foldlog("view", "five", "--json").status == 0
+    document = foldlog("restore", "copy.db", "--json").document
+    kept = document.pop("kept")
+    assert document == {
+        "file": str(tmp_path / "foldlog.db"),
+        "conversations": 1,
+        "events": 6,
+        "erased_since": [],
+    }
+    assert foldlog("view", "five", "--json", "--db", f"sqlite:///{kept}").status == 0
+
+
+def test_what_is_no_backup_is_refused(foldlog, five_messages):
+    foldlog("import", five_messages)
+    for name, problem in (("five.jsonl", "file is not a database"), ("nothing.db", "there is no backup at nothing.db")):
+        refused = foldlog("restore", name)
+        assert refused.status == 2
+        assert problem in refused.err
+    assert foldlog("view", "five").status == 0

@@ -192,8 +192,8 @@ PROTECTIONS = {
     "log": Protection(
         "the write-ahead log is emptied",
         "eventstore/maintenance/erase.py",
-        "    purge(recorder, patience_s",
-        "    0 and purge(recorder, patience_s",
+        'purge(recorder, patience_s, f"conversation',
+        'True or purge(recorder, patience_s, f"conversation',
         _ERASURE,
     ),
     "staged": Protection(

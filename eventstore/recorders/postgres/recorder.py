@@ -15,7 +15,7 @@ from psycopg import conninfo, sql
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.errors import IntegrityError, InterfaceError, OperationalError, RecorderError
+from eventstore.recorders.errors import IntegrityError, InterfaceError, OperationalError, RecorderError, StillRead
 from eventstore.recorders.postgres import setup, status
 from eventstore.recorders.postgres.binary import bigint, text_bytes
 from eventstore.recorders.postgres.calls import Call
@@ -164,21 +164,22 @@ class PostgresRecorder:
         result = self._ask("left_in_staging", bigint(before))
         return [int.from_bytes(result.get_value(n, 0) or b"") for n in range(result.ntuples)]
 
-    def purge(self) -> None:
+    def purge(self) -> bool:
         """Have deleted rows taken out of the tables. Copies of them stay in the write-ahead log until it is recycled,
         and in its archive and in backups until these are; only a conversation whose key is erased is unreadable there.
 
-        Raises ``OperationalError`` where an older transaction may still read them, ``ProgrammingError`` where this role
+        Raises ``StillRead`` where an older transaction may still read them, ``ProgrammingError`` where this role
         may not vacuum. Cost: a look at every page of the tables that is not all visible, and at their indices.
         """
         with self._plain_connection() as connection:
             readable = status.vacuum(connection, self._schema)
         if readable:
             time.sleep(_PURGE_PAUSE_S)  # it will be asked again, and each time costs something
-            raise OperationalError(
+            raise StillRead(
                 f"{self._server}: transactions that began before may still read {readable:,} deleted rows; try again "
                 f"when they have ended"
             )
+        return True
 
     def check(self) -> Iterator[str]:
         """Rows of no conversation; and, where the extension ``amcheck`` is installed, what it finds wrong with the

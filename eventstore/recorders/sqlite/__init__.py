@@ -4,11 +4,13 @@
     transaction   what may be written, under the one write lock that SQLite has
     reader        the questions that one transaction answers
     connections   to the file, and for readers a pool of them
-    store_file    which file that is: nothing is written to another one
+    store_file    which file that is: nothing is written to another one; contents: nor to one that was overwritten
+    epochs        positions in a copy of the file
     turns         the fair queue of processes (docs/decisions/0021-turns-of-writers.md)
     tails         what the last commit left, so that the next need not ask
     forks         why connections are closed before one
     schema        whose file it is, and bringing it up to date
+    scrub         erased bytes in unused parts of pages are overwritten; page_space says which parts these are
     upkeep        what is done to the file as a whole; pages, carving: what is left of a damaged one
     errors        the driver's errors in the words of the seam
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.commit_queue import CommitQueue, Job
 from eventstore.recorders.errors import DatabaseError, InterfaceError, OperationalError, RecorderError
-from eventstore.recorders.sqlite import forks, schema, upkeep
+from eventstore.recorders.sqlite import epochs, forks, schema, upkeep
 from eventstore.recorders.sqlite.connections import (
     ReaderPool,
     create_private,
@@ -24,6 +24,7 @@ from eventstore.recorders.sqlite.connections import (
 from eventstore.recorders.sqlite.errors import leaves_doubt, translate, translated
 from eventstore.recorders.sqlite.log_space import LogSpace
 from eventstore.recorders.sqlite.reader import SQLiteReader
+from eventstore.recorders.sqlite.scrub import Scrubber
 from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile, has_log
 from eventstore.recorders.sqlite.tails import Tails
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -49,12 +50,16 @@ class SQLiteRecorder:
     _queue: CommitQueue
     _writing: threading.Lock
     _polling: threading.Lock
+    _scrubbing: threading.Lock
+    _scrubber: Scrubber
     _readers: ReaderPool
     _writer: sqlite3.Connection | None
     _tails: Tails
+    _in_its_epoch: bool
     _log_space: LogSpace
     _poller: sqlite3.Connection | None
     _holds_writers: bool
+    _holds_scrubber: bool
 
     def __init__(self, path: str, *, create: bool = True, writable: bool = True, durable: bool = True) -> None:
         self._file = StoreFile(path)
@@ -104,9 +109,12 @@ class SQLiteRecorder:
 
     # -- the file as a whole ------------------------------------------------------------------------------------------
 
-    def purge(self) -> None:
-        with translated(f"purge {self.path}"), self._alone() as connection:
-            upkeep.empty_wal(connection)
+    def purge(self) -> bool:
+        with translated(f"purge {self.path}"):
+            with self._alone() as connection:
+                upkeep.empty_wal(connection)
+            with self._scrubbing:
+                return self._scrubber.scrub(self._alone, self._readers.connection, self._check_open)
 
     def check(self) -> Iterator[str]:
         with self._snapshot("check") as connection:
@@ -119,13 +127,21 @@ class SQLiteRecorder:
         with self._snapshot(f"copy to {path} from") as connection:
             upkeep.copy(connection, path, on_progress)
 
+    def lost_after(self, position: int) -> int | None:
+        with self._snapshot("read") as connection:
+            return epochs.lost_after(connection, position)
+
     def left_in_staging(self, before: int) -> Sequence[int]:
         with self._snapshot("read") as connection:
             return upkeep.left_in_staging(connection, before)
 
-    def compact(self) -> None:
+    def left_of_erased(self) -> Sequence[int]:
+        with self._snapshot("read") as connection:
+            return upkeep.left_of_erased(connection)
+
+    def compact(self) -> bool:
         with translated(f"compact {self.path}"), self._alone() as connection:
-            upkeep.compact(connection)
+            return upkeep.compact(connection)
 
     def close(self) -> None:
         """Close every connection. A transaction that runs is waited for; what comes later is refused."""
@@ -136,22 +152,29 @@ class SQLiteRecorder:
             if self._turns is not None:
                 self._turns.close()
         self._close_poller()
+        with self._scrubbing:
+            self._scrubber.close()
         self._readers.close()
         self._file.close()
 
     # -- a fork -------------------------------------------------------------------------------------------------------
 
     def rest(self, patience_s: float) -> bool:
+        self._holds_scrubber = self._scrubbing.acquire(timeout=patience_s)  # first: whoever scrubs also writes
+        if self._holds_scrubber:
+            self._scrubber.close()
         self._holds_writers = self._writing.acquire(timeout=patience_s)
         if self._holds_writers:
             self._close_writer()
         self._close_poller()
-        return self._readers.rest(patience_s) and self._holds_writers
+        return self._readers.rest(patience_s) and self._holds_writers and self._holds_scrubber
 
     def resume(self) -> None:
         self._readers.resume()
         if self._holds_writers:
             self._writing.release()
+        if self._holds_scrubber:
+            self._scrubbing.release()
 
     def begin_anew(self, *, inherited: bool) -> None:
         if inherited:
@@ -187,9 +210,11 @@ class SQLiteRecorder:
         try:
             connection = self._writer or self._open_writer()
             connection.execute("BEGIN IMMEDIATE")
-            self._file.check()
+            self._file.check_contents()
             if not self._tails.still_hold(connection):
                 schema.check_unchanged(connection, self.path)
+            if not self._in_its_epoch:
+                epochs.begin_where_copied(connection, self._file.inode)
             self._log_space.make()
             transaction = SQLiteTransaction(connection, self._tails)
             for job in jobs:
@@ -206,6 +231,7 @@ class SQLiteRecorder:
                         return [other for other in jobs if not other.done]
             committing = True
             connection.execute("COMMIT")
+            self._in_its_epoch = True
             self._succeed(done)
         except (sqlite3.Error, OSError, RecorderError) as error:
             self._fail(jobs, error, committing)
@@ -252,10 +278,13 @@ class SQLiteRecorder:
         self._queue = CommitQueue(self._run_group)
         self._writing = threading.Lock()
         self._polling = threading.Lock()
+        self._scrubbing = threading.Lock()
+        self._scrubber = Scrubber(self._file)
         self._readers = ReaderPool(self._connect_reader, self._file.disconnect)
         self._writer = None
         self._poller = None
         self._holds_writers = False
+        self._holds_scrubber = False
 
     def _open(self, create: bool) -> None:
         if not create and is_empty(self.path):
@@ -277,7 +306,7 @@ class SQLiteRecorder:
         if not self.writable:
             raise DatabaseError(f"{self.path} is empty or of an older schema; open it once without ?mode=ro")
         with self._alone() as connection:
-            schema.migrate(connection, self.path)
+            schema.migrate(connection, self.path, self._file.inode)
 
     @contextlib.contextmanager
     def _snapshot(self, doing: str) -> Iterator[sqlite3.Connection]:
@@ -314,8 +343,9 @@ class SQLiteRecorder:
         return self._file.connect(partial(open_reader, writable=self.writable))
 
     def _open_writer(self) -> sqlite3.Connection:
-        self._writer, log = self._file.connect_and_find(partial(open_writer, durable=self._durable), "-wal")
+        self._writer, log = self._file.connect_to_log(partial(open_writer, durable=self._durable))
         self._tails = Tails()
+        self._in_its_epoch = False
         self._log_space = LogSpace(log)
         return self._writer
 

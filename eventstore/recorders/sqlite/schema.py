@@ -10,7 +10,7 @@ from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.statements import migrations
 
-__all__ = ["check_unchanged", "is_current", "migrate"]
+__all__ = ["check_is_store", "check_unchanged", "is_current", "migrate"]
 
 _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 _MIGRATIONS: Final = migrations("sqlite")
@@ -25,14 +25,22 @@ def is_current(connection: sqlite3.Connection, path: str) -> bool:
     return _schema(connection, path) == _NEWEST
 
 
+def check_is_store(connection: sqlite3.Connection, path: str) -> None:
+    """Raises ``DatabaseError`` where the file is empty, no store of ours, or of a newer schema."""
+    if _schema(connection, path) == 0:
+        raise DatabaseError(f"{path} is empty, which no store is; choose another file")
+
+
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
     """Within a transaction, that no newer version has migrated the file since it was opened. Takes under 1 µs."""
     if connection.execute("PRAGMA user_version").fetchone()[0] != _NEWEST:
         _schema(connection, path)
 
 
-def migrate(connection: sqlite3.Connection, path: str) -> None:
-    """Bring the schema up to date, in one transaction: who is killed meanwhile leaves the older one whole."""
+def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
+    """Bring the schema up to date, in one transaction: who is killed meanwhile leaves the older one whole. A new file
+    gets to know its inode.
+    """
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
@@ -41,7 +49,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
                 execute(statement)
             if number == 1:
                 execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                execute("INSERT INTO store VALUES ('uuid', ?)", (new_store_uuid(),))
+                execute("INSERT INTO store VALUES ('uuid', ?), ('file', ?)", (new_store_uuid(), str(inode)))
             execute(f"PRAGMA user_version = {number}")
         execute("COMMIT")
     finally:

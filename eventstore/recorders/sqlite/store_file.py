@@ -13,23 +13,25 @@ from being given to another file, and its link count says whether the file still
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.sqlite.contents import Contents
 
 __all__ = ["StoreFile", "WrongFile", "has_log"]
 
 _PATH_ONLY: Final = getattr(os, "O_PATH", 0)
+_INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd"
-_MOUNTS: Final = "/proc/self/mountinfo"
+_ATTEMPTS: Final = 16
+_DESCRIPTOR_OF: Final = "/proc/self/fdinfo"
 
 _MAGIC: Final = b"SQLite format 3\0"
 _NO_LOG: Final = b"\1\1"
@@ -52,12 +54,19 @@ class StoreFile:
 
     def __init__(self, path: str) -> None:
         self.name = os.path.abspath(path)
-        self.path = os.path.realpath(path)
+        self.path = _behind_links(self.name)
         self._file: _Held | None = None
         self._log: tuple[_Held, ...] = ()
+        self._contents = Contents(self.path)
+        self._overwritten = False
         self._keep_the_log: set[sqlite3.Connection] = set()
         """Connections that are in WAL mode: as long as one of them is open, no other process removes the log."""
         self._one_at_a_time = _one_at_a_time(self.path)
+
+    @property
+    def inode(self) -> int:
+        """The number of the file that was opened, as SQLite can store it; 0 before the first connection."""
+        return self._file.identity[1] & _INTEGER_MAX if self._file is not None else 0
 
     def connect(self, open_connection: Callable[[str], sqlite3.Connection]) -> sqlite3.Connection:
         """Open a connection to this very file. Close it with ``disconnect``.
@@ -67,42 +76,67 @@ class StoreFile:
         with self._one_at_a_time.lock:
             return self._connect(open_connection)
 
-    def connect_and_find(
-        self, open_connection: Callable[[str], sqlite3.Connection], suffix: str = ""
+    def connect_to_log(
+        self, open_connection: Callable[[str], sqlite3.Connection]
     ) -> tuple[sqlite3.Connection, int | None]:
-        """The same, and the descriptor with which this connection, and no other, has the file open, or with the suffix
-        ``-wal`` its log. None where the system does not tell: then nothing may be written but through SQLite.
+        """The same, and the descriptor with which this connection, and no other, has the log open. None where the
+        system does not tell: then nothing may be written to the log but by SQLite.
         """
         with self._one_at_a_time.lock:
             before = _descriptors()
             connection = self._connect(open_connection)
-            opened = self._log[:1] if suffix else (self._file,)
-            found = [d for held in opened if held is not None for d in _descriptors() - before if held.is_at(d)]
+            found = [log for held in self._log[:1] for log in held.opened_since(before)]
             return connection, found[0] if len(found) == 1 else None
+
+    def connect_to_file(
+        self, open_connection: Callable[[str], sqlite3.Connection]
+    ) -> tuple[sqlite3.Connection, int] | None:
+        """The same for the file itself; None where the system does not tell.
+
+        SQLite does not close the descriptors of the file as long as another connection of the process holds locks on
+        it, and gives them to those that are opened next. So it may take several connections to see a new one.
+        """
+        without: list[sqlite3.Connection] = []
+        with self._one_at_a_time.lock:
+            try:
+                for _ in range(_ATTEMPTS):
+                    before = _descriptors()
+                    connection = self._connect(open_connection)
+                    assert self._file is not None
+                    found = self._file.opened_since(before)
+                    if len(found) == 1:
+                        return connection, found[0]
+                    without.append(connection)
+            finally:
+                for connection in without:
+                    self._disconnect(connection)
+        return None
 
     def disconnect(self, connection: sqlite3.Connection) -> None:
         """Close a connection, unless closing it would write a log that was removed into the file."""
         with self._one_at_a_time.lock:
-            if self._has_lost_its_log():
-                self._abandon(connection)
-                return
-            connection.close()
-            self._keep_the_log.discard(connection)
-            if not self._keep_the_log:  # the last one to be closed removes the log
-                self._release_log()
+            self._disconnect(connection)
 
-    def check(self) -> None:
-        """Compare the file under the name with the file that was opened. Raises ``WrongFile``."""
+    def check_contents(self) -> None:
+        """As ``check``, and that the file was not overwritten in place. To be called under the write lock."""
+        if not self._contents.are_ours(self.check()):
+            self._overwritten = True
+            raise WrongFile(
+                f"{self.name} was overwritten while it was open, and nothing was written; remove {self.path}-wal and "
+                f"{self.path}-shm, which belong to what it was before, end the process, then open the store again "
+                f"('foldlog restore' does not need that)"
+            )
+
+    def check(self) -> os.stat_result:
+        """Compare the file under the name with the file that was opened; return its status. Raises ``WrongFile``."""
         try:
             status = os.stat(self.name)
         except (FileNotFoundError, NotADirectoryError):
-            if self._file is None:
-                return
             raise WrongFile(
                 f"{self.name} was removed or renamed while it was open, and nothing was written; "
                 f"put the file back, or open the store again"
             ) from None
-        if self._file is not None and (status.st_dev, status.st_ino) != self._file.identity:
+        if self._file is not None and not self._file.is_that_of(status):
             raise WrongFile(
                 f"another file took the place of {self.name} while it was open, and nothing was written; "
                 f"open the store again"
@@ -118,6 +152,7 @@ class StoreFile:
                 f"{self.path}-wal or {self.path}-shm was removed while the store was open, and nothing was written; "
                 f"save what this process can still read with 'Store.back_up', then end the process"
             )
+        return status
 
     def check_committed(self) -> None:
         """After a commit, check that its file and its log still have names. Raises ``WrongFile``."""
@@ -141,7 +176,8 @@ class StoreFile:
 
     def _connect(self, open_connection: Callable[[str], sqlite3.Connection]) -> sqlite3.Connection:
         self._hold()
-        self.check()
+        if self._file is not None:
+            self.check()
         connection = open_connection(self.path)
         try:
             self._hold()
@@ -155,12 +191,21 @@ class StoreFile:
             raise
         return connection
 
+    def _disconnect(self, connection: sqlite3.Connection) -> None:
+        if self._has_lost_its_log() or self._was_overwritten():
+            self._abandon(connection)
+            return
+        connection.close()
+        self._keep_the_log.discard(connection)
+        if not self._keep_the_log:  # the last one to be closed removes the log
+            self._release_log()
+
     def _hold(self) -> None:
         """Remember the file. A name that no file has is left to SQLite, whose error says so."""
         if self._file is None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 held = _Held(self.path)
-                _check_not_mounted(self.path)
+                _check_not_mounted(held)
                 _check_log(held)
                 self._file = held
         if self._file is not None and self._file.identity in _abandoned:
@@ -175,6 +220,14 @@ class StoreFile:
             with contextlib.suppress(FileNotFoundError):
                 self._log = (_Held(f"{self.path}-wal"), _Held(f"{self.path}-shm"))
 
+    def _was_overwritten(self) -> bool:
+        """Whether the file that was opened has other content since a writer looked at it."""
+        with contextlib.suppress(OSError):
+            status = os.stat(self.path)
+            if self._contents.are_known and self._file is not None and self._file.is_that_of(status):
+                self._overwritten = self._overwritten or not self._contents.are_ours(status)
+        return self._overwritten
+
     def _has_lost_its_log(self) -> bool:
         for held in self._log:  # noqa: SIM110 - runs twice in every append: a generator takes as long as the loop
             if held.is_unlinked():
@@ -187,6 +240,8 @@ class StoreFile:
         The last connection to be closed writes the log into the file. The file may have got other content since: a
         backup that was copied over it, or what another process wrote with a log of its own.
         """
+        import ctypes  # takes as long as opening a store
+
         assert self._file is not None
         _abandoned.add(self._file.identity)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
@@ -195,6 +250,15 @@ class StoreFile:
         for held in self._log:
             held.close()
         self._log = ()
+
+
+def _behind_links(name: str) -> str:
+    """The path of the file behind all symbolic links, also of one that is not there yet."""
+    with contextlib.suppress(OSError), contextlib.closing(_Held(name)) as held:
+        path = held.found_at()
+        if path:
+            return path
+    return os.path.realpath(name)
 
 
 class _OneAtATime:
@@ -224,23 +288,39 @@ class _Held:
         status = os.fstat(self._descriptor) if _PATH_ONLY else os.stat(path)
         self.identity = status.st_dev, status.st_ino
 
+    def is_that_of(self, status: os.stat_result) -> bool:
+        return (status.st_dev, status.st_ino) == self.identity
+
     def is_unlinked(self) -> bool:
         """Whether the file has lost its name."""
         if self._descriptor >= 0:
             return os.fstat(self._descriptor).st_nlink == 0
         try:
-            status = os.stat(self.path)
+            return not self.is_that_of(os.stat(self.path))
         except FileNotFoundError:
             return True
-        return (status.st_dev, status.st_ino) != self.identity
 
-    def is_at(self, descriptor: int) -> bool:
-        """Whether the file is open with this descriptor, so that closing it would drop locks."""
-        with contextlib.suppress(OSError):  # closed since it was listed
-            status = os.fstat(descriptor)
-            if (status.st_dev, status.st_ino) == self.identity:
-                return not fcntl.fcntl(descriptor, fcntl.F_GETFL) & _PATH_ONLY
-        return False
+    def found_at(self) -> str:
+        """The path that leads to the file without a link, where the system tells: one call, where to look at every
+        folder takes ten times as long.
+        """
+        path = os.readlink(f"{_DESCRIPTORS}/{self._descriptor}")
+        return path if self.is_that_of(os.stat(path)) else ""
+
+    def mount(self) -> bytes:
+        """Which mount the file was found in, where the system tells."""
+        try:
+            described = os.open(f"{_DESCRIPTOR_OF}/{self._descriptor}", os.O_RDONLY)
+        except OSError:
+            return b""
+        try:
+            return next((line for line in os.read(described, 4_096).splitlines() if line.startswith(b"mnt_id:")), b"")
+        finally:
+            os.close(described)
+
+    def opened_since(self, before: Mapping[int, tuple[int, int]]) -> list[int]:
+        """The descriptors with which the file was opened since."""
+        return [d for d, identity in _descriptors().items() if identity == self.identity != before.get(d)]
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -250,12 +330,16 @@ class _Held:
     __del__ = close
 
 
-def _descriptors() -> set[int]:
-    """The open descriptors of this process, where the system lists them."""
-    try:
-        return set(map(int, os.listdir(_DESCRIPTORS)))
-    except OSError:
-        return set()
+def _descriptors() -> dict[int, tuple[int, int]]:
+    """The files that this process has open, by descriptor, where the system lists them."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for descriptor in map(int, os.listdir(_DESCRIPTORS)):
+            with contextlib.suppress(OSError):  # closed since it was listed, as the one that listed them
+                status = os.fstat(descriptor)
+                if not fcntl.fcntl(descriptor, fcntl.F_GETFL) & _PATH_ONLY:
+                    found[descriptor] = status.st_dev, status.st_ino
+    return found
 
 
 def has_log(connection: sqlite3.Connection) -> bool:
@@ -279,7 +363,7 @@ def _check_log(file: _Held) -> None:
     except FileNotFoundError:
         return
     descriptors = _descriptors()
-    if not descriptors or any(map(file.is_at, descriptors)):
+    if not descriptors or file.identity in descriptors.values():
         return  # to open and close it here would drop the locks of another connection
     with open(file.path, "rb") as opened:
         header = opened.read(20)
@@ -290,20 +374,13 @@ def _check_log(file: _Held) -> None:
         )
 
 
-def _check_not_mounted(path: str) -> None:
+def _check_not_mounted(file: _Held) -> None:
     """Raises ``WrongFile`` where the file alone, not its folder, is mounted: then it has another name elsewhere, and
     the log beside that name is out of sight.
     """
-    try:
-        with open(_MOUNTS, "rb") as mounts:
-            points = [line.split(b" ")[4] for line in mounts]
-    except OSError:  # not Linux
-        return
-    encoded = os.fsencode(path)
-    for byte in b"\\ \t\n":
-        encoded = encoded.replace(bytes([byte]), b"\\%03o" % byte)
-    if encoded in points:
-        raise WrongFile(
-            f"{path} is mounted as a single file, so SQLite cannot share its log with other processes; "
-            f"mount the folder that holds it instead"
-        )
+    with contextlib.closing(_Held(os.path.dirname(file.path))) as folder:
+        if file.mount() != folder.mount():
+            raise WrongFile(
+                f"{file.path} is mounted as a single file, so SQLite cannot share its log with other processes; "
+                f"mount the folder that holds it instead"
+            )

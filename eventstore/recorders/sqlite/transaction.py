@@ -84,6 +84,7 @@ class SQLiteTransaction(SQLiteReader):
         self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
     ) -> None:
         self._tails.forget()
+        self._leave_bytes()
         changed = self._execute(
             SQL["set_key"], (salt, None if key_id is None else bound(key_id), sealed_key, key, replaces)
         )
@@ -92,6 +93,7 @@ class SQLiteTransaction(SQLiteReader):
 
     def replace(self, key: int, rows: Sequence[Row]) -> None:
         self._tails.forget()
+        self._leave_bytes()
         self._executemany(
             SQL["replace_row"],
             [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, key, r.id) for r in rows],
@@ -99,6 +101,7 @@ class SQLiteTransaction(SQLiteReader):
 
     def erase(self, key: int, erasure: Erasure) -> None:
         self._tails.forget()
+        self._leave_bytes()
         self._execute(
             SQL["erase_conversation"],
             (erasure.erased_at, bound(erasure.reason), erasure.events, erasure.head, key),
@@ -106,6 +109,7 @@ class SQLiteTransaction(SQLiteReader):
 
     def expunge(self, key: int, limit: int) -> bool:
         self._tails.forget()
+        self._leave_bytes()
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
             return False
         self._execute(SQL["forget_keys"], (key,))
@@ -128,6 +132,10 @@ class SQLiteTransaction(SQLiteReader):
                 f"{application!r} is at notification {newest} already, {notification_id} comes too late"
             )
         self._execute(SQL["insert_tracking"], (application, notification_id))
+
+    def _leave_bytes(self) -> None:
+        """Mark that bytes of what is erased or replaced now stay in the file until ``purge`` has ended."""
+        self._execute(SQL["leave_bytes"])
 
     def _place_for(self, key: int, first_id: int, last_id: int) -> int:
         position, taken = self._execute(SQL["place_for"], (key, first_id, last_id)).fetchone()

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Final
 
-from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.errors import StillRead
+from eventstore.recorders.sqlite.epochs import mark_copy
 from eventstore.recorders.sqlite.reader import SQL
 
-__all__ = ["compact", "copy", "empty_wal", "findings", "left_in_staging"]
+__all__ = ["compact", "copy", "empty_wal", "findings", "left_in_staging", "left_of_erased"]
 
 _PURGE_TIMEOUT_MS: Final = 20
 _PAGES: Final = 1_024
@@ -26,23 +27,36 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
     with closing(sqlite3.connect(path, isolation_level=None)) as target:
         reader.backup(target, pages=_PAGES, progress=lambda _, left, of: on_progress(of - left, of))
         target.execute("PRAGMA journal_mode = DELETE")
+        with suppress(sqlite3.DatabaseError):  # a damaged store is copied as it is, and verified
+            mark_copy(target)
 
 
-def compact(writer: sqlite3.Connection) -> None:
+def compact(writer: sqlite3.Connection) -> bool:
+    """Write the file anew. Return whether what was deleted is gone from it: while it is read, it shrinks later."""
+    pending = writer.execute(SQL["bytes_pending"]).fetchone()
     writer.execute("VACUUM")
-    with suppress(OperationalError):  # being read: then the file shrinks as soon as it is not
+    try:
         empty_wal(writer)
+    except StillRead:
+        return False
+    if pending is not None:
+        writer.execute(SQL["bytes_are_gone"], pending)
+    return True
 
 
 def left_in_staging(reader: sqlite3.Connection, before: int) -> list[int]:
     return [key for (key,) in reader.execute(SQL["left_in_staging"], (before,))]
 
 
+def left_of_erased(reader: sqlite3.Connection) -> list[int]:
+    return [key for (key,) in reader.execute(SQL["left_of_erased"])]
+
+
 def empty_wal(writer: sqlite3.Connection) -> None:
     """Write the WAL back and truncate it. The content of deleted cells was overwritten with zeros when they were
     deleted; with the WAL its last copy goes.
 
-    Raises ``OperationalError`` while a reader needs the WAL.
+    Raises ``StillRead`` while a reader needs the WAL.
     """
     # It waits for readers, and while it waits nobody can write: so it hardly waits, and is tried again.
     usual = writer.execute("PRAGMA busy_timeout").fetchone()[0]
@@ -52,7 +66,7 @@ def empty_wal(writer: sqlite3.Connection) -> None:
     finally:
         writer.execute(f"PRAGMA busy_timeout = {usual}")
     if busy:
-        raise OperationalError("the store is being read, so its WAL cannot be emptied now; try again")
+        raise StillRead("the store is being read, so its WAL cannot be emptied now; try again")
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:

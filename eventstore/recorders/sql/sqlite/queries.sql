@@ -80,6 +80,42 @@ FROM (VALUES {rows})
 -- name: store_value
 SELECT value FROM store WHERE name = ?
 
+-- What the table says of the file is text: a name and a number look as an entry of the index of conversations does, and
+-- who reads the pages of a damaged file takes them for one.
+-- name: identity
+SELECT name, value FROM store WHERE name IN ('uuid', 'file')
+
+-- name: file
+SELECT value FROM store WHERE name = 'file'
+
+-- name: set_file
+INSERT OR REPLACE INTO store (name, value) VALUES ('file', CAST(? AS TEXT))
+
+-- name: begin_epoch
+INSERT INTO store (name, value) VALUES (CAST(? AS TEXT), CAST(? AS TEXT))
+
+-- name: epochs
+SELECT name, value FROM store WHERE name >= 'epoch ' AND name < 'epoch!'
+
+-- name: leave_out_positions
+INSERT INTO store (name, value) VALUES ('positions_left_out', CAST(? AS TEXT))
+ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + CAST(excluded.value AS INTEGER) AS TEXT)
+
+-- name: bytes_pending
+SELECT value FROM store WHERE name = 'bytes_pending'
+
+-- name: leave_bytes
+INSERT INTO store (name, value) VALUES ('bytes_pending', '1')
+ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)
+
+-- Unless more was deleted since the mark was read.
+-- name: bytes_are_gone
+DELETE FROM store WHERE name = 'bytes_pending' AND value = CAST(? AS TEXT)
+
+-- name: count_scrub
+INSERT INTO store (name, value) VALUES ('scrubbed', '1')
+ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)
+
 -- name: place_for
 SELECT max(coalesce((SELECT max(position) FROM events), 0), value) + 1,
        EXISTS (SELECT 1 FROM events WHERE conversation = ? AND id BETWEEN ? AND ?)
@@ -141,6 +177,13 @@ SELECT c.key FROM conversations c
 LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
 WHERE NOT c.visible AND coalesce(e.recorded_at, c.created_at) < ?
 
+-- name: left_of_erased
+SELECT c.key FROM conversations c WHERE c.erased_at IS NOT NULL AND (
+    EXISTS (SELECT 1 FROM events e INDEXED BY events_by_id WHERE e.conversation = c.key)
+    OR EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.conversation = c.key)
+    OR EXISTS (SELECT 1 FROM records r WHERE r.conversation = c.key)
+)
+
 -- name: is_staged
 SELECT 1 FROM conversations WHERE key = ? AND NOT visible
 
@@ -195,7 +238,8 @@ WHERE NOT c.visible AND (c.published IS NOT NULL OR EXISTS (
 ))
 
 -- name: positions_given_and_found
-SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM store WHERE name = 'positions_given'),
+SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM store WHERE name = 'positions_given')
+       - coalesce((SELECT CAST(value AS INTEGER) FROM store WHERE name = 'positions_left_out'), 0),
        (SELECT count(*) FROM events INDEXED BY events_by_id
         WHERE position > 0 AND conversation NOT IN (SELECT key FROM conversations WHERE erased_at IS NOT NULL))
        + (SELECT coalesce(sum(coalesce(erased_events, published)), 0) FROM conversations)

@@ -1,0 +1,108 @@
+"""What does it cost that an erasure leaves no byte, for whoever erases and for those who write meanwhile?
+
+Erasing reads the whole file, so it is measured against deleting the rows by hand, with ``secure_delete``, and reading
+the file once. A writer that appends all the time must not wait longer than a second, whatever the size of the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from benchmarks.frame import Question, Round, Scale
+from eventstore import ANY_VERSION, Message, open_store
+
+FILE_BYTES = 100_000_000
+EVENTS = 400
+LONGEST_WAIT_MS = 1_000.0
+
+
+def erasing(scale: Scale, folder: Path) -> Iterator[Round]:
+    path = _filled(scale, folder)
+    for n in range(scale.rounds):
+        with open_store(f"sqlite:///{path}") as store:
+            begun = time.perf_counter()
+            receipt = store.erase(f"c{2 * n}", reason="measured")
+            ours = time.perf_counter() - begun
+            if receipt.bytes_pending or receipt.version != EVENTS:
+                raise AssertionError("the conversation was not erased, or not all of it")
+        begun = time.perf_counter()
+        _by_hand(path, f"c{2 * n + 1}")
+        yield Round(1e3 * ours, 1e3 * (time.perf_counter() - begun))
+
+
+def waiting(scale: Scale, folder: Path) -> Iterator[Round]:
+    """The longest wait of another process's append while a conversation is erased."""
+    path = _filled(scale, folder)
+    for n in range(scale.rounds):
+        command = [sys.executable, "-m", "benchmarks.erasing", str(path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            with open_store(f"sqlite:///{path}") as store:
+                store.erase(f"c{n}", reason="measured")
+            printed, _ = writer.communicate("end\n")
+        yield Round(json.loads(printed), LONGEST_WAIT_MS)
+
+
+def _filled(scale: Scale, folder: Path) -> Path:
+    """A store of as many conversations as fill it, which were appended in turn and so share pages."""
+    path = folder / "store.db"
+    rng = random.Random(1)
+    sizes = [min(20_000, int(rng.lognormvariate(7, 1))) for _ in range(EVENTS)]
+    bytes_each = EVENTS * 1_800
+    count = max(FILE_BYTES // bytes_each if scale.name == "full" else 0, 2 * scale.rounds + 1)
+    with open_store(f"sqlite:///{path}", durability="relaxed") as store:
+        for first in range(0, EVENTS, 20):
+            for n in range(count):
+                batch = [Message(source="user", content="x" * size) for size in sizes[first : first + 20]]
+                store.append(f"c{n}", batch, expected_version=ANY_VERSION, idempotency_key=f"{rng.random()}-{first}")
+    return path
+
+
+def _by_hand(path: Path, name: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA secure_delete = ON")
+        (key,) = connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).fetchone()
+        connection.execute("BEGIN")
+        connection.execute("DELETE FROM events WHERE conversation = ?", (key,))
+        connection.execute("DELETE FROM idempotency_keys WHERE conversation = ?", (key,))
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        read = 0
+        while part := file.read(2**20):
+            read += len(part)
+    if read < size:
+        raise AssertionError("the file was not read to its end")
+
+
+def _append_until_told(path: str) -> None:
+    longest = 0.0
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("writer", Message(source="user", content="first"), expected_version=ANY_VERSION)
+        print("ready", flush=True)
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            begun = time.perf_counter()
+            store.append("writer", Message(source="user", content="x" * 1_000), expected_version=ANY_VERSION)
+            longest = max(longest, time.perf_counter() - begun)
+    print(json.dumps(1e3 * longest))
+
+
+QUESTIONS = [
+    Question("erase a conversation of a store of 100 MB", "ms", 4.0, "at most", erasing, "deleted and read by hand"),
+    Question("an append while a conversation is erased", "ms", 1.0, "at most", waiting, "the longest wait allowed"),
+]
+
+if __name__ == "__main__":
+    _append_until_told(sys.argv[1])

@@ -1,0 +1,132 @@
+"""Put a backup in the place of a store, also while processes have the store open."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from eventstore.errors import EventStoreError, StoreUnavailable
+from eventstore.maintenance.damage import translated
+from eventstore.maintenance.verify import verify
+from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore.recorders.sqlite.replacing import copy_of, replace
+from eventstore.stored.guard import Guard
+from eventstore.stored.row_codec import Sealing
+
+__all__ = ["Restored", "restore"]
+
+_PAGE = 1_000
+
+
+class Restored(NamedTuple):
+    """A store that was restored from a backup. ``kept`` is where the file lies that was there before, if one was.
+    ``erased_since`` names the conversations that were erased in that file and are there again: the backup was made
+    before.
+    """
+
+    path: str
+    kept: str | None
+    conversations: int
+    events: int
+    erased_since: tuple[str, ...]
+
+
+def restore(backup: str, path: str, sealing: Sealing) -> Restored:
+    """Verify the backup, and put a copy of it in the place of the store at ``path``, or there where none is.
+
+    A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The file
+    that was there is kept beside it, with its log. The restored store begins a new epoch of positions at its first
+    write. Raises ``StoreUnavailable`` where the backup cannot be read, is no store or is damaged; then nothing was
+    changed. Cost: the backup, read three times.
+    """
+    path = os.path.realpath(path)
+    if not os.path.exists(backup):
+        raise StoreUnavailable(f"there is no backup at {backup}; check its path")
+    if os.path.exists(path) and os.path.samefile(backup, path):
+        raise StoreUnavailable(f"{backup} is the store itself; name a backup of it")
+    kept = _name_for_the_old(path)
+    with _errors_named(backup, path):
+        opened, part = tempfile.mkstemp(prefix=f"{os.path.basename(path)}.part-", dir=os.path.dirname(path))
+        os.close(opened)
+    try:
+        with _errors_named(backup, path):
+            copy_of(backup, part)
+            conversations, events, names = _verified(part, backup, sealing)
+            erased_since = tuple(name for name in _erased_in(path) if name in names)
+            _sync(part)
+            there = replace(path, part, kept)
+    finally:
+        for suffix in ("", "-wal", "-shm", "-queue", "-journal"):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{part}{suffix}")
+    return Restored(path, kept if there else None, conversations, events, erased_since)
+
+
+def _verified(part: str, backup: str, sealing: Sealing) -> tuple[int, int, set[str]]:
+    """How many conversations and events are in a copy, and the ids of those that are not erased. One of an older schema
+    is brought up to date.
+    """
+    SQLiteRecorder(part, create=False).close()
+    with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    with contextlib.closing(Guard(SQLiteRecorder(part, writable=False), sealing)) as copy:
+        verdicts = list(verify(copy))
+    findings = [(verdict.conversation, finding) for verdict in verdicts for finding in verdict.findings]
+    if findings:
+        conversation, finding = findings[0]
+        where = "" if conversation is None else f"conversation {conversation!r}: "
+        raise StoreUnavailable(
+            f"{backup} is not sound ({len(findings)} findings, the first: {where}{finding}), and nothing was replaced; "
+            f"restore another backup, or copy what is sound with 'foldlog salvage'"
+        )
+    named = [verdict for verdict in verdicts if verdict.conversation is not None]
+    living = [verdict for verdict in named if verdict.erasure is None]
+    return len(named), sum(verdict.version for verdict in living), {str(verdict.conversation) for verdict in living}
+
+
+def _erased_in(path: str) -> Iterator[str]:
+    """The erased conversations of a store that is to be replaced, as far as it can be read."""
+    if not os.path.exists(path):
+        return
+    with suppress(EventStoreError), translated(), contextlib.closing(SQLiteRecorder(path, writable=False)) as old:
+        after = None
+        while True:
+            with old.read() as reader:
+                page = reader.conversations(after, _PAGE)
+            yield from (found.id for found in page if found.erasure is not None)
+            if len(page) < _PAGE:
+                return
+            after = page[-1].id
+
+
+def _name_for_the_old(path: str) -> str:
+    """A new name, or the one that it got when an earlier attempt was killed."""
+    for name in glob.glob(f"{glob.escape(path)}.replaced-*"):
+        if os.path.exists(path) and os.path.samefile(name, path):
+            return name
+    return f"{path}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+
+
+@contextlib.contextmanager
+def _errors_named(backup: str, path: str) -> Iterator[None]:
+    try:
+        with translated():
+            yield
+    except (OSError, sqlite3.Error) as error:
+        problem = error.strerror if isinstance(error, OSError) else str(error)
+        raise StoreUnavailable(f"cannot restore {backup} to {path}: {problem}; nothing was replaced") from error
+
+
+def _sync(path: str) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,54 @@
+"""Positions in a file that was copied.
+
+A backup does not know which positions were given after it was made. Where it is put in the place of its store, or used
+beside it, it must not give them again: a follower that knows them would miss the events that get them now. So a file
+knows its own inode. Whoever writes first to a file that is not the one it says it is begins an *epoch*, above every
+position that the other file can have given by then.
+
+Positions go on from the present time in microseconds, since no store records a million events a second for long. Where
+the clock is wrong they still leave out 2^32.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import Final
+
+from eventstore.recorders.sqlite.reader import SQL
+
+__all__ = ["begin_where_copied", "lost_after", "mark_copy"]
+
+_LEFT_OUT_MIN: Final = 2**32
+_A_COPY: Final = 0
+"""No file has this inode."""
+
+
+def begin_where_copied(connection: sqlite3.Connection, inode: int) -> None:
+    """Begin an epoch in a file that does not say that it is this one. Within a write transaction."""
+    execute = connection.execute
+    found = execute(SQL["file"]).fetchone()
+    if found is not None and found[0] == str(inode).encode():
+        return
+    (last,) = execute(SQL["last_position"]).fetchone()
+    first = max(last + _LEFT_OUT_MIN, time.time_ns() // 1_000)
+    execute(SQL["reserve_positions"], (first - 1,))
+    execute(SQL["leave_out_positions"], (first - 1 - last,))
+    execute(SQL["begin_epoch"], (f"epoch {first}", last))
+    execute(SQL["set_file"], (inode,))
+
+
+def mark_copy(connection: sqlite3.Connection) -> None:
+    """Have an epoch begun in this file, a copy, also where it gets the inode of its store."""
+    connection.execute(SQL["set_file"], (_A_COPY,))
+
+
+def lost_after(connection: sqlite3.Connection, position: int) -> int | None:
+    """The last position before an epoch that began above ``position``, which was given by another file since the copy
+    was made; None where this file has given it. Where no epoch has begun, the last position of all.
+    """
+    for name, last in connection.execute(SQL["epochs"]):
+        if int(last) < position < int(name.removeprefix(b"epoch ")):
+            return int(last)
+    (last,) = connection.execute(SQL["last_position"]).fetchone()
+    return int(last) if position > last else None

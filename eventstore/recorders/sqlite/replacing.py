@@ -1,0 +1,111 @@
+"""Put another file in the place of a store's, while processes may have it open.
+
+They are not harmed: they find that their file is not under its name any more, and write nothing. What matters is the
+order of the steps, for whoever is killed between two of them. The log must not lie beside the new file, whose pages it
+does not belong to; and as long as its file is under the name, it must. So the old file gets a second name first, and
+its log with it: a file with two names is opened by no store. Then the log goes, then the new file takes the name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+
+from eventstore.recorders.errors import DatabaseError, RecorderError
+from eventstore.recorders.sqlite import schema, upkeep
+from eventstore.recorders.sqlite.connections import open_reader, open_writer
+from eventstore.recorders.sqlite.errors import translated
+from eventstore.recorders.sqlite.store_file import StoreFile
+from eventstore.recorders.sqlite.turns import Turns
+
+__all__ = ["copy_of", "replace"]
+
+_BESIDE = ("-wal", "-shm")
+
+
+def copy_of(path: str, into: str) -> None:
+    """Copy the newest state of the store at ``path`` to a new file, whatever its schema, marked as a copy.
+
+    Raises ``DatabaseError`` where the file is no store.
+    """
+    with translated(f"read {path}"), closing(open_reader(path, writable=False)) as reader:
+        reader.execute("BEGIN")
+        schema.check_is_store(reader, path)
+        upkeep.copy(reader, into, lambda done, of: None)
+
+
+def replace(path: str, new: str, kept: str) -> bool:
+    """Put ``new``, a complete file in the same folder, in the place of the store at ``path``, and keep the file that
+    was there as ``kept``, with its log. Return whether there was one. Raises ``OSError``.
+
+    No append of a process that has the store open is acknowledged in between.
+    """
+    file = StoreFile(path)
+    folder = Path(file.path).parent
+    turns = Turns(file.path)
+    try:
+        turns.take()
+        there = os.path.exists(file.path)
+        with _alone_in(file) if there else contextlib.nullcontext():
+            if there:
+                _give_rights(new, os.stat(file.path))
+                _give_name(file.path, kept)
+            for suffix in _BESIDE:
+                with suppress(FileNotFoundError):
+                    if there:
+                        _give_name(f"{file.path}{suffix}", f"{kept}{suffix}")
+                    os.unlink(f"{file.path}{suffix}")
+            _sync(folder)
+            os.rename(new, file.path)
+            _sync(folder)
+    finally:
+        turns.give_back()
+        turns.close()
+    return there
+
+
+@contextlib.contextmanager
+def _alone_in(file: StoreFile) -> Iterator[None]:
+    """With SQLite's write lock, so that other programs write nothing either, and with as much of the log in the file as
+    can be. A file that is damaged, or was replaced by half, is replaced all the same.
+    """
+    connection = None
+    with suppress(RecorderError, sqlite3.Error, OSError):
+        if os.path.getsize(file.path) == 0:
+            raise DatabaseError(f"{file.path} is empty")
+        connection = file.connect(partial(open_writer, durable=True))
+        with suppress(RecorderError):
+            upkeep.empty_wal(connection)
+        connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        if connection is not None:
+            connection.rollback()
+            file.disconnect(connection)
+
+
+def _give_name(path: str, name: str) -> None:
+    """Give a file a second name, unless it has it already, from an attempt that was cut short."""
+    if not (os.path.exists(name) and os.path.samefile(path, name)):
+        os.link(path, name)
+
+
+def _give_rights(path: str, status: os.stat_result) -> None:
+    """Whoever may use the store may use the file that takes its place."""
+    os.chmod(path, status.st_mode & 0o777)
+    with suppress(PermissionError):
+        os.chown(path, status.st_uid, status.st_gid)
+
+
+def _sync(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,214 @@
+"""Overwrite what b-tree pages keep of deleted and replaced rows in their unused bytes.
+
+``secure_delete`` overwrites cells when they are deleted. But when pages are split or joined, SQLite copies cells to
+other pages, and their bytes stay where they were, between the places of the cells and the cells. SQL does not reach
+them, and which pages have some cannot be told, so every page is looked at. What is found is overwritten in the file
+itself, with the descriptor with which a connection of ours has it open.
+
+Why that is safe. No reader ever looks at these bytes, so it does not matter when, or whether, a write of them gets to
+the disk. They are written only while this process has SQLite's own write lock and the log is empty: then no other
+connection can write to the file, not even by a checkpoint. Every other connection may have a page with the old bytes in
+its cache, and would write them again. So a row is changed in the same transaction: whoever sees another commit than its
+own drops its cache.
+
+Why it is complete. The pages are looked at without a lock, while a read transaction is open. As long as it is, the log
+is not begun again, so every page that others wrote is in it. Such a page may be an image with old bytes that was at
+another place when it was looked at. So under the lock the pages of the log are looked at again.
+
+Cost: reading the file once. Writers wait while the log is emptied and the pages found are written: at most 4,000 at a
+time. docs/decisions/0065-erased-bytes.md has figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Final
+
+from eventstore.recorders.errors import StillRead
+from eventstore.recorders.sqlite import upkeep
+from eventstore.recorders.sqlite.connections import open_writer
+from eventstore.recorders.sqlite.page_space import is_tree_page, suspicious, unused_parts
+from eventstore.recorders.sqlite.reader import SQL
+from eventstore.recorders.sqlite.store_file import StoreFile
+
+__all__ = ["Scrubber"]
+
+_CHUNK_BYTES: Final = 2**20
+_PAGES_MAX: Final = 4_000
+"""Pages that are written in one turn."""
+_LOG_BYTES_MAX: Final = 16 * 2**20
+"""When the log has grown to this length since it was last emptied, it is emptied before the search goes on."""
+_FILE_PAGES_MAX: Final = 2**25
+_PATIENCE_S: Final = 60.0
+_RETRY_S: Final = 0.05
+_RESERVED_AT: Final = 20
+_AUTO_VACUUM_AT: Final = slice(52, 56)
+_LOG_HEADER: Final = 32
+_FRAME_HEADER: Final = 24
+
+
+class Scrubber:
+    """Scrubs one file, and keeps the connection for it."""
+
+    def __init__(self, file: StoreFile) -> None:
+        self._file = file
+        self._opened: tuple[sqlite3.Connection, int] | None = None
+
+    def scrub(
+        self,
+        alone: Callable[[], AbstractContextManager[sqlite3.Connection]],
+        reading: Callable[[], AbstractContextManager[sqlite3.Connection]],
+        check_open: Callable[[], object],
+    ) -> bool:
+        """Overwrite the unused bytes of all pages. Return whether all are: False where the file is not of the kind that
+        this can be done to, or the system does not say how it is open; then only writing it anew (``VACUUM``) helps.
+
+        ``alone`` gives this process's turn to write, ``reading`` a connection for readers; ``check_open`` is called
+        between two parts of the file. Raises ``StillRead`` where a reader stays open too long.
+        """
+        self._opened = self._opened or self._file.connect_to_file(partial(open_writer, durable=True))
+        if self._opened is None:
+            return False
+        connection, descriptor = self._opened
+        page_bytes = int(connection.execute("PRAGMA page_size").fetchone()[0])
+        with reading() as reader:
+            return _Scrub(self._file.path, connection, reader, descriptor, page_bytes, alone, check_open).run()
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._file.disconnect(self._opened[0])
+            self._opened = None
+
+
+class _Scrub:
+    def __init__(
+        self,
+        path: str,
+        connection: sqlite3.Connection,
+        reader: sqlite3.Connection,
+        descriptor: int,
+        page_bytes: int,
+        alone: Callable[[], AbstractContextManager[sqlite3.Connection]],
+        check_open: Callable[[], object],
+    ) -> None:
+        self._log = f"{path}-wal"
+        self._connection = connection
+        self._reader = reader
+        self._file = descriptor
+        self._page_bytes = page_bytes
+        self._alone = alone
+        self._check_open = check_open
+        self._pages = 0
+        self._next = 1
+        self._damaged: set[int] = set()
+
+    def run(self) -> bool:
+        self._watch_the_log()
+        try:
+            self._pages = os.fstat(self._file).st_size // self._page_bytes
+            if not self._can_be_scrubbed():
+                return False
+            # Asked of the reader: no page may be in the cache of the connection that writes before it is overwritten.
+            pending = self._reader.execute(SQL["bytes_pending"]).fetchone()
+            ended = False
+            while not ended:
+                found, ended = self._search()
+                self._write(found, pending if ended else None)
+        finally:
+            self._reader.rollback()
+        return not self._damaged
+
+    def _can_be_scrubbed(self) -> bool:
+        header = os.pread(self._file, 100, 0)
+        return header[_RESERVED_AT] == 0 and not any(header[_AUTO_VACUUM_AT]) and self._pages < _FILE_PAGES_MAX
+
+    def _search(self) -> tuple[list[int], bool]:
+        """Pages to be looked at under the lock, and whether these are the last ones. Pages by which the file has grown
+        since are in the log.
+        """
+        found: list[int] = []
+        per_chunk = _CHUNK_BYTES // self._page_bytes
+        while len(found) < _PAGES_MAX:
+            self._check_open()
+            if self._next > self._pages:
+                return found, True
+            chunk = os.pread(self._file, per_chunk * self._page_bytes, (self._next - 1) * self._page_bytes)
+            if len(chunk) < self._page_bytes:  # the file was shortened: by VACUUM, which writes it anew
+                return found, True
+            found += suspicious(chunk, self._page_bytes, self._next)
+            self._next += len(chunk) // self._page_bytes
+            if os.stat(self._log).st_size > _LOG_BYTES_MAX:
+                break
+        return found, False
+
+    def _write(self, found: Iterable[int], pending: tuple[bytes] | None) -> None:
+        """Overwrite the unused bytes of these pages and of those in the log. ``pending`` is the mark to take away."""
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                if self._write_now(found, pending):
+                    os.fsync(self._file)
+            except StillRead:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(_RETRY_S)
+            else:
+                return
+
+    def _write_now(self, found: Iterable[int], pending: tuple[bytes] | None) -> bool:
+        with self._alone():
+            pages = {*found, *self._pages_of_the_log()}
+            self._reader.rollback()
+            try:
+                upkeep.empty_wal(self._connection)
+                return self._overwrite(pages, pending)
+            finally:
+                self._watch_the_log()
+
+    def _overwrite(self, pages: Iterable[int], pending: tuple[bytes] | None) -> bool:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            if os.stat(self._log).st_size:
+                raise StillRead("a program other than foldlog writes to the store; try again when it has ended")
+            overwritten = sum(map(self._overwrite_page, sorted(pages)))
+            if overwritten or pending is not None:
+                self._connection.execute(SQL["count_scrub"])
+                if pending is not None and not self._damaged:
+                    self._connection.execute(SQL["bytes_are_gone"], pending)
+                self._connection.execute("COMMIT")
+        finally:
+            self._connection.rollback()
+        return overwritten > 0
+
+    def _overwrite_page(self, number: int) -> bool:
+        at = (number - 1) * self._page_bytes
+        page = os.pread(self._file, self._page_bytes, at) if number > 0 else b""
+        if len(page) < self._page_bytes or not is_tree_page(page, number):
+            return False
+        parts = unused_parts(page, number)
+        if parts is None:
+            self._damaged.add(number)
+            return False
+        kept = [(first, end) for first, end in parts if any(page[first:end])]
+        for first, end in kept:
+            os.pwrite(self._file, bytes(end - first), at + first)
+        return bool(kept)
+
+    def _watch_the_log(self) -> None:
+        self._reader.execute("BEGIN")
+        self._reader.execute(SQL["bytes_pending"]).fetchone()
+
+    def _pages_of_the_log(self) -> set[int]:
+        """Every page that has a frame in the log; also of frames that count no more, which does no harm."""
+        numbers = set()
+        with contextlib.suppress(FileNotFoundError), open(self._log, "rb") as log:
+            log.seek(_LOG_HEADER)
+            while len(frame := log.read(_FRAME_HEADER + self._page_bytes)) > _FRAME_HEADER:
+                numbers.add(int.from_bytes(frame[:4], "big"))
+        return numbers

@@ -1,0 +1,53 @@
+"""``foldlog restore``: a backup in the place of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db
+from foldlog.cli.outcome import DONE
+
+__all__ = ["run"]
+
+
+def run(
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog backup'.")],
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Verify a backup and put a copy of it in the place of a store. The store may be in use, damaged, or missing.
+
+    The file that was there is kept beside it, under a name that is printed. Programs that have the store open write
+    nothing more to it: their next append fails and says that the file was replaced, and they open the store again.
+    Conversations that were erased since the backup was made are there again, and are named: erase them again.
+    """
+    from eventstore import restore_store
+    from foldlog.cli.gist import count
+
+    done = restore_store(db, str(backup))
+    if as_json:
+        terminal.emit(
+            {
+                "file": done.path,
+                "kept": done.kept,
+                "conversations": done.conversations,
+                "events": done.events,
+                "erased_since": list(done.erased_since),
+            }
+        )
+    else:
+        kept = "" if done.kept is None else f"; the file that was there is {terminal.printable(done.kept)}"
+        terminal.console().print(
+            f"{terminal.printable(done.path)}: restored {count(done.events, 'event')} of "
+            f"{count(done.conversations, 'conversation')}, every event verified{kept}",
+            soft_wrap=True,
+        )
+    for name in done.erased_since:
+        terminal.warn(
+            f"conversation {name!r} was erased after this backup was made, and is there again; erase it again"
+        )
+    return DONE

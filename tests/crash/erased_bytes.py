@@ -1,0 +1,137 @@
+"""Random stores of which conversations are erased or encrypted, and a search of every file for their bytes.
+
+python -m tests.eventstore.erased_bytes [STORES] [FIRST SEED]
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from pydantic import SecretStr
+
+import eventstore.importing
+from eventstore import ANY_VERSION, Annotation, Event, KeyRing, Message, Store, open_store
+from tests.crash.bytes_left import bytes_left
+from tests.crash.everywhere import in_memory
+
+KEYS = KeyRing([SecretStr("11" * 32)])
+_SIZES = (0, 1, 10, 30, 100, 200, 400, 900, 1_500, 4_000)
+_STAGED_EVENTS = 10
+
+
+def mark(kind: str, name: str) -> str:
+    """What every few bytes of a conversation's texts repeat, so that a short part of one shows too."""
+    return f"{kind}{name}~"
+
+
+class RandomStore:
+    """A store that one seed made: conversations that grew together, some of them imported in stages meanwhile, by two
+    processes' worth of connections.
+    """
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.path = path
+        self.url = f"sqlite:///{path}"
+        self.names = [f"{n:02}" for n in range(self.rng.choice((2, 3, 8, 20)))]
+        self._keyed = self.rng.choice((0.0, 0.5, 1.0))
+        self._imports = self.rng.choice((0, 0, 1, 3))
+        self._steps = self.rng.choice((40, 120, 250))
+        self._numbers = 0
+
+    def fill(self, stores: Sequence[Store]) -> None:
+        eventstore.importing.CHUNK = _STAGED_EVENTS
+        appended = list(self.names)
+        imports = set(self.rng.sample(range(self._steps), self._imports))
+        for step in range(self._steps):
+            if step in imports:
+                name = f"i{step}"
+                self.names.append(name)
+                self.rng.choice(stores).ingest(name, self._history(stores, name, appended))
+            else:
+                self.append(self.rng.choice(stores), self.rng.choice(appended))
+
+    def append(self, store: Store, name: str) -> None:
+        events = [self._event(name) for _ in range(self.rng.choice((1, 1, 1, 2, 5)))]
+        key = None
+        if self.rng.random() < self._keyed:
+            self._numbers += 1
+            key = f"{self.rng.randrange(10**6)}-{self._numbers}-{self._text('k', name)[:600]}"
+        store.append(name, events, expected_version=ANY_VERSION, idempotency_key=key)
+
+    def _history(self, stores: Sequence[Store], name: str, appended: Sequence[str]) -> Iterator[Event]:
+        for _ in range(self.rng.choice((15, 40, 120))):
+            if self.rng.random() < 0.3:
+                self.append(self.rng.choice(stores), self.rng.choice(appended))
+            yield self._event(name)
+
+    def _event(self, name: str) -> Event:
+        content = self._text("b", name)
+        return (
+            Annotation(name="note", data=content)
+            if self.rng.random() < 0.1
+            else Message(source="user", content=content)
+        )
+
+    def _text(self, kind: str, name: str) -> str:
+        return mark(kind, name) * (1 + self.rng.choice(_SIZES) // len(mark(kind, name)))
+
+
+def after_erasures(folder: Path, seed: int) -> list[str]:
+    """What is left of some conversations once each of them is erased, in the store's files and in a backup."""
+    store = RandomStore(folder / "store.db", seed)
+    with ExitStack() as stack:
+        stores = [stack.enter_context(open_store(store.url, durability="relaxed")) for _ in range(2)]
+        store.fill(stores)
+        found = []
+        names = [name for name in store.names if stores[0].version(name)]
+        for name in store.rng.sample(names, min(3, len(names))):
+            receipt = store.rng.choice(stores).erase(name, reason="asked to")
+            marks = [mark("b", name), mark("k", name)]
+            found += [f"{receipt.id}: bytes pending"] * receipt.bytes_pending + bytes_left(folder, marks)
+            backup = folder / f"backup-{name}.db"
+            stores[0].back_up(str(backup))
+            found += bytes_left(folder, marks)
+            backup.unlink()
+        found += [str(finding) for verdict in stores[1].verify() for finding in verdict.findings]
+    return found
+
+
+def after_encryption(folder: Path, seed: int) -> list[str]:
+    """What is left of the plain bodies of a store once it is encrypted. Idempotency keys are not encrypted."""
+    store = RandomStore(folder / "store.db", seed)
+    with ExitStack() as stack:
+        stores = [stack.enter_context(open_store(store.url, durability="relaxed")) for _ in range(2)]
+        store.fill(stores)
+        compression = store.rng.choice(("none", "zlib"))
+        sealed = stack.enter_context(open_store(store.url, keys=KEYS, compression=compression))  # type: ignore[arg-type]
+        found = [f"{each.conversation}: damaged" for each in sealed.reseal() if each.damaged]
+        sealed.back_up(str(folder / "backup.db"))
+        found += ["bytes pending"] * sealed.bytes_pending
+        found += bytes_left(folder, [mark("b", name) for name in store.names])
+        found += [str(finding) for verdict in sealed.verify() for finding in verdict.findings]
+    return found
+
+
+WAYS = {"erasures": after_erasures, "encryption": after_encryption}
+
+
+def look(seed: int, way: str) -> list[str]:
+    """What is left in a random store, made and searched in one of two ways: ``erasures`` or ``encryption``."""
+    with tempfile.TemporaryDirectory(prefix="foldlog-bytes-", dir=in_memory()) as folder:
+        return WAYS[way](Path(folder), seed)
+
+
+def run(stores: int, first: int) -> list[str]:
+    """Look at so many random stores in each way; print a line for each way, and return what was left."""
+    found = []
+    for way in WAYS:
+        left_in = [(seed, look(seed, way)) for seed in range(first, first + stores)]
+        found += [f"{way}, seed {seed}: {line}" for seed, lines in left_in for line in lines]
+        keeping = sum(bool(lines) for _, lines in left_in)
+        print(f"{way}: bytes are left in {keeping} of {stores} random stores", flush=True)
+    return found

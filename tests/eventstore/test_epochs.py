@@ -1,0 +1,185 @@
+"""A backup that is used gives no position again that its store gave after it was made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import eventstore.importing
+from eventstore import Message, Recorded, Store, open_store
+from eventstore.recorders.sqlite import epochs
+from tests.eventstore.test_golden_stores import KEYS, unpacked
+
+
+def append(store: Store, content: str, conversation: str = "c1") -> Recorded:
+    version = store.version(conversation)
+    return store.append(conversation, Message(source="user", content=content), expected_version=version)[0]
+
+
+def texts(store: Store, position: int = 0) -> list[str]:
+    return [recorded.event.content for recorded in store.follow(position)]  # type: ignore[union-attr]
+
+
+def by_rename(backup: Path, path: Path) -> None:
+    backup.rename(path)
+
+
+def by_copy(backup: Path, path: Path) -> None:
+    shutil.copy(backup, path)
+
+
+def in_place(backup: Path, path: Path) -> None:
+    """The file keeps its inode."""
+    path.touch()
+    with open(path, "r+b") as file:
+        file.write(backup.read_bytes())
+        file.truncate()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.db"
+
+
+def lost_positions(path: Path, restore: Callable[[Path, Path], None]) -> tuple[int, int]:
+    """Make a store, a backup, and events after it, and restore the backup; returns the last position in it, and the
+    last that a follower saw.
+    """
+    backup = path.with_name("backup.db")
+    with open_store(f"sqlite:///{path}") as store:
+        kept = [append(store, f"kept {n}") for n in range(5)][-1].position
+        store.back_up(str(backup))
+        seen = [append(store, f"lost {n}") for n in range(3)][-1].position
+    if restore is not in_place:
+        path.unlink()
+    restore(backup, path)
+    return kept, seen
+
+
+@pytest.mark.parametrize("restore", [by_rename, by_copy, in_place])
+def test_a_follower_of_a_store_that_was_restored_misses_nothing(path: Path, restore: Callable[[Path, Path], None]):
+    kept, seen = lost_positions(path, restore)
+    with open_store(f"sqlite:///{path}") as store:
+        assert texts(store) == [f"kept {n}" for n in range(5)]
+        assert texts(store, seen) == []
+        positions = [append(store, f"new {n}", "other").position for n in range(5)]
+        assert positions[0] > seen + 1_000_000
+        assert positions == list(range(positions[0], positions[0] + 5))
+        assert texts(store, seen) == [f"new {n}" for n in range(5)]
+        assert texts(store, kept) == texts(store, seen)
+        assert [finding for verdict in store.verify() for finding in verdict.findings] == []
+    with open_store(f"sqlite:///{path}") as store:
+        assert append(store, "next").position == positions[-1] + 1
+
+
+def test_a_follower_is_told_what_it_has_seen_that_the_store_has_not(path: Path):
+    kept, seen = lost_positions(path, by_rename)
+    with open_store(f"sqlite:///{path}") as store:
+        assert [store.lost_after(position) for position in (0, kept, kept + 1, seen)] == [None, None, kept, kept]
+        new = append(store, "new").position
+        assert [store.lost_after(position) for position in (0, kept, kept + 1, seen)] == [None, None, kept, kept]
+        assert [store.lost_after(position) for position in (new - 1, new, new + 1)] == [kept, None, new]
+        store.back_up(str(path.with_name("again.db")))
+        later = append(store, "later").position
+    path.with_name("again.db").rename(path)
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "newer")
+        assert [store.lost_after(position) for position in (kept, seen, new, later)] == [None, kept, None, new]
+
+
+def test_each_copy_that_is_written_to_begins_an_epoch_of_its_own(path: Path, tmp_path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "first")
+        store.back_up(str(tmp_path / "copy.db"))
+        assert append(store, "second").position == 2
+    positions = []
+    for name in ("one.db", "two.db"):
+        shutil.copy(tmp_path / "copy.db", tmp_path / name)
+        with open_store(f"sqlite:///{tmp_path / name}") as copy:
+            positions.append(append(copy, name).position)
+    assert 2 < positions[0] < positions[1]
+
+
+def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_back(path: Path, tmp_path: Path):
+    """The file on disk says then that it is another one than it said before: this is no overwriting."""
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "first")
+    shutil.copy(path, tmp_path / "copy.db")
+    with open_store(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
+        append(copy, "gone", "gone")
+        copy.erase("gone", reason="asked to")
+        append(copy, "second")
+        copy.vacuum()
+        append(copy, "third")
+        assert texts(copy) == ["first", "second", "third"]
+
+
+def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "first")
+        store.back_up(str(tmp_path / "copy.db"))
+    before = (tmp_path / "copy.db").read_bytes()
+    with open_store(f"sqlite:///{tmp_path / 'copy.db'}?mode=ro") as copy:
+        assert texts(copy) == ["first"]
+    assert (tmp_path / "copy.db").read_bytes() == before
+
+
+def test_an_import_into_a_restored_store_is_followed_too(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(eventstore.importing, "CHUNK", 10)
+    _, seen = lost_positions(path, by_rename)
+    with open_store(f"sqlite:///{path}") as store:
+        store.ingest("imported", [Message(source="user", content=f"{n}") for n in range(35)])
+        assert texts(store, seen) == [f"{n}" for n in range(35)]
+
+
+def test_a_clock_that_is_wrong_leaves_positions_out_all_the_same(path: Path, monkeypatch: pytest.MonkeyPatch):
+    _, seen = lost_positions(path, by_rename)
+    monkeypatch.setattr(epochs.time, "time_ns", lambda: 0)
+    with open_store(f"sqlite:///{path}") as store:
+        assert append(store, "new").position > seen + 2**31
+
+
+def test_a_store_that_was_only_moved_within_its_disk_goes_on(path: Path, tmp_path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        assert append(store, "first").position == 1
+    path.rename(tmp_path / "moved.db")
+    with open_store(f"sqlite:///{tmp_path / 'moved.db'}") as store:
+        assert append(store, "second").position == 2
+
+
+def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path: Path):
+    _, seen = lost_positions(path, by_rename)
+    with open_store(f"sqlite:///{path}") as store:
+
+        def fails(_: object) -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            store.append("c1", Message(source="user", content="never"), expected_version=5, guard=fails)
+        assert append(store, "new").position > seen
+
+
+def test_a_store_of_schema_2_begins_an_epoch_since_it_may_be_a_copy(tmp_path: Path):
+    path = unpacked("schema-2.db", tmp_path)
+    with open_store(f"sqlite:///{path}", keys=KEYS) as store:
+        last = list(store.follow())[-1].position
+        assert append(store, "new", "new").position > last + 2**31
+        assert [f for v in store.verify() for f in v.findings if v.conversation in (None, "new")] == []
+
+
+def test_inodes_of_any_size_can_be_kept(path: Path, monkeypatch: pytest.MonkeyPatch):
+    status = os.stat
+
+    def large(*arguments: object, **options: object) -> os.stat_result:
+        found = status(*arguments, **options)  # type: ignore[arg-type]
+        return os.stat_result((found[0], 2**64 - 1, *found[2:]))
+
+    monkeypatch.setattr("eventstore.recorders.sqlite.store_file.os.fstat", lambda fd: large(f"/proc/self/fd/{fd}"))
+    monkeypatch.setattr("eventstore.recorders.sqlite.store_file.os.stat", large)
+    for n in range(2):
+        with open_store(f"sqlite:///{path}") as store:
+            assert append(store, f"{n}").position == n + 1

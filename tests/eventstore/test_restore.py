@@ -1,0 +1,262 @@
+"""A backup in the place of a store: whole or not at all, whoever has the store open, and wherever it is interrupted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store, restore_store
+from eventstore.recorders.sqlite import replacing
+from tests.eventstore.test_golden_stores import KEYS, unpacked
+from tests.eventstore.test_store_file import Agent
+
+
+def append(store: Store, content: str, conversation: str = "c1") -> None:
+    store.append(conversation, Message(source="user", content=content), expected_version=ANY_VERSION)
+
+
+def contents(path: str | Path, conversation: str = "c1") -> list[str]:
+    with open_store(f"sqlite:///{path}?mode=ro") as store:
+        return [event.content for event in store.events(conversation)]  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store that has a backup, ``backup.db``, and an event more."""
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "in the backup")
+        store.back_up(str(tmp_path / "backup.db"))
+        append(store, "after the backup")
+    return path
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> str:
+    return str(tmp_path / "backup.db")
+
+
+def test_a_store_is_restored_and_its_file_is_kept(path: Path, backup: str):
+    done = restore_store(f"sqlite:///{path}", backup)
+    assert (done.path, done.conversations, done.events, done.erased_since) == (str(path), 1, 1, ())
+    assert contents(path) == ["in the backup"]
+    assert done.kept is not None
+    assert contents(done.kept) == ["in the backup", "after the backup"]
+    assert contents(backup) == ["in the backup"]
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "goes on")
+    assert contents(path) == ["in the backup", "goes on"]
+
+
+def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path: Path, backup: str):
+    agent = Agent(path)
+    assert agent.do("by the agent") == "done"
+    with open_store(f"sqlite:///{path}") as other, other.snapshot("c1") as reading:
+        done = restore_store(f"sqlite:///{path}", backup)
+        assert len(list(reading.events())) == 3
+    assert "another file took the place of" in agent.do("never")
+    assert agent.do("open") == "done"
+    assert agent.do("after it was opened again") == "done"
+    agent.end()
+    assert contents(path) == ["in the backup", "after it was opened again"]
+    assert contents(str(done.kept)) == ["in the backup", "after the backup", "by the agent"]
+
+
+def test_events_that_are_only_in_the_log_are_kept_too(path: Path, backup: str):
+    """A reader keeps the log from being written back."""
+    agent = Agent(path)
+    with open_store(f"sqlite:///{path}") as other, other.snapshot("c1"):
+        assert agent.do("in the log") == "done"
+        done = restore_store(f"sqlite:///{path}", backup)
+    agent.end()
+    assert contents(str(done.kept)) == ["in the backup", "after the backup", "in the log"]
+    assert contents(path) == ["in the backup"]
+
+
+def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path: Path, backup: str, tmp_path: Path):
+    damages: list[Callable[[], object]] = [
+        path.unlink,
+        lambda: path.write_bytes(b""),
+        lambda: path.write_bytes(b"no database at all" * 1_000),
+        lambda: path.write_bytes(path.read_bytes()[:6_000] + bytes(9_000)),
+    ]
+    for damage in damages:
+        damage()
+        there = path.exists() and path.read_bytes()
+        done = restore_store(f"sqlite:///{path}", backup)
+        assert contents(path) == ["in the backup"]
+        assert (done.kept is not None and Path(done.kept).read_bytes()) == there
+
+
+def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(path: Path, backup: str):
+    agent = Agent(path)
+    assert agent.do("in the log") == "done"
+    path.unlink()
+    restore_store(f"sqlite:///{path}", backup)
+    assert contents(path) == ["in the backup"]
+    agent.end()
+    assert contents(path) == ["in the backup"]
+
+
+def test_a_store_is_restored_through_a_link_and_the_link_stays(path: Path, backup: str, tmp_path: Path):
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    assert restore_store(f"sqlite:///{link}", backup).path == str(path)
+    assert link.is_symlink()
+    assert contents(link) == ["in the backup"]
+
+
+def test_the_restored_file_has_the_rights_of_the_one_it_replaces(path: Path, backup: str):
+    path.chmod(0o640)
+    os.chmod(backup, 0o600)
+    restore_store(f"sqlite:///{path}", backup)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_conversations_that_were_erased_since_are_named(path: Path, backup: str):
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "never in the backup", "c2")
+        store.erase("c1", reason="asked to")
+        store.erase("c2", reason="asked to")
+    assert restore_store(f"sqlite:///{path}", backup).erased_since == ("c1",)
+
+
+def test_a_backup_of_an_older_schema_is_brought_up_to_date(tmp_path: Path):
+    backup = unpacked("schema-2.db", tmp_path)
+    before = backup.read_bytes()
+    done = restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(backup), keys=KEYS)
+    assert done.kept is None
+    assert backup.read_bytes() == before
+    with open_store(f"sqlite:///{tmp_path / 'new.db'}", keys=KEYS) as store:
+        assert sum(row.version for row in store.conversations() if not row.erased_at) == done.events > 50
+
+
+def test_another_open_store_serves_as_a_backup(path: Path, tmp_path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, "in its log")
+        restore_store(f"sqlite:///{tmp_path / 'second.db'}", str(path))
+    assert contents(tmp_path / "second.db") == ["in the backup", "after the backup", "in its log"]
+
+
+@pytest.mark.parametrize(
+    "spoil, problem",
+    [
+        (lambda backup: os.unlink(backup), "there is no backup at"),
+        (lambda backup: Path(backup).write_bytes(b"a letter " * 100), "file is not a database"),
+        (lambda backup: Path(backup).write_bytes(b""), "is empty"),
+        (lambda backup: _change(backup, "UPDATE events SET body = 'x'"), "is not sound .* and nothing was replaced"),
+        (lambda backup: _change(backup, "DROP TABLE events"), "no such table"),
+        (lambda backup: _change(backup, "PRAGMA user_version = 99"), "has schema 99"),
+    ],
+)
+def test_what_is_no_sound_backup_replaces_nothing(
+    path: Path, backup: str, spoil: Callable[[str], object], problem: str
+):
+    spoil(backup)
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    with pytest.raises(StoreUnavailable, match=problem):
+        restore_store(f"sqlite:///{path}", backup)
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def _change(path: str, statement: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+def test_a_store_is_no_backup_of_itself_and_no_server_is_restored(path: Path, backup: str):
+    with pytest.raises(StoreUnavailable, match="is the store itself; name a backup of it"):
+        restore_store(f"sqlite:///{path}", str(path))
+    with pytest.raises(StoreUnavailable, match="pg_restore does it"):
+        restore_store("postgresql://nobody@nowhere/nothing", backup)
+
+
+def test_an_encrypted_backup_is_verified_with_its_key(tmp_path: Path):
+    keys = KeyRing([SecretStr("22" * 32)])
+    with open_store(f"sqlite:///{tmp_path / 'history.db'}", keys=keys) as store:
+        append(store, "private")
+        store.back_up(str(tmp_path / "backup.db"))
+    with pytest.raises(StoreUnavailable, match=r"could not be checked: .* is sealed with key"):
+        restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"))
+    assert restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"), keys=keys).events == 1
+
+
+class _Killed(BaseException):
+    """As if the process had died here."""
+
+
+def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, a process that restores is killed after so many steps that change a folder."""
+    left = iter(range(steps))
+
+    def killing(call: Callable[..., object]) -> Callable[..., object]:
+        def called(*arguments: object) -> object:
+            if next(left, None) is None:
+                raise _Killed
+            return call(*arguments)
+
+        return called
+
+    for name in ("link", "unlink", "rename"):
+        monkeypatch.setattr(replacing.os, name, killing(getattr(os, name)))
+
+
+def state_of(path: Path) -> str:
+    try:
+        return ", ".join(contents(path))
+    except StoreUnavailable as error:
+        return "two names" if "has 2 names" in str(error) else str(error)
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_killed_at_any_step_the_name_is_the_old_store_or_the_new_one_or_refused_until_it_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_use: bool
+):
+    states: list[str] = []
+    while not states or states[-1] != "in the backup":
+        folder = tmp_path / f"{len(states)}"
+        folder.mkdir()
+        path, backup = folder / "history.db", str(folder / "backup.db")
+        with open_store(f"sqlite:///{path}") as store:
+            append(store, "in the backup")
+            store.back_up(backup)
+        agent = Agent(path)
+        assert agent.do("after the backup") == "done"
+        with monkeypatch.context() as patched:
+            killed_after(len(states), patched)
+            with pytest.raises(_Killed):
+                restore_store(f"sqlite:///{path}", backup)
+        if not in_use:
+            agent.end()
+        states.append(state_of(path))
+        if in_use:
+            agent.end()
+        if states[-1] != "in the backup":
+            kept = restore_store(f"sqlite:///{path}", backup).kept
+            assert contents(path) == ["in the backup"]
+            assert contents(str(kept)) == ["in the backup", "after the backup"]
+    assert list(dict.fromkeys(states)) == ["in the backup, after the backup", "two names", "in the backup"]
+
+
+def test_a_disk_that_is_full_replaces_nothing(path: Path, backup: str, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(replacing.os, "rename", full)
+    with pytest.raises(StoreUnavailable, match=r"cannot restore .*: No space left on device; nothing was replaced"):
+        restore_store(f"sqlite:///{path}", backup)
+
+
+def test_a_backup_is_left_where_it_is(path: Path, backup: str, tmp_path: Path):
+    before = Path(backup).read_bytes()
+    restore_store(f"sqlite:///{path}", backup)
+    assert Path(backup).read_bytes() == before
+    shutil.copy(backup, tmp_path / "again.db")
+    assert restore_store(f"sqlite:///{path}", backup).events == 1
