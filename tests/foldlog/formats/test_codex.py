@@ -21,6 +21,7 @@ from eventstore import (
 )
 from foldlog.formats import NotAHistory, decode, encode, open_sources
 from projections import View
+from tests.foldlog.records import rest
 
 CODEX = "codex"
 
@@ -363,7 +364,7 @@ def test_what_is_not_known_is_kept_whole_and_not_shown(odd):
 
 def test_what_is_not_known_is_stored_once():
     (event,) = read(record("world_state", {"full": True, "type": "x"}))
-    assert (event.name, event.data, event.origin.rest) == (
+    assert (event.name, event.data, rest(event)) == (
         *("world_state", {"full": True, "type": "x"}, {"line": "world_state"}),
     )
 

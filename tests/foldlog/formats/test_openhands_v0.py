@@ -17,6 +17,7 @@ from eventstore import (
     codec,
 )
 from foldlog.formats import UnknownFormat, decode, encode
+from tests.foldlog.records import rest
 
 V0 = "openhands-v0"
 
@@ -145,7 +146,7 @@ def test_a_range_with_a_summary_is_one_too():
     event = one({**action("condensation", **args, summary="S", summary_offset=4), "message": "Summary: S"})
     assert (event.forgotten_events_start_id, event.forgotten_events_end_id) == (9, 74)
     assert (event.summary, event.summary_offset, event.shown) == ("S", 4, False)
-    assert event.origin.rest == {"in": {"args": {"set": {"forgotten_event_ids": None}}}}
+    assert rest(event) == {"in": {"args": {"set": {"forgotten_event_ids": None}}}}
 
 
 @pytest.mark.parametrize(
