@@ -233,7 +233,7 @@ class Load:
 
     def _rekey(self) -> None:
         with open_store(f"{self._url}?connections_max=2", keys=self.keys) as store:
-            _again_until_done(lambda: list(store.reseal()))
+            _again_until_done(lambda: list(store.rekey()))
 
     def _erase(self) -> None:
         with open_store(f"{self._url}?connections_max=2") as store:

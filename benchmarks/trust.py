@@ -1,6 +1,6 @@
 """What does it cost that nothing damaged goes unnoticed, and nothing private stays behind?
 
-The chain is measured against the same store without it; compression and sealing against the same store without them;
+The chain is measured against the same store without it; compression and encryption against the same store without them;
 a verification against reading and hashing every body by hand.
 """
 
@@ -109,7 +109,7 @@ def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -
     return rows
 
 
-def sealed(scale: Scale, folder: Path) -> Iterator[Round]:
+def encrypted(scale: Scale, folder: Path) -> Iterator[Round]:
     yield from _stored_otherwise(scale, folder, keys=_keys())
 
 
@@ -117,7 +117,7 @@ def compressed(scale: Scale, folder: Path) -> Iterator[Round]:
     yield from _stored_otherwise(scale, folder, compression="zstd")
 
 
-def reading_sealed_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
+def reading_encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
     """Events a second, of whole histories."""
     events = [_without_id(event) for event in history(BATCH * BATCHES)]
     for name, how in (("plain", {}), ("other", {"keys": _keys(), "compression": "zstd"})):
@@ -134,7 +134,7 @@ def reading_sealed_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]
 
 
 def size_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Sealed too, with revisions, chain and indices: one round, since a size is the same each time."""
+    """Encrypted too, with revisions, chain and indices: one round, since a size is the same each time."""
     from projections import Views
 
     stores = prepared(folder.parent, scale.usual)
@@ -169,8 +169,10 @@ QUESTIONS = [
     Question(
         "chain, of single appends", "µs/event", 1.05, "at most", chain_of_single_appends, raw="the same without it"
     ),
-    Question("batch of 500, sealed", "events/s", 0.5, "at least", sealed, raw=_PLAIN),
+    Question("batch of 500, encrypted", "events/s", 0.5, "at least", encrypted, raw=_PLAIN),
     Question("batch of 500, compressed (zstd)", "events/s", 0.3, "at least", compressed, raw=_PLAIN),
-    Question("read, sealed and compressed", "events/s", 0.2, "at least", reading_sealed_and_compressed, raw=_PLAIN),
-    Question("size on disk, sealed and compressed", "bytes/event", 0.5, "at most", size_compressed),
+    Question(
+        "read, encrypted and compressed", "events/s", 0.2, "at least", reading_encrypted_and_compressed, raw=_PLAIN
+    ),
+    Question("size on disk, encrypted and compressed", "bytes/event", 0.5, "at most", size_compressed),
 ]

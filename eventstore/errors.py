@@ -10,7 +10,7 @@
     ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
     └── StoreUnavailable       the database cannot be opened, read or written now
-        └── KeyUnavailable     a conversation is sealed, and its key is not here: give the key
+        └── KeyUnavailable     a conversation is encrypted, and its key is not given: give the key
 
 A class exists where a caller would act differently. Driver errors never escape: they are the ``__cause__``.
 """

@@ -10,10 +10,11 @@ from eventstore import urls
 from eventstore.errors import StoreUnavailable
 from eventstore.maintenance.damage import translated
 from eventstore.recorders.base import Recorder
-from eventstore.store import EVENT_BYTES_MAX, Store
+from eventstore.store import Store
+from eventstore.stored.compression import Compression
 from eventstore.stored.guard import Guard
 from eventstore.stored.keys import KeyRing
-from eventstore.stored.row_codec import Compression, Sealing
+from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings
 
 if TYPE_CHECKING:
     from eventstore.maintenance.restore import Restored
@@ -39,16 +40,19 @@ def open_store(
     ``durability="full"``: what ``append`` returned is on disk. ``"relaxed"``: the newest commits may be lost in a power
     cut, never a part of one, and none if only the program dies.
 
-    ``compression`` and ``keys`` say how bodies are stored from now on: ``"zstd"``, ``"zlib"`` or ``"none"``, and sealed
-    by the first key of the ring. What was stored otherwise is read all the same, and ``reseal`` brings it over. Where
+    ``compression`` and ``keys`` say how new bodies are stored: ``"zstd"``, ``"zlib"`` or ``"none"``, and encrypted
+    under the first key of the ring. Bodies that were stored otherwise can be read, and ``rekey`` changes them. Where
     they are not given, ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE`` of the environment count.
+
+    ``event_bytes_max`` is the largest event that this process appends. A limit above the default is recorded in the
+    store: no reader decompresses a body to more than the largest limit that was recorded.
 
     Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it, and
     ``KeyUnavailable`` where what should be a key is none.
     """
     with translated():
-        sealing = Sealing.chosen(compression, keys)
-        recorder = Guard(open_recorder(url, durability=durability), sealing)
+        settings = WriteSettings.chosen(compression, keys)
+        recorder = Guard(open_recorder(url, durability=durability), settings)
         return Store(recorder, clock=clock, event_bytes_max=event_bytes_max)
 
 
@@ -71,7 +75,7 @@ def restore_store(url: str, backup: str, *, keys: KeyRing | None = None) -> Rest
     from eventstore.maintenance.restore import restore
 
     with translated():
-        return restore(backup, location.path, Sealing.chosen(None, keys))
+        return restore(backup, location.path, WriteSettings.chosen(None, keys))
 
 
 def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") -> Recorder:

@@ -25,14 +25,25 @@ from eventstore.maintenance.backup import BackedUp, Vacuumed, back_up, vacuum
 from eventstore.maintenance.copy_store import Difference, Moved, compare_stores, move_store
 from eventstore.maintenance.damage import translated
 from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import Resealed, reseal
+from eventstore.maintenance.rekey import Rekeyed, rekey
 from eventstore.maintenance.verify import Published, Verdict, verify
-from eventstore.recorders.base import Conversation, Place, PlacedRow, Reader, Recorder, RecorderOfFile, Row, Transaction
+from eventstore.recorders.base import (
+    Conversation,
+    Place,
+    PlacedRow,
+    Reader,
+    RecalledKey,
+    Recorder,
+    RecorderOfFile,
+    Row,
+    Transaction,
+)
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored import hash_chain
 from eventstore.stored.guard import Guard
+from eventstore.stored.row_codec import EVENT_BYTES_MAX, not_decompressed
 from eventstore.stored.rows import (
     beginning_with_an_event,
     chained,
@@ -47,9 +58,6 @@ from eventstore.transaction import InlineProjection, Snapshot, WritableSnapshot
 __all__ = ["EVENT_BYTES_MAX", "Store"]
 
 T = TypeVar("T")
-
-EVENT_BYTES_MAX = 16 * 2**20
-"""The largest event that a store takes, unless it is opened with another limit: 16 MiB of stored JSON."""
 
 _PAGE = 1_000
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
@@ -69,6 +77,7 @@ class Store:
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
         self._recorder = self.guard = recorder if isinstance(recorder, Guard) else Guard(recorder)
+        self.guard.record_limit(event_bytes_max)
         self._now = _microseconds if clock is None else lambda: to_microseconds(clock())
         self.event_bytes_max = event_bytes_max
         self._projections: tuple[InlineProjection, ...] = ()
@@ -123,7 +132,7 @@ class Store:
             rows = chained(found, batch, now)
             place = transaction.insert(found.key, rows)
             if idempotency_key is not None:
-                transaction.remember(found.key, idempotency_key, version, len(rows))
+                transaction.remember(found.key, idempotency_key, RecalledKey(version, len(rows)))
             if self._projections:
                 self._project(transaction, found.grown(rows[-1]), decided)
             return partial(_recorded, place, conversation, from_microseconds(rows[0].recorded_at), decided)
@@ -183,7 +192,7 @@ class Store:
         return (
             Logged(from_microseconds(row.recorded_at), event)
             for rows, first, end in pages
-            for event, row in zip(dense_events(conversation, rows, first, end), rows, strict=True)
+            for event, row in zip(dense_events(conversation, rows, first, end), not_decompressed(rows), strict=True)
         )
 
     def version(self, conversation: str) -> int:
@@ -232,9 +241,8 @@ class Store:
             size = _PAGE if limit is None else min(_PAGE, limit - yielded)
             page = self._query(partial(_placed_rows, after_position=after_position, size=size))
             for position, conversation, row in page:
-                yield Recorded(
-                    position, conversation, from_microseconds(row.recorded_at), event_of(conversation, row, position)
-                )
+                event = event_of(conversation, row, position)  # first: of a damaged row nothing else counts
+                yield Recorded(position, conversation, from_microseconds(row.recorded_at), event)
             if len(page) < size:
                 return
             yielded += len(page)
@@ -284,13 +292,15 @@ class Store:
             erased, gone = erase(self._recorder, conversation, reason, self._now())
         return listed(erased, bytes_pending=not gone)
 
-    def reseal(self, conversation: str | None = None) -> Iterator[Resealed]:
-        """Bring what is stored, or one conversation, to the compression and the key that this store was opened with.
+    def rekey(self, conversation: str | None = None, *, decrypt: bool = False) -> Iterator[Rekeyed]:
+        """Encrypt and compress what is stored, or one conversation, as this store was opened to write; see
+        ``maintenance.rekey``. A setting that was not given leaves that part of the rows as it is. ``decrypt`` stores
+        the rows as plain text again.
 
-        Others read and write meanwhile. Raises ``ConversationNotFound``, ``KeyUnavailable``, ``StoreUnavailable``.
+        Other processes may read and write. Raises ``ConversationNotFound``, ``KeyUnavailable``, ``StoreUnavailable``.
         """
         with translated():
-            yield from reseal(self._recorder, conversation)
+            yield from rekey(self._recorder, conversation, decrypt=decrypt)
 
     def verify(
         self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
@@ -476,7 +486,7 @@ def _recalled(
     earlier = transaction.recall(found.key, idempotency_key)
     if earlier is None:
         return None
-    first_id, count = earlier
+    first_id, count, _ = earlier
     rows = transaction.rows(found.key, first_id, first_id + count, count)
     recorded = list(dense_events(found.id, rows, first_id, first_id + count))
     if recorded != list(decide(State(found.id, first_id), Append(append.events, ANY_VERSION))):

@@ -14,6 +14,7 @@ from eventstore.errors import CorruptEvent
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Reader, Record, Row, Transaction
 from eventstore.stored.guard import GuardedReader
+from eventstore.stored.row_codec import not_decompressed
 from eventstore.stored.rows import dense_events, event_of, sound
 
 __all__ = ["InlineProjection", "Record", "Snapshot", "WritableSnapshot"]
@@ -85,7 +86,7 @@ class Snapshot:
         rows = self._reader.shown_rows(self._conversation.key, intervals)
         conversation = self.conversation
         events = [event_of(conversation, row) for row in rows]
-        self._check_that_all_are_there(intervals, rows)
+        self._check_that_all_are_there(intervals, not_decompressed(rows))
         return events
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:

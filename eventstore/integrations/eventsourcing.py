@@ -46,7 +46,7 @@ from eventstore.recorders.base import Conversation, Place, PlacedRow, Reader, Re
 from eventstore.recorders.errors import IntegrityError, RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.guard import Guard
-from eventstore.stored.row_codec import Sealing
+from eventstore.stored.row_codec import WriteSettings
 from eventstore.stored.rows import chained, from_microseconds
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Conversations", "Factory", "StoreRecorder", "TrackingView"]
@@ -364,7 +364,7 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
                 "leave CIPHER_TOPIC, CIPHER_KEY and COMPRESSOR_TOPIC unset"
             )
         recorder = open_recorder(self.env.get("FOLDLOG_URL", "memory:") or "memory:")
-        self._recorder = StoreRecorder(Guard(recorder, Sealing.chosen(None, None)))
+        self._recorder = StoreRecorder(Guard(recorder, WriteSettings.chosen(None, None)))
 
     def mapper(self, transcoder: Any = None, mapper_class: Any = None) -> Any:
         return super().mapper(transcoder, mapper_class or ConversationMapper)

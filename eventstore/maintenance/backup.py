@@ -65,7 +65,7 @@ def back_up(guard: Guard, path: str, on_progress: Callable[[int, int], object] =
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         recorder.copy_to(str(part), on_progress)
-        with contextlib.closing(Guard(recorder.beside(str(part)), guard.vault.sealing)) as copy:
+        with contextlib.closing(Guard(recorder.beside(str(part)), guard.codecs.settings)) as copy:
             verdicts = list(verify(copy))
         _sync(part)
         part.rename(target)

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.damage import is_damage
-from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
+from eventstore.recorders.base import Conversation, Erasure, RecalledKey, Row, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.guard import Guard
-from eventstore.stored.row_codec import PLAIN
+from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
 
 __all__ = [
@@ -84,7 +84,7 @@ def carried(source: Guard, conversation: str) -> tuple[Carried, Iterator[Row], I
     if erasure is not None:
         what = Carried(found.id, found.created_at, b"", erasure.events, erasure.head, erasure)
         return what, iter(()), iter(())
-    source.vault.known(found)  # its key is here, or it says so before anything is carried
+    source.codecs.data_key(found)  # its key is given, or the error comes before anything is copied
     what = Carried(found.id, found.created_at, found.salt, found.version, found.head, None)
     return what, _rows(source, found), remembered_keys(source, found)
 
@@ -108,14 +108,19 @@ def _rows(source: Guard, found: Conversation) -> Iterator[Row]:
             raise CorruptEvent(found.id, missing, "it is missing")
 
 
-def remembered_keys(source: Guard, found: Conversation) -> Iterator[RememberedKey]:
-    """Its idempotency keys, read while they are asked for."""
+def remembered_keys(source: Guard, found: Conversation, sound_by: RowCodec | None = None) -> Iterator[RememberedKey]:
+    """Its idempotency keys, read while they are asked for. One that was changed without the key of the conversation is
+    passed over where ``sound_by`` is given; else it raises ``CorruptEvent``.
+    """
     after: str | None = None
     while True:
-        with source.read() as reader:
+        with (source if sound_by is None else source.unguarded).read() as reader:
             page = reader.remembered(found.key, after, CHUNK)
-        # One that came with an event behind what is carried goes with that event.
-        yield from (key for key in page if stands_for_events(key, found.version))
+        for name, recalled in page:
+            key = name, recalled.first_id, recalled.events
+            # One that came with an event behind what is carried goes with that event.
+            if stands_for_events(key, found.version) and (sound_by is None or sound_by.is_proved(name, recalled)):
+                yield key
         if len(page) < CHUNK:
             return
         after = page[-1][0]
@@ -273,7 +278,7 @@ def _remember(transaction: Transaction, key: int, some: Sequence[RememberedKey])
     not_erased(transaction.conversation_of(key))
     for name, first, events in some:
         if transaction.recall(key, name) is None:
-            transaction.remember(key, name, first, events)
+            transaction.remember(key, name, RecalledKey(first, events))
 
 
 def _head_at(target: Guard, there: Conversation, version: int) -> bytes | None:

@@ -15,8 +15,7 @@ from eventstore.maintenance.damage import Unreadable, readable_rows
 from eventstore.recorders.base import Row
 from eventstore.stored import hash_chain
 from eventstore.stored.guard import Guard
-from eventstore.stored.row_codec import PLAIN
-from eventstore.stored.vault import Known
+from eventstore.stored.row_codec import PLAIN, RowCodec
 
 __all__ = ["ONLY_ITS_HEAD", "UNPROVEN", "Suspects", "diagnosed"]
 
@@ -60,7 +59,7 @@ class Suspects:
 
 
 def diagnosed(
-    guard: Guard, known: Known, salt: bytes, suspects: Suspects, others: Iterable[str] = ()
+    guard: Guard, key: int, codec: RowCodec, salt: bytes, suspects: Suspects, others: Iterable[str] = ()
 ) -> Iterator[tuple[int, int, str]]:
     """First and last id, and what is wrong there, of each suspect that is not just behind another one.
 
@@ -70,36 +69,36 @@ def diagnosed(
     single: dict[int, str] = {}
     for run in suspects.runs:
         if run.last - run.first >= _SINGLE:
-            yield from _of_a_run(guard, known, run)
+            yield from _of_a_run(guard, key, codec, run)
         else:
             single.update(enumerate(run.problems, run.first))
     if not single:
         return
-    ward = _Ward(guard, known, salt, single, others)
+    ward = _Ward(guard, key, codec, salt, single, others)
     for event_id, seen in single.items():
         problem = ward.problem(event_id, seen)
         if problem is not None:
             yield event_id, event_id, problem
 
 
-def _of_a_run(guard: Guard, known: Known, run: Run) -> Iterator[tuple[int, int, str]]:
-    shifted = _shifted(guard, known, run)
+def _of_a_run(guard: Guard, key: int, codec: RowCodec, run: Run) -> Iterator[tuple[int, int, str]]:
+    shifted = _shifted(guard, key, codec, run)
     if shifted is None:  # or the first of them is what pushed the others on
         rest = run._replace(first=run.first + 1, problems=run.problems[1:])
-        shifted = _shifted(guard, known, rest)
+        shifted = _shifted(guard, key, codec, rest)
         if shifted is not None:
             yield run.first, run.first, run.problems[0]
             run = rest
     yield run.first, run.last, shifted or "they are not what was written there"
 
 
-def _shifted(guard: Guard, known: Known, run: Run) -> str | None:
+def _shifted(guard: Guard, key: int, codec: RowCodec, run: Run) -> str | None:
     """Whether all of a run stand so many places before or behind where they were written."""
     possible = set(_SHIFTS)
-    for part in readable_rows(guard.unguarded, known.key, run.first, run.last + 1):
+    for part in readable_rows(guard.unguarded, key, run.first, run.last + 1):
         if isinstance(part, Unreadable):
             return None
-        possible = {by for by in possible if all(_fits(known.checksum_seed, row, row.id + by) for row in part)}
+        possible = {by for by in possible if all(_fits(codec.checksum_seed, row, row.id + by) for row in part)}
     if not possible:
         return None
     by = possible.pop()
@@ -110,8 +109,11 @@ def _shifted(guard: Guard, known: Known, run: Run) -> str | None:
 class _Ward:
     """The suspects that are looked at one by one, with their neighbours."""
 
-    def __init__(self, guard: Guard, known: Known, salt: bytes, ids: Iterable[int], others: Iterable[str]) -> None:
-        self._known = known
+    def __init__(
+        self, guard: Guard, key: int, codec: RowCodec, salt: bytes, ids: Iterable[int], others: Iterable[str]
+    ) -> None:
+        self._key = key
+        self._codec = codec
         self._salt = salt
         self._ids: list[int] = []
         self._stored: dict[int, Row] = {}
@@ -130,7 +132,7 @@ class _Ward:
         row = self._stored.get(event_id)
         if row is None or event_id not in self._places:
             return problem
-        fits = _fits(self._known.checksum_seed, row, event_id)
+        fits = _fits(self._codec.checksum_seed, row, event_id)
         if fits and self._follows_another(event_id):
             return None
         place = self._places[event_id]
@@ -150,12 +152,12 @@ class _Ward:
         for near in (event_id - 1, event_id, event_id + 1):
             if near in self._stored or near < 0:
                 continue
-            for part in readable_rows(guard.unguarded, self._known.key, near, near + 1):
+            for part in readable_rows(guard.unguarded, self._key, near, near + 1):
                 if not isinstance(part, Unreadable):
                     for stored in part:
                         self._stored[stored.id] = stored
                         # A row whose checksum is wrong may still have the content that its head is of.
-                        self._opened[stored.id] = guard.vault.unchecked(self._known, stored)
+                        self._opened[stored.id] = self._codec.unchecked(stored, guard.codecs)
         return sum(_size(self._stored.get(near)) for near in (event_id - 1, event_id, event_id + 1))
 
     def _follows_another(self, event_id: int) -> bool:
@@ -167,13 +169,13 @@ class _Ward:
 
     def _is_not_as_written(self, event_id: int) -> bool:
         row = self._stored.get(event_id)
-        return row is not None and not _fits(self._known.checksum_seed, row, event_id)
+        return row is not None and not _fits(self._codec.checksum_seed, row, event_id)
 
     def _place_of(self, row: Row) -> int | None:
         """Where else among the suspects the row was written, if it was."""
         places = [place for place in self._ids if place != row.id]
         for place in places:
-            if _fits(self._known.checksum_seed, row, place):
+            if _fits(self._codec.checksum_seed, row, place):
                 return place
         opened = self._opened[row.id]
         for place in places:
@@ -197,7 +199,7 @@ class _Ward:
 
     def _before(self, event_id: int) -> bytes | None:
         if event_id == 0:
-            return hash_chain.seed(self._known.conversation, self._salt)
+            return hash_chain.seed(self._codec.conversation, self._salt)
         row = self._stored.get(event_id - 1)
         return None if row is None or type(row.head) is not bytes else row.head
 

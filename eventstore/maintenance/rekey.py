@@ -1,7 +1,11 @@
-"""Bringing what is stored to the store's present compression and key, while others read and write.
+"""Encrypt, re-encrypt, compress or decrypt what is stored, while other processes read and write.
 
-Each conversation is brought over by itself, in small transactions: first its key, so that what is appended from then on
-is sealed, then its rows. What the heads are of does not change. It can be stopped and run again.
+Each conversation is changed by itself, in small transactions: first its key, so that everything that is appended from
+then on is encrypted, then its rows, then what is kept beside them. Until all of it is done, its mark says which rows
+may still be in the old form. Heads stay as they are. It can be stopped and run again.
+
+Every row is compared with its place in the hash chain before it is changed, and every batch is read back and compared
+with what was there before it is committed: a row that does not come back the same is never replaced.
 """
 
 from __future__ import annotations
@@ -11,48 +15,61 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from eventstore.errors import ConversationNotFound
+from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreUnavailable
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.erase import purge
-from eventstore.recorders.base import Conversation, Record, Row, Transaction
-from eventstore.stored.guard import Guard
-from eventstore.stored.keys import KeyRing
-from eventstore.stored.row_codec import DAMAGED, PLAIN, DataKey
-from eventstore.stored.vault import Known
+from eventstore.recorders.base import Conversation, Row, Transaction
+from eventstore.recorders.errors import KeyReplaced
+from eventstore.stored import hash_chain
+from eventstore.stored.guard import Guard, encrypted
+from eventstore.stored.keys import DataKey
+from eventstore.stored.marks import Mark, mark_of
+from eventstore.stored.row_codec import DAMAGED, RowCodec
 
-__all__ = ["Resealed", "reseal"]
+__all__ = ["Rekeyed", "rekey"]
 
-_CHUNK = 200
+_ROWS_FIRST, _ROWS_MAX = 16, 200
+_BYTES = 2 * 2**20
+"""About how much is changed in one transaction."""
+_KEYS = 500
 _REST_S = 0.005
+_ATTEMPTS = 5
 _EVER = 2**62
 """Later than any moment, in microseconds since 1970."""
 
 
-class Resealed(NamedTuple):
-    """What was done for one conversation: whether its key was wrapped anew, how many rows were stored in another form,
-    and which could not be, because they are damaged.
+class Rekeyed(NamedTuple):
+    """What was done for one conversation: whether its data key was encrypted again, how many rows were stored in
+    another form, and which rows could not be, because they are damaged. ``problem``: why it was left as it is.
     """
 
     conversation: str
     key: bool
     rows: int
     damaged: tuple[int, ...]
+    problem: str | None = None
 
 
-def reseal(guard: Guard, conversation: str | None = None, *, patience_s: float = 60.0) -> Iterator[Resealed]:
-    """Bring every conversation, or the one named, over to what the store is opened with.
+def rekey(
+    guard: Guard, conversation: str | None = None, *, decrypt: bool = False, patience_s: float = 60.0
+) -> Iterator[Rekeyed]:
+    """Store every conversation, or the one named, as the store was opened to write: with its compression, if one was
+    chosen, and under its key, if it has one. ``decrypt``: as plain text.
 
-    When it ends, what was stored before is gone from the files, as in an erasure. Raises ``ConversationNotFound``,
-    ``KeyUnavailable``. Cost: reading all, and writing what changes; memory for one page.
+    When it ends, the old form is gone from the files, as in an erasure. Raises ``ConversationNotFound``, and
+    ``KeyUnavailable`` where a conversation is encrypted and its key is not given: then nothing was changed. Cost:
+    reading all that may change, and writing what changes; memory for one batch.
     """
     for found in _wanted(guard, conversation):
+        _check_key(guard, found)
+    for found in _wanted(guard, conversation):
         if found.erasure is None:
-            yield _resealed(guard, found)
+            yield _rekeyed(guard, found, decrypt)
     for key in _staged(guard, conversation):
         with guard.unguarded.read() as reader:
             staged = reader.conversation_of(key)
         if staged is not None:
-            _resealed(guard, staged)
+            _rekeyed(guard, staged, decrypt)
     purge(guard.unguarded, patience_s, "everything is stored as it should be")
 
 
@@ -69,8 +86,17 @@ def _wanted(guard: Guard, conversation: str | None) -> Iterator[Conversation]:
     yield found
 
 
+def _check_key(guard: Guard, found: Conversation) -> None:
+    if found.sealed_key is not None and guard.codecs.settings.keys is None:
+        raise KeyUnavailable(
+            f"conversation {found.id!r} is encrypted under key {found.key_id}, and no key is given, so nothing was "
+            f"changed; set FOLDLOG_KEY or FOLDLOG_KEY_FILE, and add --decrypt if you want plain text"
+        )
+    guard.codecs.data_key(found)
+
+
 def _staged(guard: Guard, conversation: str | None) -> Sequence[int]:
-    """Imports that are going on, or were killed: nobody sees them, but for those who have the file."""
+    """Imports that are going on, or were killed: they are not visible, but their rows are in the file."""
     recorder = guard.unguarded
     if conversation is not None:
         with recorder.read() as reader:
@@ -78,92 +104,298 @@ def _staged(guard: Guard, conversation: str | None) -> Sequence[int]:
     return recorder.left_in_staging(_EVER)
 
 
-def _resealed(guard: Guard, found: Conversation) -> Resealed:
-    keys = guard.vault.sealing.keys
-    changed = False
-    if keys is not None:
-        newest, changed = guard.unguarded.transact(partial(_with_key, key=found.key, keys=keys))
-        if newest is None:
-            return Resealed(found.id, False, 0, ())
-        found = newest
-    known = guard.vault.known(found)
-    rows, damaged = 0, []
-    for part in readable_rows(guard.unguarded, found.key, 0, found.version, _CHUNK):
-        if isinstance(part, Unreadable):
-            damaged.append(part.id)
-            continue
-        opened = guard.vault.opened(known, part)
-        damaged += [row.id for row in opened if row.encoding == DAMAGED]
-        other = _in_another_form(guard, known, part, opened)
-        if other:
-            if not guard.unguarded.transact(partial(_replace, known=known, rows=other)):
-                return _resealed_with_other_key(guard, found.key, Resealed(found.id, changed, rows, ()))
-            rows += len(other)
-            time.sleep(_REST_S)
-    if known.data_key is not None and not guard.unguarded.transact(partial(_seal_records, guard=guard, known=known)):
-        return _resealed_with_other_key(guard, found.key, Resealed(found.id, changed, rows, ()))
-    return Resealed(found.id, changed, rows, tuple(damaged))
+def _rekeyed(guard: Guard, found: Conversation, decrypt: bool) -> Rekeyed:
+    change = _Change(guard, found, decrypt)
+    try:
+        for _ in range(_ATTEMPTS):
+            try:
+                change.run()
+                break
+            except (_KeyChanged, KeyReplaced):  # another process changed or erased it: begin with what is there now
+                time.sleep(_REST_S)
+        else:
+            raise StoreUnavailable(
+                f"the key of conversation {found.id!r} was changed {_ATTEMPTS} times by other processes; run "
+                f"'foldlog rekey' when they have ended"
+            )
+    except CorruptEvent as error:
+        return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged), str(error))
+    return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged))
 
 
-def _resealed_with_other_key(guard: Guard, key: int, done: Resealed) -> Resealed:
-    """Start the conversation again: another process gave it another key, or erased it, after it was read."""
-    with guard.unguarded.read() as reader:
-        found = reader.conversation_of(key)
-    if found is None or found.erasure is not None:
-        return done
-    again = _resealed(guard, found)
-    return again._replace(key=done.key or again.key, rows=done.rows + again.rows)
+class _KeyChanged(Exception):
+    """The conversation does not have the key that this change began with."""
 
 
-def _with_key(transaction: Transaction, key: int, keys: KeyRing) -> tuple[Conversation | None, bool]:
-    """The conversation with its data key under the present wrapping key, and whether that had to be made. None where it
-    was staged, and was discarded meanwhile.
-    """
-    found = transaction.conversation_of(key)
-    if found is None or found.erasure is not None or found.key_id == keys.current:
-        return found, False
-    if found.sealed_key is None:
-        secret = DataKey.new_secret(found.salt)
-    else:
-        secret = keys.open(found.id, found.key_id or "", found.sealed_key)
-    sealed = keys.seal(found.id, secret)
-    transaction.set_key(key, b"", keys.current, sealed, replaces=found.sealed_key)
-    return found._replace(salt=b"", key_id=keys.current, sealed_key=sealed), True
+class _Change:
+    """The change of one conversation."""
+
+    def __init__(self, guard: Guard, found: Conversation, decrypt: bool) -> None:
+        self._guard = guard
+        self._recorder = guard.unguarded
+        self._settings = guard.codecs.settings
+        self._found = found
+        self._decrypt = decrypt
+        self.key = False
+        self.rows = 0
+        self.damaged: list[int] = []
+
+    def run(self) -> None:
+        """Raises ``_KeyChanged``, and ``CorruptEvent`` where the conversation's mark is of another state."""
+        self.damaged.clear()
+        begun = None if self._is_done() else self._recorder.transact(self._begin)
+        if begun is None:
+            return
+        self._found, codec = begun
+        target = RowCodec.of(codec.conversation, None if self._decrypt else codec.data_key)
+        ids = range(codec.mark.pending_from, codec.mark.pending_until)
+        if self._decrypt or self._settings.compression is not None:
+            ids = range(self._found.version)
+        self._change_rows(codec, target, ids)
+        if codec.mark.pending_until and not self.damaged:
+            self._change_records(codec, target)
+            self._change_keys(codec, target)
+            self._end(codec, target)
+
+    # -- its key ------------------------------------------------------------------------------------------------------
+
+    def _is_done(self) -> bool:
+        """Whether its key and its mark say that nothing is to be changed. With a choice of compression each row says
+        it.
+        """
+        codec = self._guard.codecs.of(self._found)
+        if self._settings.compression is not None:
+            return False
+        if self._decrypt or self._settings.keys is None:
+            return codec.data_key is None
+        return codec.is_strict and self._found.key_id == self._settings.keys.current
+
+    def _begin(self, transaction: Transaction) -> tuple[Conversation, RowCodec] | None:
+        """The conversation with the key that it is to have, and how it is read until it is changed."""
+        found = self._again(transaction)
+        if found is None or found.erasure is not None:
+            return None
+        codec, replaces = self._guard.codecs.of(found), found.sealed_key
+        keys = self._settings.keys
+        data_key, mark, changed = codec.data_key, codec.mark, False
+        if keys is not None and not (self._decrypt and data_key is None):
+            if data_key is None or data_key.form == 1:
+                found, data_key, mark = encrypted(found, data_key, keys)
+                changed = True
+            elif found.key_id != keys.current and not self._decrypt:
+                wrapped = keys.wrap(found.id, data_key.secret)
+                found = found._replace(key_id=keys.current, sealed_key=wrapped)
+                changed = True
+        if self._decrypt and data_key is not None:
+            mark = mark._replace(pending_from=0, pending_until=found.version)
+        if changed:
+            transaction.set_key(found.key, b"", found.key_id, found.sealed_key, replaces=replaces)
+            self.key = not self._decrypt
+        if data_key is not None and mark != codec.mark:
+            transaction.set_mark(found.key, mark_of(data_key, found, mark))
+        return found, codec._replace(data_key=data_key, mark=mark)
+
+    def _again(self, transaction: Transaction) -> Conversation | None:
+        """The conversation as it is now. On a server this locks it, so that no append comes in between."""
+        if self._found.visible:
+            found = transaction.conversation(self._found.id)
+            return found if found is not None and found.key == self._found.key else None
+        return transaction.conversation_of(self._found.key)
+
+    def _current(self, transaction: Transaction) -> tuple[Conversation, Mark]:
+        """The conversation and what its mark says now. Raises ``_KeyChanged``."""
+        found = self._again(transaction)
+        if found is None or found.sealed_key != self._found.sealed_key or found.visible != self._found.visible:
+            raise _KeyChanged
+        return found, self._guard.codecs.of(found).mark
+
+    def _set_mark(self, transaction: Transaction, found: Conversation, key: DataKey | None, mark: Mark) -> None:
+        if key is not None:
+            transaction.set_mark(found.key, mark_of(key, found, mark))
+
+    # -- its rows -----------------------------------------------------------------------------------------------------
+
+    def _change_rows(self, codec: RowCodec, target: RowCodec, ids: range) -> None:
+        chain = _Chain(self._guard, self._found, codec, ids.start)
+        size, start = _ROWS_FIRST, ids.start
+        while start < ids.stop:
+            stop = min(start + size, ids.stop)
+            changed: list[tuple[Row, Row]] = []
+            stored_bytes, there = 0, start
+            for part in readable_rows(self._recorder, self._found.key, start, stop, size):
+                if isinstance(part, Unreadable):
+                    self.damaged.append(part.id)
+                    there += 1
+                    chain.skip()
+                    continue
+                for stored, plain in zip(part, codec.decoded(part, self._guard.codecs), strict=True):
+                    if stored.id != there:
+                        raise CorruptEvent(self._found.id, there, "it is missing")
+                    stored_bytes += len(stored.body)
+                    there += 1
+                    if plain.encoding == DAMAGED or not chain.follows(plain):
+                        self.damaged.append(stored.id)
+                        chain.skip()
+                        continue
+                    new = target.encoded_again(stored, plain, codec, self._settings.compression, self._guard.codecs)
+                    if new is not stored:
+                        changed.append((plain, new))
+            if there != stop:
+                raise CorruptEvent(self._found.id, there, "it is missing")
+            if changed or stop > codec.mark.pending_from:
+                self._recorder.transact(partial(self._replace, target=target, changed=changed, stop=stop))
+            self.rows += len(changed)
+            start = stop
+            size = max(size // 2, 1) if stored_bytes > _BYTES else min(2 * size, _ROWS_MAX)
+            if changed:
+                time.sleep(_REST_S)
+
+    def _replace(
+        self, transaction: Transaction, target: RowCodec, changed: Sequence[tuple[Row, Row]], stop: int
+    ) -> None:
+        found, mark = self._current(transaction)
+        if changed:
+            transaction.replace(found.key, [new for _, new in changed])
+            self._read_back(transaction, target, [plain for plain, _ in changed])
+        if target.data_key is not None and not self.damaged and mark.pending_from < stop <= mark.pending_until:
+            self._set_mark(transaction, found, target.data_key, mark._replace(pending_from=stop))
+
+    def _read_back(self, transaction: Transaction, target: RowCodec, plain: Sequence[Row]) -> None:
+        """Raises ``StoreUnavailable``, and takes the batch back, where it does not come back as it was."""
+        first, last = plain[0].id, plain[-1].id
+        back = transaction.rows(self._found.key, first, last + 1, last + 1 - first)
+        wanted = {row.id: _content(row) for row in plain}
+        came = {
+            row.id: _content(row)
+            for row in target.decoded([row for row in back if row.id in wanted], self._guard.codecs)
+        }
+        if came != wanted:
+            raise StoreUnavailable(
+                f"conversation {self._found.id!r}: events {first} to {last} do not read the same in their new form, so "
+                f"they were not changed; run 'foldlog verify', and report this"
+            )
+
+    # -- what is kept beside them -------------------------------------------------------------------------------------
+
+    def _change_records(self, codec: RowCodec, target: RowCodec) -> None:
+        with self._recorder.read() as reader:
+            projections = reader.projections(self._found.key)
+        for projection in projections:
+            after: int | None = -1
+            while after is not None:
+                page = partial(self._change_some_records, codec=codec, target=target, name=projection, after=after)
+                after = self._recorder.transact(page)
+
+    def _change_some_records(
+        self, transaction: Transaction, codec: RowCodec, target: RowCodec, name: str, after: int
+    ) -> int | None:
+        found, _ = self._current(transaction)
+        page = transaction.records(name, found.key, after, _ROWS_MAX)
+        decoded = [codec.decoded_record(name, record) for record in page]
+        sound = [target.encoded_record(name, record) for record in decoded if record is not None]
+        transaction.put_records(name, found.key, sound)
+        return page[-1].version if page else None
+
+    def _change_keys(self, codec: RowCodec, target: RowCodec) -> None:
+        after: str | None = ""
+        begun = False
+        while after is not None:
+            some = partial(self._change_some_keys, codec=codec, target=target, after=after if begun else None)
+            after, begun = self._recorder.transact(some), True
+
+    def _change_some_keys(
+        self, transaction: Transaction, codec: RowCodec, target: RowCodec, after: str | None
+    ) -> str | None:
+        found, mark = self._current(transaction)
+        page = transaction.remembered(found.key, after, _KEYS)
+        proved = 0
+        for name, recalled in page:
+            if not codec.is_proved(name, recalled):
+                problem = f"idempotency key {name!r} was changed without the key of the conversation"
+                raise CorruptEvent(found.id, recalled.first_id, problem)
+            if (recalled.proof is None) != (target.data_key is None):
+                transaction.prove(found.key, name, target.proved(name, recalled).proof)
+                proved += 1
+        self._set_mark(transaction, found, target.data_key, mark._replace(keys=mark.keys + proved))
+        return page[-1][0] if page else None
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _end(self, codec: RowCodec, target: RowCodec) -> None:
+        changed = codec.mark.pending_until
+        while True:
+            version = self._recorder.transact(partial(self._complete, codec=codec, target=target, changed=changed))
+            if version is None or self.damaged:
+                return
+            self._change_rows(codec, target, range(changed, version))
+            changed = version
+
+    def _complete(self, transaction: Transaction, codec: RowCodec, target: RowCodec, changed: int) -> int | None:
+        """End the change; or return up to which event it has to go on, where many were appended since it began."""
+        found, mark = self._current(transaction)
+        if target.data_key is not None:
+            self._set_mark(transaction, found, target.data_key, Mark(mark.keys))
+            return None
+        if found.version - changed > _ROWS_MAX:
+            self._set_mark(transaction, found, codec.data_key, mark._replace(pending_until=found.version))
+            return found.version
+        some = transaction.rows(found.key, changed, found.version, _ROWS_MAX)
+        plain = codec.decoded(some, self._guard.codecs)
+        new = [
+            (row, target.encoded_again(stored, row, codec, None, self._guard.codecs))
+            for stored, row in zip(some, plain, strict=True)
+        ]
+        if new:
+            transaction.replace(found.key, [row for _, row in new])
+            self._read_back(transaction, target, [row for row, _ in new])
+        assert codec.data_key is not None  # else nothing was pending
+        transaction.set_key(found.key, codec.data_key.salt, None, None, replaces=found.sealed_key)
+        transaction.set_mark(found.key, None)
+        self.key = True
+        self.rows += len(new)
+        return None
 
 
-def _in_another_form(guard: Guard, known: Known, stored: Sequence[Row], opened: Sequence[Row]) -> list[Row]:
-    sound = [(old, row) for old, row in zip(stored, opened, strict=True) if row.encoding == PLAIN]
-    wanted = guard.vault.closed(known, [row for _, row in sound])
-    return [new for (old, _), new in zip(sound, wanted, strict=True) if new.encoding != old.encoding]
+class _Chain:
+    """The hash chain along the rows of a conversation, as far as it is known."""
+
+    def __init__(self, guard: Guard, found: Conversation, codec: RowCodec, start: int) -> None:
+        self._salt = found.salt if codec.data_key is None else codec.data_key.salt
+        self._head: bytes | None = None
+        if start == 0:
+            self._head = hash_chain.seed(found.id, self._salt)
+        else:
+            with guard.unguarded.read() as reader:
+                before = codec.decoded(reader.rows(found.key, start - 1, start, 1), guard.codecs)
+            if before and before[0].encoding != DAMAGED:
+                self._head = before[0].head
+        if not self._salt:
+            self._head = None
+
+    def follows(self, row: Row) -> bool:
+        """Whether a plain row is what its head is of; where the head before it is not known, it is taken for it."""
+        if self._head is not None:
+            head = hash_chain.link(
+                self._head,
+                self._salt,
+                row.id,
+                row.kind,
+                row.schema,
+                row.shown,
+                row.structural,
+                row.recorded_at,
+                row.body,
+            )
+            if head != row.head:
+                return False
+        if self._salt:
+            self._head = row.head
+        return True
+
+    def skip(self) -> None:
+        """A row that is damaged: the head before the next one is not known."""
+        self._head = None
 
 
-def _has_key(transaction: Transaction, known: Known) -> bool:
-    """Lock the conversation. Return whether it still has the key that was read: rows that were made with another key
-    could never be read.
-    """
-    found = transaction.conversation_of(known.key)
-    return found is not None and found.erasure is None and found.sealed_key == known.sealed_key
-
-
-def _replace(transaction: Transaction, known: Known, rows: Sequence[Row]) -> bool:
-    """Return False, and store nothing, where the conversation does not have the key that the rows are made with."""
-    if not _has_key(transaction, known):
-        return False
-    transaction.replace(known.key, rows)
-    return True
-
-
-def _seal_records(transaction: Transaction, guard: Guard, known: Known) -> bool:
-    if not _has_key(transaction, known):
-        return False
-    for projection in transaction.projections(known.key):
-        after = -1
-        while page := transaction.records(projection, known.key, after, _CHUNK):
-            plain = [record for record in page if record.encoding == PLAIN]
-            opened = [guard.vault.opened_record(known, projection, record) for record in plain]
-            sealed: list[Record] = [
-                guard.vault.closed_record(known, projection, record) for record in opened if record is not None
-            ]
-            transaction.put_records(projection, known.key, sealed)
-            after = page[-1].version
-    return True
+def _content(row: Row) -> Row:
+    return row._replace(checksum=0)

@@ -18,7 +18,7 @@ from eventstore.maintenance.verify import verify
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.replacing import copy_of, replace
 from eventstore.stored.guard import Guard
-from eventstore.stored.row_codec import Sealing
+from eventstore.stored.row_codec import WriteSettings
 
 __all__ = ["Restored", "restore"]
 
@@ -38,7 +38,7 @@ class Restored(NamedTuple):
     erased_since: tuple[str, ...]
 
 
-def restore(backup: str, path: str, sealing: Sealing) -> Restored:
+def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     """Verify the backup, and put a copy of it in the place of the store at ``path``, or there where none is.
 
     A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The file
@@ -58,7 +58,7 @@ def restore(backup: str, path: str, sealing: Sealing) -> Restored:
     try:
         with _errors_named(backup, path):
             copy_of(backup, part)
-            conversations, events, names = _verified(part, backup, sealing)
+            conversations, events, names = _verified(part, backup, settings)
             erased_since = tuple(name for name in _erased_in(path) if name in names)
             _sync(part)
             there = replace(path, part, kept)
@@ -69,14 +69,14 @@ def restore(backup: str, path: str, sealing: Sealing) -> Restored:
     return Restored(path, kept if there else None, conversations, events, erased_since)
 
 
-def _verified(part: str, backup: str, sealing: Sealing) -> tuple[int, int, set[str]]:
+def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int, set[str]]:
     """How many conversations and events are in a copy, and the ids of those that are not erased. One of an older schema
     is brought up to date.
     """
     SQLiteRecorder(part, create=False).close()
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
-    with contextlib.closing(Guard(SQLiteRecorder(part, writable=False), sealing)) as copy:
+    with contextlib.closing(Guard(SQLiteRecorder(part, writable=False), settings)) as copy:
         verdicts = list(verify(copy))
     findings = [(verdict.conversation, finding) for verdict in verdicts for finding in verdict.findings]
     if findings:

@@ -9,8 +9,7 @@ from eventstore.maintenance.diagnosis import Suspects
 from eventstore.recorders.base import Recorder, Row
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
-from eventstore.stored.row_codec import DAMAGED, PLAIN
-from eventstore.stored.vault import Known, Vault
+from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
 
 __all__ = ["Finding", "Pass"]
 
@@ -39,18 +38,18 @@ class Finding(NamedTuple):
 class Pass:
     """The pass over one conversation's rows, in the order of their ids."""
 
-    def __init__(self, vault: Vault, known: Known, salt: bytes, wanted: dict[int, bytes]) -> None:
+    def __init__(self, codec: RowCodec, limit: Limit, salt: bytes, wanted: dict[int, bytes]) -> None:
         self.findings: list[Finding] = []
         self.suspects = Suspects()
         self.wanted = wanted
         """Heads that were published, by version; those that were met with are taken out."""
-        self._vault = vault
-        self._known = known
+        self._codec = codec
+        self._limit = limit
         self._salt = salt
         self.proved = False
         """Whether any row follows the head before it: if none does, it may be the salt that is not what it was."""
         self._next = 0
-        self._head: bytes | None = hash_chain.seed(known.conversation, salt) if salt else None
+        self._head: bytes | None = hash_chain.seed(codec.conversation, salt) if salt else None
         self._counts: tuple[int, int] | None = (0, 0)
 
     def over(self, recorder: Recorder, key: int, version: int) -> None:
@@ -59,7 +58,16 @@ class Pass:
             page = min(self._next + _PAGE, version)
             if not self._sound(recorder, key, page):
                 self._look_at_all(recorder, key, page)
+                last = self.findings[-1] if self.findings else None
+                if last is not None and last.problem in _MISSING and last.last == self._next - 1:
+                    self._miss(self._next_there(recorder, key, version))
         self._miss(version)
+
+    def _next_there(self, recorder: Recorder, key: int, version: int) -> int:
+        """The id of the next row, after so many that are missing: an id that was changed may be any number."""
+        with recorder.read() as reader:
+            following = reader.rows(key, self._next, version, 1)
+        return following[0].id if following else version
 
     def _sound(self, recorder: Recorder, key: int, stop: int) -> bool:
         """The fast way: whether all rows up to ``stop`` are as they should be. Those that are have been gone over."""
@@ -73,7 +81,7 @@ class Pass:
                 raise
             return False
         start, chain = self._next, hash_chain.Chain(self._head, self._next, *self._counts)
-        count, chain = hash_chain.sound_rows(chain, self._salt, self._known.checksum_seed, rows)
+        count, chain = hash_chain.sound_rows(chain, self._salt, self._codec.checksum_seed, rows)
         self.proved |= count > 0
         self._head, self._next, self._counts = chain.head, chain.next_id, (chain.shown, chain.structural)
         for version, head in list(self.wanted.items()):
@@ -89,7 +97,7 @@ class Pass:
             if isinstance(part, Unreadable):
                 self._skip(part)
                 continue
-            for stored, row in zip(part, self._vault.opened(self._known, part), strict=True):
+            for stored, row in zip(part, self._codec.decoded(part, self._limit), strict=True):
                 self._look_at(stored, row)
         self._miss(stop)
 
@@ -108,7 +116,7 @@ class Pass:
             self._miss(stored.id)
             self._head = self._counts = None
         if row.encoding == DAMAGED:
-            if self._head is not None and self._is_as_written(self._vault.unchecked(self._known, stored)):
+            if self._head is not None and self._is_as_written(self._codec.unchecked(stored, self._limit, self._counts)):
                 self._find(row.id, _BESIDE, sound=True)
             else:
                 self.suspects.add(row.id, row.body.decode())

@@ -23,8 +23,7 @@ from eventstore.maintenance.verify import Finding, verify
 from eventstore.recorders.base import Conversation, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.guard import Guard, is_moment
-from eventstore.stored.row_codec import PLAIN
-from eventstore.stored.vault import Known
+from eventstore.stored.row_codec import PLAIN, RowCodec
 
 __all__ = ["LOST", "Salvaged", "salvage"]
 
@@ -69,9 +68,9 @@ def _salvaged(source: Guard, target: Guard, found: Conversation) -> Salvaged:
     unsound = tuple(finding for finding in findings if not finding.sound)
     if found.version == 0:
         return Salvaged(found.id, 0, False, unsound, "none of its events is left")
-    known = source.vault.known(found)
-    salt = found.salt if known.data_key is None else known.data_key.salt
-    rows = _Filling(source, found, known, findings).rows()
+    codec = source.codecs.of_damaged(found)
+    salt = found.salt if codec.data_key is None else codec.data_key.salt
+    rows = _Filling(source, found, codec, findings).rows()
     first = next(rows)
     began = found.created_at if found.created_at and is_moment(found.created_at) else first.recorded_at
     what = Carried(found.id, began, salt or hash_chain.new_salt(), 0, None, None)
@@ -81,7 +80,7 @@ def _salvaged(source: Guard, target: Guard, found: Conversation) -> Salvaged:
             arrival.add(chunk)
             head = chunk[-1].head
             arrival.expect(chunk[-1].id + 1, head)
-        arrival.remember(remembered_keys(source, found))
+        arrival.remember(remembered_keys(source, found, sound_by=codec))
         arrived = arrival.end()
     return Salvaged(found.id, arrived.version, not unsound and head == found.head, unsound)
 
@@ -89,10 +88,10 @@ def _salvaged(source: Guard, target: Guard, found: Conversation) -> Salvaged:
 class _Filling:
     """The rows of a damaged conversation, with one for every id: what is sound, and what stands for the rest."""
 
-    def __init__(self, source: Guard, found: Conversation, known: Known, findings: Sequence[Finding]) -> None:
+    def __init__(self, source: Guard, found: Conversation, codec: RowCodec, findings: Sequence[Finding]) -> None:
         self._source = source
         self._found = found
-        self._known = known
+        self._codec = codec
         self._unsound = _Ids(finding for finding in findings if not finding.sound)
         self._proved = _Ids(finding for finding in findings if finding.sound)
         self._next = 0
@@ -106,7 +105,7 @@ class _Filling:
         for part in readable_rows(self._source.unguarded, self._found.key, 0, self._found.version):
             if isinstance(part, Unreadable):
                 continue
-            for stored, opened in zip(part, self._source.vault.opened(self._known, part), strict=True):
+            for stored, opened in zip(part, self._codec.decoded(part, self._source.codecs), strict=True):
                 row = self._as_written(stored, opened)
                 if row is None:
                     if stored.structural:
@@ -121,7 +120,9 @@ class _Filling:
             return None
         if opened.encoding == PLAIN:
             return opened
-        unchecked = self._source.vault.unchecked(self._known, stored) if stored.id in self._proved else opened
+        if stored.id not in self._proved:
+            return None
+        unchecked = self._codec.unchecked(stored, self._source.codecs, self._counts)
         return unchecked if unchecked.encoding == PLAIN else None
 
     def _upto(self, row: Row, *, counted: bool) -> Iterator[Row]:

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from eventstore.errors import ConversationNotFound, KeyUnavailable
+from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.row_checks import Finding, Pass
 from eventstore.recorders.base import Conversation, Erasure
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored.guard import Guard, columns_are_sound
-from eventstore.stored.vault import Known
+from eventstore.stored.row_codec import RowCodec
 
 __all__ = ["Finding", "Published", "Verdict", "verify"]
 
@@ -124,19 +124,23 @@ def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> I
     if found.version == 0:
         yield Finding(None, None, "it has no events: all of it is missing")
         return
-    known = guard.vault.known(found)
-    salt = found.salt if known.data_key is None else known.data_key.salt
+    codec = guard.codecs.of_damaged(found)
+    try:
+        guard.codecs.of(found)
+    except CorruptEvent:
+        yield Finding(None, None, "its mark does not fit: its end was cut off, or its row was changed, without its key")
+    salt = found.salt if codec.data_key is None else codec.data_key.salt
     if not salt:
         yield Finding(None, None, "its salt is lost, so nothing proves its heads")
-    chain = Pass(guard.vault, known, salt, dict(kept))
+    chain = Pass(codec, guard.codecs, salt, dict(kept))
     chain.over(guard.unguarded, found.key, found.version)
     if salt and chain.suspects and not chain.proved:
         yield Finding(None, None, "its salt is not what it was, or all of it was changed: nothing proves its heads")
         salt = b""
-        chain = Pass(guard.vault, known, salt, dict(kept))
+        chain = Pass(codec, guard.codecs, salt, dict(kept))
         chain.over(guard.unguarded, found.key, found.version)
     yield from chain.findings
-    for first, last, problem in diagnosed(guard, known, salt, chain.suspects, _others(guard, found)):
+    for first, last, problem in diagnosed(guard, found.key, codec, salt, chain.suspects, _others(guard, found)):
         yield Finding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
     for version, head in kept:
         if version > found.version:
@@ -145,7 +149,7 @@ def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> I
         elif version in chain.wanted and not chain.suspects:
             problem = f"at version {version} its head is not the one that was published: its history was rewritten"
             yield Finding(None, None, f"{problem} ({head.hex()} was)")
-    yield from _beside(guard, found, known)
+    yield from _beside(guard, found, codec)
 
 
 def _others(guard: Guard, found: Conversation) -> Iterator[str]:
@@ -154,14 +158,14 @@ def _others(guard: Guard, found: Conversation) -> Iterator[str]:
             yield each.id
 
 
-def _beside(guard: Guard, found: Conversation, known: Known) -> Iterator[Finding]:
+def _beside(guard: Guard, found: Conversation, codec: RowCodec) -> Iterator[Finding]:
     """What is kept beside the events may be damaged; and it knows of later ones, where an end was cut off."""
     with guard.unguarded.read() as reader:
         for projection in reader.projections(found.key):
             version = -1
             while records := reader.records(projection, found.key, version, 1_000):
                 for record in records:
-                    if guard.vault.opened_record(known, projection, record) is None:
+                    if codec.decoded_record(projection, record) is None:
                         problem = f"what projection {projection!r} keeps for version {record.version} is damaged"
                         yield Finding(None, None, f"{problem}; it is made again from the events", sound=True)
                     elif record.version > found.version:
@@ -170,14 +174,23 @@ def _beside(guard: Guard, found: Conversation, known: Known) -> Iterator[Finding
                 if type(records[-1].version) is not int:
                     break
                 version = max(version + 1, records[-1].version)
-        after = None
+        after, proved = None, 0
         while page := reader.remembered(found.key, after, 1_000):
-            for name, first, count in page:
+            for name, recalled in page:
+                first, count, proof = recalled
+                proved += proof is not None
                 if type(first) is not int or type(count) is not int or first < 0 or count < 1:
                     yield Finding(None, None, f"what idempotency key {name!r} stands for is damaged")
+                elif not codec.is_proved(name, recalled):
+                    yield Finding(
+                        None, None, f"idempotency key {name!r} was changed without the key of the conversation"
+                    )
                 elif first + count > found.version:
                     problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"
                     yield Finding(
                         None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off"
                     )
             after = page[-1][0]
+        if codec.is_strict and proved < codec.mark.keys:
+            missing = codec.mark.keys - proved
+            yield Finding(None, None, f"{missing} of its {codec.mark.keys} idempotency keys are missing")

@@ -19,6 +19,7 @@ __all__ = [
     "Place",
     "PlacedRow",
     "Reader",
+    "RecalledKey",
     "Record",
     "Recorder",
     "RecorderOfFile",
@@ -79,7 +80,7 @@ class Conversation(NamedTuple):
     """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
     empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are how many such
     events it has: what its last event says was before it, and that event itself. ``astray``: the database contradicts
-    itself about which event is the last.
+    itself about which event is the last. ``visible``: it is not staged. ``mark`` is the row codec's (``stored.marks``).
     """
 
     key: int
@@ -97,6 +98,8 @@ class Conversation(NamedTuple):
     shown: int = 0
     structural: int = 0
     astray: bool = False
+    visible: bool = True
+    mark: bytes | None = None
 
     def grown(self, last: Row) -> Conversation:
         """The conversation once ``last`` is its newest row."""
@@ -121,6 +124,16 @@ class Record(NamedTuple):
     body: bytes
     encoding: int = 0
     checksum: int = 0
+
+
+class RecalledKey(NamedTuple):
+    """What an idempotency key stands for: the first id and the number of the events that were appended under it.
+    ``proof`` is the row codec's.
+    """
+
+    first_id: int
+    events: int
+    proof: bytes | None = None
 
 
 class Reader(Protocol):
@@ -155,6 +168,8 @@ class Reader(Protocol):
         """Return rows after a position, in the order of positions, at most ``limit``. No later commit can precede them,
         and no failure of a server can take them back. A read transaction asks this, or ``last_position``, before all
         else.
+
+        The conversation of a row that belongs to none has an empty name.
         """
 
     def last_position(self) -> int:
@@ -169,13 +184,11 @@ class Reader(Protocol):
     def position(self, key: int, event_id: int) -> int:
         """The position of a row that exists."""
 
-    def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
-        """First id and number of the events that were appended under an idempotency key."""
+    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
+        """What is stored under an idempotency key."""
 
-    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, int, int]]:
-        """(idempotency key, first id, number of events), of keys behind ``after`` (all, if None), in the order of their
-        UTF-8 bytes.
-        """
+    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
+        """Idempotency keys greater than ``after`` (all, if None), in the order of their UTF-8 bytes."""
 
     def projections(self, key: int) -> Sequence[str]:
         """Names of the projections that keep records of a conversation."""
@@ -222,6 +235,9 @@ class Transaction(Reader, Protocol):
         conversation has another one by now, or is erased.
         """
 
+    def set_mark(self, key: int, mark: bytes | None) -> None:
+        """Another mark for a conversation."""
+
     def replace(self, key: int, rows: Sequence[Row]) -> None:
         """Store rows that exist in another form: their encoding, body and checksum, and nothing else."""
 
@@ -235,9 +251,16 @@ class Transaction(Reader, Protocol):
         gone.
         """
 
-    def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None: ...
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
+        """Store what a new idempotency key stands for. One that exists: ``IntegrityError``."""
+
+    def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
+        """Another proof for an idempotency key that exists."""
 
     def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None: ...
+
+    def set_store_value(self, name: str, value: str) -> None:
+        """Record a fact about the store itself."""
 
     def delete_records(self, projection: str, key: int) -> None: ...
 

@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from eventstore.recorders.base import BareRow, Conversation, Erasure, Place, PlacedRow, Record, Row, Transaction
+from eventstore.recorders.base import (
+    BareRow,
+    Conversation,
+    Erasure,
+    Place,
+    PlacedRow,
+    RecalledKey,
+    Record,
+    Row,
+    Transaction,
+)
 from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
 from eventstore.recorders.identity import new_store_uuid
 
@@ -29,9 +39,10 @@ class _Tables:
         self.structural: dict[int, list[Row]] = {}
         self.places: list[tuple[int, int, int]] = []  # (position, key, id), ascending
         self.last_position = 0
-        self.idempotency_keys: dict[tuple[int, str], tuple[int, int]] = {}
+        self.idempotency_keys: dict[tuple[int, str], RecalledKey] = {}
         self.records: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
         self.tracking: dict[str, int] = {}
+        self.facts: dict[str, str] = {}
         self.next_key = 1
         self.undo: list[Callable[[], object]] = []
 
@@ -73,7 +84,10 @@ class MemoryRecorder:
             return work(reader)
 
     def store_value(self, name: str) -> str:
-        return self._uuid if name == "uuid" else ""
+        if name == "uuid":
+            return self._uuid
+        with self._lock:
+            return self._open_tables().facts.get(name, "")
 
     def data_version(self) -> int:
         return self._commits
@@ -164,11 +178,11 @@ class MemoryReader:
     def position(self, key: int, event_id: int) -> int:
         return next(position for position, k, row_id in self._tables.places if (k, row_id) == (key, event_id))
 
-    def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
+    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
         return self._tables.idempotency_keys.get((key, idempotency_key))
 
-    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, int, int]]:
-        found = [(name, *events) for (k, name), events in self._tables.idempotency_keys.items() if k == key]
+    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
+        found = [(name, recalled) for (k, name), recalled in self._tables.idempotency_keys.items() if k == key]
         behind = [each for each in found if after is None or _order(each[0]) > _order(after)]
         return sorted(behind, key=lambda each: _order(each[0]))[:limit]
 
@@ -180,6 +194,7 @@ class MemoryReader:
 
     def _with_tail(self, key: int) -> Conversation:
         conversation = self._tables.conversations[key]
+        conversation = conversation._replace(visible=self._tables.visible.get(conversation.id) == key)
         rows = self._tables.rows[key]
         if not rows:
             return conversation
@@ -248,6 +263,9 @@ class MemoryTransaction(MemoryReader):
             raise KeyReplaced(f"conversation number {key}")
         self._change(found._replace(salt=salt, key_id=key_id, sealed_key=sealed_key))
 
+    def set_mark(self, key: int, mark: bytes | None) -> None:
+        self._change(self._tables.conversations[key]._replace(mark=mark))
+
     def replace(self, key: int, rows: Sequence[Row]) -> None:
         for kept in (self._tables.rows[key], self._tables.structural[key]):
             self._tables.undo.append(lambda kept=kept, before=list(kept): kept.__setitem__(slice(None), before))  # type: ignore[misc]
@@ -257,8 +275,8 @@ class MemoryTransaction(MemoryReader):
                     kept[place] = kept[place]._replace(encoding=row.encoding, body=row.body, checksum=row.checksum)
 
     def erase(self, key: int, erasure: Erasure) -> None:
-        erased = self._tables.conversations[key]._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
-        self._change(erased)
+        found = self._tables.conversations[key]
+        self._change(found._replace(salt=b"", key_id=None, sealed_key=None, mark=None, erasure=erasure))
 
     def expunge(self, key: int, limit: int) -> bool:
         tables = self._tables
@@ -279,15 +297,34 @@ class MemoryTransaction(MemoryReader):
             del tables.records[kept]
         return True
 
-    def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None:
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
         keys = self._tables.idempotency_keys
-        keys[key, idempotency_key] = (first_id, events)
+        if (key, idempotency_key) in keys:
+            raise IntegrityError(f"idempotency key {idempotency_key!r} exists already")
+        keys[key, idempotency_key] = recalled
         self._tables.undo.append(lambda: keys.pop((key, idempotency_key)))
+
+    def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
+        keys = self._tables.idempotency_keys
+        before = keys[key, idempotency_key]
+        keys[key, idempotency_key] = before._replace(proof=proof)
+        self._tables.undo.append(lambda: keys.update({(key, idempotency_key): before}))
 
     def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
         kept = self._tables.records[projection, key]
         self._keep_records(projection, key)
         kept.update((record.version, record) for record in records)
+
+    def set_store_value(self, name: str, value: str) -> None:
+        facts = self._tables.facts
+        before = dict(facts)
+        facts[name] = value
+
+        def restore() -> None:
+            facts.clear()
+            facts.update(before)
+
+        self._tables.undo.append(restore)
 
     def delete_records(self, projection: str, key: int) -> None:
         self._keep_records(projection, key)

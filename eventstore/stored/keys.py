@@ -1,8 +1,8 @@
-"""Wrapping keys: they seal the data keys of conversations, which seal the events.
+"""Wrapping keys encrypt the data keys of conversations, which encrypt the events.
 
-A key is 32 random bytes in base64 or hexadecimal, given in the environment (``FOLDLOG_KEY``) or in a file
-(``FOLDLOG_KEY_FILE``), one a line. The first seals; the others still open what they sealed. A key is named by a hash
-of it, so that a message can say which one is missing without saying the key.
+A wrapping key is 32 random bytes in base64 or hexadecimal, given in the environment (``FOLDLOG_KEY``) or in a file
+(``FOLDLOG_KEY_FILE``), one a line. The first encrypts; the others only decrypt. A key is named by a hash of it, so that
+a message can say which key is missing without showing it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
 
 from eventstore.errors import KeyUnavailable
+from eventstore.stored.compression import NotAsWritten
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-__all__ = ["KEY_BYTES", "KeyRing", "cipher"]
+__all__ = ["KEY_BYTES", "DataKey", "DataKeys", "KeyRing"]
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
+_FORM_2 = b"\2"
+_OPENED_MAX = 10_000
 KEY, KEY_FILE = "FOLDLOG_KEY", "FOLDLOG_KEY_FILE"
 
 _HOW_TO_MAKE_ONE = "a key is 32 random bytes in base64 or hexadecimal, such as 'openssl rand -base64 32' prints"
@@ -50,7 +53,7 @@ class KeyRing:
 
     @classmethod
     def from_file(cls, path: str) -> KeyRing:
-        """Keys from a file, one a line, the one that seals first; lines that begin with ``#`` are remarks."""
+        """Keys from a file, one a line, the one that encrypts first; lines that begin with ``#`` are remarks."""
         try:
             with open(path, encoding="utf-8") as file:
                 lines = [line.strip() for line in file]
@@ -73,30 +76,101 @@ class KeyRing:
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(self._ciphers)})"
 
-    def seal(self, conversation: str, secret: bytes) -> bytes:
-        """``secret`` under the first key, for one conversation."""
+    def wrap(self, conversation: str, secret: bytes) -> bytes:
+        """The secret of a conversation, encrypted under the first key."""
         nonce = os.urandom(NONCE_BYTES)
-        return nonce + self._ciphers[self.current].encrypt(nonce, secret, _place(conversation))
+        return (
+            _FORM_2 + nonce + self._ciphers[self.current].encrypt(nonce, secret, b"data key\0" + _bytes(conversation))
+        )
 
-    def open(self, conversation: str, key_id: str, sealed: bytes) -> bytes:
-        """What was sealed under the key with this name. Raises ``KeyUnavailable`` where it is not here, or these bytes
-        are not what it sealed for this conversation.
+    def unwrap(self, conversation: str, key_id: str, wrapped: bytes) -> DataKey:
+        """The key that was encrypted for this conversation under the wrapping key with this name.
+
+        Raises ``KeyUnavailable`` where that wrapping key is not in the ring, or did not encrypt these bytes for it.
         """
         from cryptography.exceptions import InvalidTag
 
         wrapping = self._ciphers.get(key_id)
         if wrapping is None:
             raise KeyUnavailable(
-                f"conversation {conversation!r} is sealed with key {key_id}, and the keys given are "
-                f"{', '.join(self._ciphers)}; give that one too, behind the one that seals"
+                f"conversation {conversation!r} is encrypted under key {key_id}, and the keys given are "
+                f"{', '.join(self._ciphers)}; give that key too, after the one that encrypts"
             )
+        for form, prefix, place in ((2, _FORM_2, b"data key\0"), (1, b"", b"data key of ")):
+            if wrapped.startswith(prefix):
+                nonce, encrypted = wrapped[len(prefix) :][:NONCE_BYTES], wrapped[len(prefix) + NONCE_BYTES :]
+                try:
+                    secret = wrapping.decrypt(nonce, encrypted, place + _bytes(conversation))
+                except (InvalidTag, ValueError):
+                    continue
+                return DataKey(conversation, secret, form)
+        raise KeyUnavailable(
+            f"the data key of conversation {conversation!r} is damaged, or it is another conversation's: "
+            f"key {key_id} does not open it; restore the conversation from a backup"
+        )
+
+
+class DataKey:
+    """The key of one conversation, and its salt, which is encrypted with it.
+
+    ``form`` is 1 where it was encrypted up to schema 2, else 2. Rows under a key of form 1 may be of form 1 too, or
+    plain; under a key of form 2 they may not, except where the conversation's mark says so.
+    """
+
+    def __init__(self, conversation: str, secret: bytes, form: int) -> None:
+        self.form = form
+        self.secret = secret
+        self.salt = secret[KEY_BYTES:]
+        self.name = _bytes(conversation)
+        self._cipher: Cipher = cipher(secret[:KEY_BYTES])
+
+    @staticmethod
+    def new_secret(salt: bytes) -> bytes:
+        return os.urandom(KEY_BYTES) + salt
+
+    def encrypt(self, body: bytes, place: bytes) -> bytes:
+        """``body`` as ciphertext. ``place`` is what else a reader must find unchanged, the name of the conversation
+        excepted: that is added here.
+        """
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, body, place + self.name)
+
+    def decrypt(self, encrypted: bytes, place: bytes) -> bytes:
+        """Raises ``NotAsWritten`` where this is not what was encrypted there."""
+        from cryptography.exceptions import InvalidTag
+
         try:
-            return wrapping.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], _place(conversation))
+            return self._cipher.decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], place + self.name)
         except (InvalidTag, ValueError) as error:
-            raise KeyUnavailable(
-                f"the data key of conversation {conversation!r} is damaged, or it is another conversation's: "
-                f"key {key_id} does not open it; restore the conversation from a backup"
+            raise NotAsWritten(
+                "the key of the conversation does not decrypt it: its text or another column was changed"
             ) from error
+
+
+class DataKeys:
+    """The data keys that this process has opened. Any number of threads may use it.
+
+    A wrapped key says under itself which conversation it is of, so what is remembered of it is right for ever.
+    """
+
+    def __init__(self, keys: KeyRing | None) -> None:
+        self._keys = keys
+        self._opened: dict[tuple[str, bytes], DataKey] = {}
+
+    def of(self, conversation: str, key_id: str | None, wrapped: bytes) -> DataKey:
+        """Raises ``KeyUnavailable``."""
+        known = self._opened.get((conversation, wrapped))
+        if known is not None:
+            return known
+        if self._keys is None:
+            raise KeyUnavailable(
+                f"conversation {conversation!r} is encrypted under key {key_id}; set FOLDLOG_KEY or FOLDLOG_KEY_FILE"
+            )
+        opened = self._keys.unwrap(conversation, key_id or "", wrapped)
+        if len(self._opened) >= _OPENED_MAX:
+            self._opened.clear()
+        self._opened[conversation, wrapped] = opened
+        return opened
 
 
 def cipher(key: bytes) -> Cipher:
@@ -104,7 +178,7 @@ def cipher(key: bytes) -> Cipher:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise KeyUnavailable("sealing needs the package 'cryptography'; pip install 'foldlog[crypto]'") from error
+        raise KeyUnavailable("encryption needs the package 'cryptography'; pip install 'foldlog[crypto]'") from error
     return AESGCM(key)
 
 
@@ -130,5 +204,5 @@ def _name(key: bytes) -> str:
     return sha256(b"foldlog key" + key).hexdigest()[:16]
 
 
-def _place(conversation: str) -> bytes:
-    return b"data key of " + conversation.encode("utf-8", "surrogatepass")
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

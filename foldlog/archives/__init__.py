@@ -3,7 +3,7 @@
 An archive is compressed JSON lines: one for the archive, then for each conversation one for it, one an event, one an
 idempotency key, and a last one that says how much there was. ``zstdcat history.foldlog | jq`` reads it.
 
-It holds plain text, also of a sealed store; the file is for its owner only.
+It holds plain text, also of an encrypted store; the file is for its owner only.
 """
 
 from foldlog.archives.lines import NotAnArchive

@@ -25,9 +25,11 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Views": ("why", "diff", "audit", "rebuild", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
     "The store": ("copy", "backup", "restore", "vacuum", "status"),
-    "Trust": ("verify", "head", "salvage", "seal", "erase"),
+    "Trust": ("verify", "head", "salvage", "rekey", "erase"),
 }
 """Commands by the heading that the help puts them under, in its order."""
+_ALIASES: Mapping[str, str] = {"seal": "rekey"}
+"""Earlier names of commands, which the help does not show."""
 
 _ABOUT = (
     "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
@@ -72,16 +74,25 @@ def build() -> typer.Typer:
     application.callback(cls=_Group, context_settings=dict(_SETTINGS))(_foldlog)
     for heading, names in COMMANDS.items():
         for name in names:
-            module = importlib.import_module(
-                f"foldlog.cli.{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{name}"
-            )
-            settings = {**_SETTINGS, **getattr(module, "SETTINGS", {})}
-            told = _unwrapped(inspect.getdoc(module.run) or "")
-            command = application.command(
-                name, cls=_Command, help=told, rich_help_panel=heading, context_settings=settings
-            )
-            command(module.run)
+            _add(application, name, heading)
+    for alias, name in _ALIASES.items():
+        _add(application, name, None, alias=alias)
     return application
+
+
+def _add(application: typer.Typer, name: str, heading: str | None, alias: str | None = None) -> None:
+    module = importlib.import_module(f"foldlog.cli.{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{name}")
+    settings = {**_SETTINGS, **getattr(module, "SETTINGS", {})}
+    told = _unwrapped(inspect.getdoc(module.run) or "")
+    command = application.command(
+        alias or name,
+        cls=_Command,
+        help=told,
+        rich_help_panel=heading,
+        context_settings=settings,
+        hidden=alias is not None,
+    )
+    command(module.run)
 
 
 def _foldlog(

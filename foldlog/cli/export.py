@@ -61,7 +61,7 @@ def run(
     """Write a history as its source wrote it, one JSON record a line; forgotten events too.
 
     With --all, histories go into one compressed file with their heads, times and keys, for 'foldlog import' to bring
-    in as they are. It holds plain text, also of a sealed store.
+    in as they are. It holds plain text, also of an encrypted store.
     """
     if archive is not None:
         from foldlog.cli import archives

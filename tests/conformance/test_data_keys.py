@@ -16,7 +16,7 @@ from eventstore.maintenance import copy
 from eventstore.recorders.base import Recorder, Transaction
 from eventstore.stored import hash_chain
 from eventstore.stored.guard import Guard
-from eventstore.stored.row_codec import SEALED, Sealing
+from eventstore.stored.row_codec import ENCRYPTED, WriteSettings
 from eventstore.stored.rows import chained
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ def said(text: str) -> Message:
 
 
 def store_on(recorder: Recorder, *secrets: SecretStr) -> Store:
-    return Store(Guard(recorder, Sealing("zlib", KeyRing(secrets) if secrets else None)))
+    return Store(Guard(recorder, WriteSettings("zlib", KeyRing(secrets) if secrets else None)))
 
 
 def key_of(recorder: Recorder, conversation: str) -> int:
@@ -57,11 +57,11 @@ def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(
     """A process without a key compresses plain rows while another one encrypts them: they must not be plain again."""
     Store(recorder).append("c1", [said("x" * 500)] * 3, expected_version=0)
     compressing, encrypting = store_on(recorder), store_on(recorder, NEW)
-    first(recorder, lambda: list(encrypting.reseal()), monkeypatch)
+    first(recorder, lambda: list(encrypting.rekey()), monkeypatch)
     with pytest.raises(KeyUnavailable):
-        list(compressing.reseal())
+        list(compressing.rekey())
     rows = recorder.query(lambda reader: reader.rows(key_of(recorder, "c1"), 0, 9, 9))
-    assert all(row.encoding & SEALED for row in rows)
+    assert all(row.encoding & ENCRYPTED for row in rows)
     assert [finding for verdict in encrypting.verify() for finding in verdict.findings] == []
 
 
@@ -69,7 +69,7 @@ def test_an_erased_conversation_is_not_stored_in_another_form(recorder: Recorder
     Store(recorder).append("c1", [said("x" * 500)] * 3, expected_version=0)
     erasing = store_on(recorder)
     first(recorder, lambda: erasing.erase("c1", reason="asked to"), monkeypatch)
-    list(store_on(recorder, NEW).reseal())
+    list(store_on(recorder, NEW).rekey())
     found = recorder.query(lambda reader: reader.conversation("c1"))
     assert found is not None
     assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
@@ -80,7 +80,7 @@ def test_what_a_killed_import_left_gets_the_new_key_too(recorder: Recorder):
     store = store_on(recorder, OLD)
     staged = store.guard.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
     store.guard.transact(lambda t: t.stage(staged.key, chained(staged, [encode(said("x"))], 5)))
-    list(store_on(recorder, NEW, OLD).reseal())
+    list(store_on(recorder, NEW, OLD).rekey())
     found = recorder.query(lambda reader: reader.conversation_of(staged.key))
     assert found is not None
     assert found.key_id == KeyRing([NEW]).current

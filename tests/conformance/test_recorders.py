@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from eventstore.recorders.base import Erasure, PlacedRow, Record, Recorder, Row, Transaction
+from eventstore.recorders.base import Erasure, PlacedRow, RecalledKey, Record, Recorder, Row, Transaction
 from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
 from tests.conformance.conftest import OpenRecorder
 
@@ -157,7 +157,7 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
     def work(transaction: Transaction) -> None:
         transaction.insert(key, [row(1)])
         transaction.begin("c2", 1, SALT)
-        transaction.remember(key, "turn-1", 0, 1)
+        transaction.remember(key, "turn-1", RecalledKey(0, 1))
         transaction.put_records("views", key, [Record(1, 1, None, b"x")])
         transaction.insert_tracking("app", 1)
         raise RuntimeError("no")
@@ -267,7 +267,7 @@ def test_publishing_under_a_name_that_is_taken_is_refused(recorder: Recorder):
 
 def test_a_discarded_staging_leaves_nothing(recorder: Recorder):
     key = stage(recorder, "import", [[row(0), row(1), row(2)]])
-    recorder.transact(lambda transaction: transaction.remember(key, "turn-1", 0, 1))
+    recorder.transact(lambda transaction: transaction.remember(key, "turn-1", RecalledKey(0, 1)))
     recorder.transact(lambda transaction: transaction.put_records("views", key, [Record(1, 1, None, b"x")]))
     while not recorder.transact(lambda transaction: transaction.discard(key, 2)):
         pass
@@ -311,9 +311,9 @@ def test_records_of_a_discarded_staging_go_with_it(recorder: Recorder):
 
 def test_idempotency_keys_are_of_one_conversation(recorder: Recorder):
     one, two = begin(recorder, "one", [row(0)]), begin(recorder, "two", [row(0)])
-    recorder.transact(lambda transaction: transaction.remember(one, "turn-\udcff\0", 3, 2))
+    recorder.transact(lambda transaction: transaction.remember(one, "turn-\udcff\0", RecalledKey(3, 2, b"proof")))
     with recorder.read() as reader:
-        assert reader.recall(one, "turn-\udcff\0") == (3, 2)
+        assert reader.recall(one, "turn-\udcff\0") == RecalledKey(3, 2, b"proof")
         assert reader.recall(two, "turn-\udcff\0") is None
 
 
@@ -341,11 +341,15 @@ def test_records_are_found_at_or_before_a_version(recorder: Recorder):
 def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
     for name in ("b", "a", "é", ""):
-        recorder.transact(lambda transaction, name=name: transaction.remember(key, name, 0, 1))  # type: ignore[misc]
+        recorder.transact(lambda transaction, name=name: transaction.remember(key, name, RecalledKey(0, 1)))  # type: ignore[misc]
     with recorder.read() as reader:
-        assert list(reader.remembered(key, None, 3)) == [("", 0, 1), ("a", 0, 1), ("b", 0, 1)]
-        assert list(reader.remembered(key, "", 1)) == [("a", 0, 1)]
-        assert list(reader.remembered(key, "b", 2)) == [("é", 0, 1)]
+        assert list(reader.remembered(key, None, 3)) == [
+            ("", RecalledKey(0, 1)),
+            ("a", RecalledKey(0, 1)),
+            ("b", RecalledKey(0, 1)),
+        ]
+        assert list(reader.remembered(key, "", 1)) == [("a", RecalledKey(0, 1))]
+        assert list(reader.remembered(key, "b", 2)) == [("é", RecalledKey(0, 1))]
         assert list(reader.remembered(key + 1, None, 2)) == []
 
 
@@ -440,7 +444,7 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
 
     def beside(transaction: Transaction) -> None:
         for k in (key, other):
-            transaction.remember(k, "turn-1", 0, 1)
+            transaction.remember(k, "turn-1", RecalledKey(0, 1))
             transaction.put_records("views", k, [Record(1, 1, None, b"x")])
 
     recorder.transact(beside)
@@ -463,7 +467,7 @@ def test_a_failed_erasure_is_taken_back(recorder: Recorder):
 
     def work(transaction: Transaction) -> None:
         transaction.put_records("views", key, [Record(1, 1, None, b"x")])
-        transaction.remember(key, "turn-1", 0, 1)
+        transaction.remember(key, "turn-1", RecalledKey(0, 1))
         transaction.replace(key, [row(1)._replace(body=b"other")])
         transaction.erase(key, Erasure(7, "", 2, b""))
         transaction.expunge(key, 10)

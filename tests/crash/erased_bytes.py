@@ -109,7 +109,7 @@ def after_encryption(folder: Path, seed: int) -> list[str]:
         store.fill(stores)
         compression = store.rng.choice(("none", "zlib"))
         sealed = stack.enter_context(open_store(store.url, keys=KEYS, compression=compression))  # type: ignore[arg-type]
-        found = [f"{each.conversation}: damaged" for each in sealed.reseal() if each.damaged]
+        found = [f"{each.conversation}: damaged" for each in sealed.rekey() if each.damaged]
         sealed.back_up(str(folder / "backup.db"))
         found += ["bytes pending"] * sealed.bytes_pending
         found += bytes_left(folder, [mark("b", name) for name in store.names])

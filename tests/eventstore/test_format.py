@@ -8,14 +8,16 @@ import json
 import re
 import sqlite3
 import struct
+import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import zstandard
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import SecretStr
 
@@ -32,6 +34,7 @@ from eventstore import (
 )
 from foldlog.archives import write_archive
 from projections import Views
+from tests.eventstore.test_golden_stores import unpacked
 
 PAGE = (Path(__file__).parents[2] / "docs" / "FORMAT.md").read_text("utf-8")
 WRAPPING_KEY = bytes(range(32))
@@ -77,7 +80,16 @@ def checksum(name: bytes, row: Row) -> int:
 
 def opened(row: Row, name: bytes, data_key: bytes | None) -> bytes:
     body, encoding = row.body, row.encoding
-    if encoding >= 4:
+    if encoding >= 8:
+        assert data_key is not None
+        columns = struct.pack(
+            ">8q", row.id, row.schema, row.shown, row.structural, row.recorded_at, encoding, row.shown_before,
+            row.structural_before,
+        )  # fmt: skip
+        place = b"event\0" + columns + row.head + struct.pack(">I", len(row.kind)) + row.kind + name
+        body = AESGCM(data_key).decrypt(body[:12], body[12:], place)
+        encoding -= 8
+    elif encoding >= 4:
         assert data_key is not None
         body = AESGCM(data_key).decrypt(body[:12], body[12:], b"event %d of " % row.id + name)
         encoding -= 4
@@ -87,6 +99,13 @@ def opened(row: Row, name: bytes, data_key: bytes | None) -> bytes:
 def said(body: bytes) -> Any:
     read = json.loads(body)
     return json.loads(base64.b64decode(read["$exact"])) if body.startswith(b'{"$exact":') else read
+
+
+def unwrapped(sealed: bytes, name: bytes) -> bytes:
+    if sealed[0] == 2:
+        with suppress(InvalidTag):
+            return AESGCM(WRAPPING_KEY).decrypt(sealed[1:13], sealed[13:], b"data key\0" + name)
+    return AESGCM(WRAPPING_KEY).decrypt(sealed[:12], sealed[12:], b"data key of " + name)
 
 
 def conversations(path: Path) -> Iterator[tuple[bytes, bytes, list[Row], bytes | None]]:
@@ -100,7 +119,7 @@ def conversations(path: Path) -> Iterator[tuple[bytes, bytes, list[Row], bytes |
             data_key = None
             if sealed is not None:
                 assert key_id.decode() == hashlib.sha256(b"foldlog key" + WRAPPING_KEY).hexdigest()[:16]
-                secret = AESGCM(WRAPPING_KEY).decrypt(sealed[:12], sealed[12:], b"data key of " + name)
+                secret = unwrapped(sealed, name)
                 data_key, salt = secret[:32], secret[32:]
             columns = ", ".join(Row._fields)
             rows = connection.execute(f"SELECT {columns} FROM events WHERE conversation = ? ORDER BY id", (key,))
@@ -135,13 +154,13 @@ def history() -> list[Event]:
     ]
 
 
-def fill(path: Path, **how: Any) -> None:
+def fill(path: Path, *, prefix: str = "", **how: Any) -> None:
     with open_store(f"sqlite:///{path}", **how) as store:
         store.register(Views(store))
         for name in NAMES:
-            store.append(name, history(), expected_version=0, idempotency_key="turn-1")
+            store.append(prefix + name, history(), expected_version=0, idempotency_key="turn-1")
         later = UnknownEvent(stored_kind="later é", stored_schema=3, body=b'{"kind":"later"}', shown=True)
-        store.ingest("imported", [later, *history() * 300])
+        store.ingest(f"{prefix}imported", [later, *history() * 300])
 
 
 @pytest.mark.parametrize("compression", ["none", "zlib", "zstd"])
@@ -156,6 +175,57 @@ def test_a_store_is_read_by_the_page(tmp_path: Path, compression: Any, sealed: b
     assert action["arguments"] == {"command": "pytest -x", "n": float("inf")}
     assert condensation["forgotten_event_ids"] == [1, 2]
     assert len(events[b"imported"]) == 1_501
+
+
+def proved(data_key: bytes, tag: bytes, place: bytes) -> bool:
+    """Whether a nonce and a tag over nothing are those of this associated data."""
+    return AESGCM(data_key).decrypt(tag[:12], tag[12:], place) == b""
+
+
+def test_marks_proofs_and_encrypted_records_are_read_by_the_page(tmp_path: Path):
+    path = tmp_path / "store.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c1", history()[:2], expected_version=0, idempotency_key="turn-0")
+    fill(path, keys=KeyRing([SecretStr(WRAPPING_KEY.hex())]), prefix="other ")
+    with open_store(f"sqlite:///{path}", keys=KeyRing([SecretStr(WRAPPING_KEY.hex())])) as store:
+        store.register(Views(store))
+        store.append("c1", history()[3:], expected_version=2, idempotency_key="turn-1")
+    read = 0
+    with closing(sqlite3.connect(path)) as connection:
+        connection.text_factory = bytes
+        for name, _, rows, data_key in conversations(path):
+            assert data_key is not None
+            key, created_at, mark = connection.execute(
+                "SELECT key, created_at, mark FROM conversations WHERE id = CAST(? AS TEXT)", (name,)
+            ).fetchone()
+            keys, first, until = struct.unpack(">3Q", mark[1:25])
+            last = rows[-1]
+            shown, structural = last.shown_before + last.shown, last.structural_before + last.structural
+            ends = struct.pack(">5q", created_at, last.id + 1, last.recorded_at, shown, structural)
+            assert proved(data_key, mark[25:], b"mark\0" + mark[:25] + b"\1" + ends + last.head + name)
+            assert mark[0] == 1
+            assert (keys, first, until) == {b"c1": (1, 0, 2), b"other imported": (0, 0, 0)}.get(name, (1, 0, 0))
+            assert [row.id for row in rows if row.encoding < 8] == list(range(until))
+            for text, start, count, proof in connection.execute(
+                "SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ?", (key,)
+            ).fetchall():
+                place = b"key\0" + struct.pack(">2qI", start, count, len(text)) + text + name
+                assert proof is None if text == b"turn-0" else proved(data_key, proof, place)
+            for projection, version, code, base, encoding, body in connection.execute(
+                "SELECT projection, version, code, base, encoding, body FROM records WHERE conversation = ?", (key,)
+            ).fetchall():
+                columns = struct.pack(">5q", version, code, base is not None, -1 if base is None else base, encoding)
+                place = b"record\0" + columns + struct.pack(">I", len(projection)) + projection + name
+                assert json.loads(AESGCM(data_key).decrypt(body[:12], body[12:], place))
+                read += 1
+    assert read > 600
+
+
+def test_a_store_of_schema_2_is_read_by_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.modules[__name__], "WRAPPING_KEY", bytes([0x11] * 32))
+    events = assert_reads(unpacked("schema-2.db", tmp_path))
+    assert len(events[b"encrypted zstd"]) == len(events[b"begun plain"]) == 10
+    assert len(events[b"long"]) == 1_001
 
 
 def test_the_example_on_the_page_can_be_computed_again():

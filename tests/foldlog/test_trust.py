@@ -257,23 +257,52 @@ def test_salvage_refuses_a_target_that_is_there_and_a_source_that_is_none(foldlo
     }
 
 
-def test_seal_brings_a_store_to_a_key_and_to_another(foldlog, store, tmp_path, monkeypatch):
+def test_rekey_brings_a_store_to_a_key_and_to_another(foldlog, store, tmp_path, monkeypatch):
     before = heads_of(store)
     assert b"3 of one" in store.read_bytes()
     monkeypatch.setenv("FOLDLOG_KEY", KEY)
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
-    ran = foldlog("seal")
-    assert ran.out == "3 histories: 15 events stored anew, 3 keys wrapped anew.\n"
+    ran = foldlog("rekey")
+    assert ran.out == "3 conversations: 15 events rewritten, 3 keys changed.\n"
     assert all(b"3 of one" not in file.read_bytes() for file in tmp_path.iterdir())
     assert "3 of one" in foldlog("log", "one").out
     monkeypatch.setenv("FOLDLOG_KEY", f"{'cd' * 32} {KEY}")
-    assert "0 events stored anew, 3 keys wrapped anew" in foldlog("seal").out
+    assert "0 events rewritten, 3 keys changed" in foldlog("seal").out  # its earlier name
     monkeypatch.setenv("FOLDLOG_KEY", "cd" * 32)
     assert foldlog("verify").status == 0
     monkeypatch.delenv("FOLDLOG_KEY")
     ran = foldlog("log", "one")
     assert ran.status == 2
     assert "set FOLDLOG_KEY or FOLDLOG_KEY_FILE" in ran.err
+    assert heads_of(store) == before
+
+
+def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monkeypatch):
+    monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
+    assert foldlog("rekey").out == "3 conversations: 5 events rewritten, 0 keys changed.\n"
+    monkeypatch.delenv("FOLDLOG_COMPRESSION")
+    assert foldlog("rekey").out == "3 conversations: 0 events rewritten, 0 keys changed.\n"
+    assert foldlog("verify").status == 0
+    assert "3 of one" in foldlog("log", "one").out
+    monkeypatch.setenv("FOLDLOG_COMPRESSION", "none")
+    assert foldlog("rekey").out == "3 conversations: 5 events rewritten, 0 keys changed.\n"
+    assert "3 of one" in foldlog("log", "one").out
+
+
+def test_rekey_makes_plain_text_only_where_it_is_asked_to(foldlog, store, monkeypatch):
+    before = heads_of(store)
+    monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    foldlog("rekey")
+    monkeypatch.delenv("FOLDLOG_KEY")
+    for arguments in (["rekey"], ["rekey", "--decrypt"]):
+        ran = foldlog(*arguments)
+        assert ran.status == 2
+        assert "no key is given, so nothing was changed; set FOLDLOG_KEY" in ran.err
+    monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    assert foldlog("rekey", "--decrypt").out == "3 conversations: 15 events rewritten, 3 keys changed.\n"
+    monkeypatch.delenv("FOLDLOG_KEY")
+    assert "3 of one" in foldlog("log", "one").out
+    assert foldlog("verify").status == 0
     assert heads_of(store) == before
 
 
@@ -293,7 +322,7 @@ def test_no_name_steers_a_terminal(foldlog, store, tmp_path):
         ["salvage", "foldlog.db", "new.db"],
         ["export", "--all", "all.foldlog"],
         ["import", "all.foldlog", "--db", "sqlite:///other.db"],
-        ["seal"],
+        ["rekey"],
         ["erase", STEERS, "--reason", STEERS],
         ["verify"],
     ):

@@ -12,7 +12,9 @@ import sys
 from tests.crash.protections import Protection, main
 
 _VERIFICATION = "tests/eventstore/test_verification.py"
-_SEALING = "tests/eventstore/test_sealing.py"
+_ENCRYPTION = "tests/eventstore/test_encryption.py"
+_REKEY = "tests/conformance/test_rekey.py"
+_ATTACKER = "tests/fuzz/test_attacker.py"
 _ERASURE = "tests/eventstore/test_erasure.py"
 _SALVAGE = "tests/eventstore/test_salvage.py"
 _ARCHIVES = "tests/foldlog/test_archives.py"
@@ -147,40 +149,165 @@ PROTECTIONS = {
         "tests/eventstore/test_codec.py -k take_the_place",
     ),
     "places": Protection(
-        "a sealed body is of its place",
+        "an encrypted body is of its place",
         "eventstore/stored/row_codec.py",
-        'encrypt(nonce, body, what + b" of " + self._place)\n\n    def open',
-        "encrypt(nonce, body, self._place)\n\n    def open",
-        _SEALING,
+        'return b"event\\0%b%b%b%b" % (columns, head, _length(len(name)), name)',
+        'return b"event\\0"',
+        _ATTACKER,
     ),
-    "sealed-salt": Protection(
-        "the salt is sealed with the key",
+    "columns": Protection(
+        "… and of every other column",
+        "eventstore/stored/row_codec.py",
+        'return b"event\\0%b%b%b%b" % (columns, head, _length(len(name)), name)',
+        'return b"event\\0%b" % columns[:8]',
+        _ATTACKER,
+    ),
+    "plain-rows": Protection(
+        "a plain row is refused in an encrypted conversation",
+        "eventstore/stored/row_codec.py",
+        "if key is not None and key.form != 1 and not self.mark.expects(row.id):",
+        "if False:",
+        f"{_ENCRYPTION} -k refused_by_every_read",
+    ),
+    "form-1": Protection(
+        "a row of the earlier form is refused in a conversation that was rekeyed",
+        "eventstore/stored/row_codec.py",
+        "if key is not None and key.form != 1 and not self.mark.expects(row.id):",
+        "if key is not None and not encoding & ENCRYPTED_1 and key.form != 1 and not self.mark.expects(row.id):",
+        f"{_ENCRYPTION} -k form_1_do_not_come_back",
+    ),
+    "plain-records": Protection(
+        "a plain revision is refused there",
+        "eventstore/stored/row_codec.py",
+        "if key is not None and key.form != 1 and not record.version <= self.mark.pending_until:",
+        "if False:",
+        f"{_ATTACKER} -k makes_up",
+    ),
+    "records-columns": Protection(
+        "an encrypted revision is of its version, code and base",
+        "eventstore/stored/row_codec.py",
+        'return b"record\\0%b%b%b" % (columns, _length(len(name)), name)',
+        'return b"record\\0"',
+        f"{_ATTACKER} -k every_column_of_a_revision",
+    ),
+    "marks": Protection(
+        "a mark is of how the conversation ends",
+        "eventstore/stored/marks.py",
+        "        key.decrypt(stored[_says.size :], _place(conversation, says))\n",
+        "        pass\n",
+        f"{_ATTACKER} -k makes_up",
+    ),
+    "proofs": Protection(
+        "an idempotency key stands for what was written",
         "eventstore/stored/guard.py",
-        'set_key(key, b"", keys.current, sealed, replaces=found.sealed_key)',
-        "set_key(key, found.salt, keys.current, sealed, replaces=found.sealed_key)",
-        _SEALING,
+        "if not codec.is_proved(idempotency_key, recalled):",
+        "if False:",
+        f"{_ATTACKER} -k makes_up",
+    ),
+    "keys-counted": Protection(
+        "verify counts idempotency keys",
+        "eventstore/maintenance/verify.py",
+        "if codec.is_strict and proved < codec.mark.keys:",
+        "if False:",
+        f"{_ATTACKER} -k makes_up",
+    ),
+    "met-before": Protection(
+        "what a process met before counts only where it needs the key",
+        "eventstore/stored/guard.py",
+        "if self.settings.keys is not None and not codec.is_strict:",
+        "if False:",
+        f"{_ENCRYPTION} -k go_on_believing",
+    ),
+    "encrypted-salt": Protection(
+        "the salt is encrypted with the key",
+        "eventstore/stored/guard.py",
+        'renewed = found._replace(salt=b"", key_id',
+        "renewed = found._replace(key_id",
+        f"{_ENCRYPTION} -k the_salt",
     ),
     "uncommitted-key": Protection(
-        "a data key that was not committed seals nothing",
+        "a data key that was not committed encrypts nothing",
         "eventstore/stored/guard.py",
-        "        seen = self._seen.get(found.key)\n        if seen is None or seen.sealed_key != found.sealed_key:\n",
-        "        seen = (seen_by_all := self._vault._by_key).get(found.key)\n        self._seen = seen_by_all\n"
-        "        if seen is None:\n",
-        f"{_SEALING} -k never_committed",
+        "self._written: dict[int, _Written] = {}",
+        'self._written: dict[int, _Written] = codecs.__dict__.setdefault("kept", {})',
+        f"{_ENCRYPTION} -k never_committed",
     ),
-    "staged-seal": Protection(
-        "what a killed import left is sealed too",
+    "checksum-of-form": Protection(
+        "a row gets the checksum of its new form",
+        "eventstore/stored/row_codec.py",
+        "return stored._replace(checksum=",
+        "return stored if how == PLAIN else stored._replace(checksum=",
+        f"{_REKEY} -k every_form_becomes and memory",
+    ),
+    "as-it-is": Protection(
+        "a setting that is not given changes nothing",
+        "eventstore/stored/row_codec.py",
+        "if compression is not None and how != _COMPRESSIONS.index(compression):",
+        'if how != _COMPRESSIONS.index(compression := compression or "none"):',
+        f"{_REKEY} -k not_given and memory",
+    ),
+    "read-back": Protection(
+        "what is rewritten is read back before it is committed",
+        "eventstore/maintenance/rekey.py",
+        "if came != wanted:",
+        "if False:",
+        f"{_REKEY} -k taken_back and memory",
+    ),
+    "rekey-chain": Protection(
+        "only what its head is of is encrypted",
+        "eventstore/maintenance/rekey.py",
+        "if plain.encoding == DAMAGED or not chain.follows(plain):",
+        "if plain.encoding == DAMAGED:",
+        f"{_REKEY} -k not_what_its_head and memory",
+    ),
+    "rekey-ends": Protection(
+        "a change ends when every row is changed",
+        "eventstore/maintenance/rekey.py",
+        "if codec.mark.pending_until and not self.damaged:",
+        "if codec.mark.pending_until:",
+        f"{_REKEY} -k not_what_its_head and memory",
+    ),
+    "decrypt": Protection(
+        "nothing becomes plain text unless it is asked for",
+        "eventstore/maintenance/rekey.py",
+        "None if self._decrypt else codec.data_key)",
+        "None if self._decrypt or not self.key else codec.data_key)",
+        f"{_REKEY} -k every_form_becomes and memory",
+    ),
+    "bombs": Protection(
+        "no body is decompressed beyond the limit of the store",
+        "eventstore/stored/compression.py",
+        "if size > bytes_max:",
+        "if False:",
+        f"{_ENCRYPTION} -k beyond_the_limit",
+    ),
+    "bombs-zlib": Protection(
+        "… whatever its compression",
+        "eventstore/stored/compression.py",
+        "if len(body) > bytes_max:",
+        "if False:",
+        f"{_ENCRYPTION} -k beyond_the_limit",
+    ),
+    "one-by-one": Protection(
+        "a page of bodies is not decompressed at once",
+        "eventstore/stored/row_codec.py",
+        "return _Decompressed(decrypted, limit) if",
+        "return list(_Decompressed(decrypted, limit)) if",
+        f"{_ENCRYPTION} -k one_by_one",
+    ),
+    "staged-rekey": Protection(
+        "what a killed import left is encrypted too",
         "eventstore/maintenance/rekey.py",
         "        if staged is not None:\n",
         "        if False:\n",
-        f"{_SEALING} -k killed_import",
+        f"{_ENCRYPTION} -k killed_import",
     ),
     "quiet-keys": Protection(
         "an error does not show the key",
         "eventstore/stored/keys.py",
         'raise KeyUnavailable(f"{where} holds a text of',
         'raise KeyUnavailable(f"{text} {where} holds a text of',
-        _SEALING,
+        _ENCRYPTION,
     ),
     "overwritten": Protection(
         "deleted cells are overwritten",

@@ -31,7 +31,7 @@ from eventstore import (
     urls,
 )
 from eventstore.recorders.sqlite.pages import PageFile
-from eventstore.stored.row_codec import Unopenable, unpacked
+from eventstore.stored.compression import NotAsWritten, decompressed
 from foldlog.archives import NotAnArchive, read_archive, write_archive
 from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources
 from tests.fuzz.mutation import any_text, as_json, mutated, mutated_json
@@ -273,8 +273,8 @@ def packed_body(at: random.Random) -> str:
     body = at.randbytes(at.choice((0, 5, 300))) * at.choice((1, 50))
     stored = at.choice((zlib.compress(body), zstandard.ZstdCompressor().compress(body)))
     try:
-        unpacked(at.choice((0, 1, 2, 3, 8, 99)), mutated(at, stored))
-    except Unopenable:
+        decompressed(at.choice((0, 1, 2, 3, 8, 99)), mutated(at, stored), 2**20)
+    except NotAsWritten:
         return "refused"
     return "taken"
 

@@ -74,15 +74,15 @@ PROTECTIONS = {
     "rows-of-key": Protection(
         "a row is stored in another form only while its conversation has the key that was read",
         _REKEY,
-        "    if not _has_key(transaction, known):\n        return False\n    transaction.replace",
-        "    transaction.replace",
+        "        found, mark = self._current(transaction)\n        if changed:",
+        "        found, mark = self._found, Mark()\n        if changed:",
         "tests/conformance/test_data_keys.py -k rows_are_not_stored",
     ),
     "records-of-key": Protection(
         "… and a record",
         _REKEY,
-        "    if not _has_key(transaction, known):\n        return False\n    for",
-        "    for",
+        "        found, _ = self._current(transaction)\n",
+        "        found = self._found\n",
         f"{_KEYS} -k records_do_not_come",
     ),
     "copied-keys": Protection(

@@ -25,6 +25,7 @@ from eventstore import (
 )
 from eventstore.maintenance import erase, rekey
 from eventstore.recorders.base import Row, Transaction
+from eventstore.stored.marks import NOTHING_PENDING
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server
@@ -94,7 +95,7 @@ def test_an_append_that_encrypts_is_found_though_the_key_was_rotated_since(
     url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
 ):
     with open_store(via, keys=KeyRing([OLD, NEW])) as ours, open_store(url, keys=KeyRing([NEW, OLD])) as theirs:
-        before_recovery(ours, lambda: list(theirs.reseal("c1")))
+        before_recovery(ours, lambda: list(theirs.rekey("c1")))
         proxy.order(cut)
         ours.append("c1", said("ours"), expected_version=ANY_VERSION)
         assert texts(theirs) == ["plain", "ours"]
@@ -107,7 +108,7 @@ def test_a_rotation_that_is_reported_is_done(url: str, via: str, proxy: CuttingP
         store.append("c1", said("precious"), expected_version=0)
     with open_store(via, keys=KeyRing([NEW, OLD])) as store:
         proxy.order(cut, mark=b"set_key")
-        assert [(done.conversation, done.key) for done in store.reseal()] == [("c1", True)]
+        assert [(done.conversation, done.key) for done in store.rekey()] == [("c1", True)]
         assert proxy.cuts == 1
     with open_store(url, keys=KeyRing([NEW])) as store:
         assert texts(store) == ["precious"]
@@ -179,16 +180,19 @@ def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_serve
     """Two data keys for one conversation would leave the events of one of them unreadable."""
     ring = KeyRing([NEW])
     with open_store(url, keys=ring) as sealing, open_store(url, keys=ring) as appending, contextlib.ExitStack() as end:
+        guard = sealing._recorder
         key = _key_of(sealing, "c1")
+        with guard.unguarded.read() as reader:
+            change = rekey._Change(guard, _found(reader.conversation_of(key)), decrypt=False)
 
         def slowly(transaction: Transaction) -> object:
             transaction.conversation_of(key)
             append = in_thread(lambda: appending.append("c1", said("sealed"), expected_version=ANY_VERSION))
             end.enter_context(append)
             until(lambda: waiters(postgres_server))
-            return rekey._with_key(transaction, key, ring)
+            return change._begin(transaction)
 
-        sealing._recorder.unguarded.transact(slowly)
+        guard.unguarded.transact(slowly)
         end.close()
         assert texts(sealing) == ["plain", "sealed"]
         sound(appending)
@@ -231,7 +235,7 @@ def test_an_erased_conversation_does_not_get_its_key_back(url: str, postgres_ser
             holding.execute(f"SELECT * FROM {schema}.conversations FOR UPDATE")
             end.enter_context(in_thread(lambda: erasing.erase("c1", reason="asked to")))
             until(lambda: blocked(postgres_server) == 1)
-            end.enter_context(in_thread(lambda: list(rotating.reseal())))
+            end.enter_context(in_thread(lambda: list(rotating.rekey())))
             until(lambda: blocked(postgres_server) == 2)
             holding.commit()
         row = postgres_server.sql(
@@ -250,12 +254,13 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
     with open_store(url, keys=KeyRing([NEW])) as encrypting:
         guard = encrypting._recorder
         key = _key_of(encrypting, "c1")
-        guard.unguarded.transact(lambda transaction: rekey._with_key(transaction, key, KeyRing([NEW])))
         with guard.unguarded.read() as reader:
-            known = guard.vault.known(_found(reader.conversation_of(key)))
+            change = rekey._Change(guard, _found(reader.conversation_of(key)), decrypt=False)
+        change._found, codec = _found(guard.unguarded.transact(change._begin))
+        target = codec._replace(mark=NOTHING_PENDING)
         with contextlib.ExitStack() as end:
 
-            def seal_slowly(transaction: Any) -> None:
+            def encrypt_slowly(transaction: Any) -> None:
                 put_records = transaction.put_records
 
                 def put_late(*records: Any) -> None:
@@ -264,9 +269,9 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
                     put_records(*records)
 
                 transaction.put_records = put_late
-                rekey._seal_records(transaction, guard, known)
+                change._change_some_records(transaction, codec, target, "p", -1)
 
-            guard.unguarded.transact(seal_slowly)
+            guard.unguarded.transact(encrypt_slowly)
         with guard.unguarded.read() as reader:
             assert list(reader.projections(key)) == []
 
@@ -313,12 +318,12 @@ def test_two_writers_and_two_rotations_lose_nothing(url: str):
                 [recorded] = store.append(conversation, said(name), expected_version=ANY_VERSION)
                 acknowledged.append((conversation, recorded.id, name))
 
-    def seal() -> None:
+    def encrypt() -> None:
         with open_store(url, keys=ring) as store:
-            list(store.reseal())
+            list(store.rekey())
 
     with contextlib.ExitStack() as threads:
-        for act in (seal, lambda: write("w0"), seal, lambda: write("w1")):
+        for act in (encrypt, lambda: write("w0"), encrypt, lambda: write("w1")):
             threads.enter_context(in_thread(act))
     with open_store(url, keys=ring) as store:
         for conversation, place, name in acknowledged:

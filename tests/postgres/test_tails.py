@@ -27,7 +27,7 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.recorders.base import Conversation, Erasure, Row, Transaction
+from eventstore.recorders.base import Conversation, Erasure, RecalledKey, Row, Transaction
 from eventstore.recorders.postgres import PostgresRecorder
 from eventstore.recorders.postgres.tails import Tails
 from eventstore.recorders.postgres.wire import Wire
@@ -191,7 +191,7 @@ def test_a_conversation_that_others_sealed_is_written_to_under_its_key(url: str)
 def test_a_conversation_that_others_sealed_is_not_written_to_in_plain(url: str):
     with open_store(url) as ours, open_store(url, keys=KEY) as theirs:
         ours.append("c1", said("0"), expected_version=0)
-        list(theirs.reseal())
+        list(theirs.rekey())
         with pytest.raises(KeyUnavailable):
             ours.append("c1", said("1"), expected_version=ANY_VERSION)
         assert texts(theirs) == ["0"]
@@ -212,7 +212,7 @@ def test_a_resealed_conversation_is_written_to_under_its_new_key(url: str):
     with open_store(url, keys=both) as ours, open_store(url, keys=newer) as theirs:
         ours.append("c1", said("0"), expected_version=0)
         ours.append("c1", said("1"), expected_version=1)
-        list(theirs.reseal())
+        list(theirs.rekey())
         ours.append("c1", said("2"), expected_version=2)
     with open_store(url, keys=newer) as theirs:
         assert texts(theirs) == ["0", "1", "2"]
@@ -310,16 +310,16 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
         def begin(transaction: Transaction) -> int:
             key = transaction.begin("c1", 1, b"salt").key
             transaction.insert(key, [row(0)])
-            transaction.remember(key, "k", 0, 1)
+            transaction.remember(key, "k", RecalledKey(0, 1))
             return key
 
-        def recalled(transaction: Transaction) -> tuple[int, int] | None:
+        def recalled(transaction: Transaction) -> RecalledKey | None:
             found = transaction.conversation("c1")
             assert found is not None
             return transaction.recall(found.key, "k")
 
         recorder.transact(begin)
-        assert recorder.transact(recalled) == (0, 1)
+        assert recorder.transact(recalled) == RecalledKey(0, 1)
 
 
 # -- commits in doubt --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Final, Protocol, cast
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.base import BareRow, Conversation, Erasure, PlacedRow, Record, Row
+from eventstore.recorders.base import BareRow, Conversation, Erasure, PlacedRow, RecalledKey, Record, Row
 from eventstore.recorders.postgres.binary import BIGINT, array, bigint, boolean, text_bytes, to_text
 from eventstore.recorders.postgres.wire import Parameter
 
@@ -91,13 +91,13 @@ class PostgresReader:
     def position(self, key: int, event_id: int) -> int:
         return _int(self._ask("position", bigint(key), bigint(event_id)), 0, 0)
 
-    def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
+    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
         result = self._ask("recall", bigint(key), text_bytes(idempotency_key))
-        return (_int(result, 0, 0), _int(result, 0, 1)) if result.ntuples else None
+        return _recalled(result, 0, 0) if result.ntuples else None
 
-    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, int, int]]:
+    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
         result = self._ask("remembered", bigint(key), None if after is None else text_bytes(after), bigint(limit))
-        return [(to_text(_values(result)(n, 0)), _int(result, n, 1), _int(result, n, 2)) for n in range(result.ntuples)]
+        return [(to_text(_values(result)(n, 0)), _recalled(result, n, 1)) for n in range(result.ntuples)]
 
     def projections(self, key: int) -> Sequence[str]:
         result = self._ask("projections", bigint(key))
@@ -110,7 +110,8 @@ class PostgresReader:
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         result = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))
         value = _values(result)
-        return [PlacedRow(_number(value(n, 12)), to_text(value(n, 13)), row) for n, row in enumerate(_rows(result))]
+        names = [to_text(result.get_value(n, 13) or b"") for n in range(result.ntuples)]
+        return [PlacedRow(_number(value(n, 12)), names[n], row) for n, row in enumerate(_rows(result))]
 
 
 def _values(result: PGresult) -> Callable[[int, int], bytes]:
@@ -124,6 +125,11 @@ def _time(stored: bytes) -> int:
 
 def _int(result: PGresult, row: int, column: int) -> int:
     return _number(_values(result)(row, column))
+
+
+def _recalled(result: PGresult, row: int, column: int) -> RecalledKey:
+    proof = result.get_value(row, column + 2)
+    return RecalledKey(_int(result, row, column), _int(result, row, column + 1), proof)
 
 
 def _rows(result: PGresult) -> list[Row]:
@@ -187,4 +193,6 @@ def _conversation(result: PGresult, n: int) -> Conversation:
         else Erasure(_time(erased_at), to_text(value(n, 9)), _number(value(n, 10)), value(n, 11)),
         shown=0 if is_empty else _number(value(n, 15)) + (value(n, 16) == _TRUE),
         structural=0 if is_empty else _number(value(n, 17)) + (value(n, 18) == _TRUE),
+        visible=value(n, 19) == _TRUE,
+        mark=may_be_null(n, 20),
     )

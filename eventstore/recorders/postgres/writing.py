@@ -13,7 +13,7 @@ from typing import Final
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.base import Conversation, Erasure, Place, Record, Row
+from eventstore.recorders.base import Conversation, Erasure, Place, RecalledKey, Record, Row
 from eventstore.recorders.errors import IntegrityError, InternalError
 from eventstore.recorders.postgres.binary import (
     BIGINT,
@@ -91,6 +91,7 @@ class PostgresTransaction(PostgresReader):
         self._taken_for_new: set[tuple[int, str]] = set()
         self._newest: dict[int, Row] = {}
         self._met: dict[int, Conversation] = {}
+        self._marks: dict[int, bytes | None] = {}
         self._locked: set[int] = set()
         """Keys of conversations that nobody else changes before this transaction ends."""
         self.locks: list[int] = []
@@ -160,7 +161,7 @@ class PostgresTransaction(PostgresReader):
         for key, last in self._newest.items():
             found = self._met.get(key)
             if found is not None:
-                tails.keep(found, found.grown(last))
+                tails.keep(found, found.grown(last)._replace(mark=self._marks.get(key, found.mark)))
 
     def _begin(self) -> None:
         if not self._begun:
@@ -259,7 +260,7 @@ class PostgresTransaction(PostgresReader):
         )
         self._seen_by("stands_conversation", bigint(key), salt)
         self._locked.add(key)  # nobody else knows of it
-        begun = Conversation(key, conversation_id, created_at, salt, 0, None, None)
+        begun = Conversation(key, conversation_id, created_at, salt, 0, None, None, visible=not staged)
         if not staged:
             self._met[key] = begun
         return begun
@@ -296,7 +297,7 @@ class PostgresTransaction(PostgresReader):
         self._write("delete_conversation", bigint(key))
         return True
 
-    def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
+    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
         if self._unchecked:
             # Of a conversation that is as we left it. If the key is there, the one who remembers it now is refused.
             self._guessed_keys = True
@@ -311,6 +312,10 @@ class PostgresTransaction(PostgresReader):
         self._write("set_key", bigint(key), salt, None if key_id is None else text_bytes(key_id), sealed_key, replaces)
         if sealed_key is not None:
             self._seen_by("stands_key", bigint(key), sealed_key)
+
+    def set_mark(self, key: int, mark: bytes | None) -> None:
+        self._write("set_mark", bigint(key), mark)
+        self._marks[key] = mark
 
     def replace(self, key: int, rows: Sequence[Row]) -> None:
         self._write(
@@ -335,9 +340,13 @@ class PostgresTransaction(PostgresReader):
         self._write("forget_records", bigint(key))
         return True
 
-    def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None:
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
+        first_id, events, proof = recalled
         self._taken_for_new.discard((key, idempotency_key))
-        self._write("remember", bigint(key), text_bytes(idempotency_key), bigint(first_id), bigint(events))
+        self._write("remember", bigint(key), text_bytes(idempotency_key), bigint(first_id), bigint(events), proof)
+
+    def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
+        self._write("prove", bigint(key), text_bytes(idempotency_key), proof)
 
     def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
         for version, code, base, body, encoding, checksum in records:
@@ -352,6 +361,9 @@ class PostgresTransaction(PostgresReader):
                 smallint(encoding),
                 integer(checksum),
             )
+
+    def set_store_value(self, name: str, value: str) -> None:
+        self._write("set_store_value", text_bytes(name), text_bytes(value))
 
     def delete_records(self, projection: str, key: int) -> None:
         self._write("delete_records", text_bytes(projection), bigint(key))
@@ -378,6 +390,7 @@ class PostgresTransaction(PostgresReader):
             guess.salt,
             None if guess.key_id is None else text_bytes(guess.key_id),
             guess.sealed_key,
+            guess.mark,
         )
         self._unchecked = True
         self._locked.add(guess.key)

@@ -21,7 +21,9 @@ from eventstore.stored import hash_chain
 __all__ = ["Carved", "carve"]
 
 _EVENT_COLUMNS = 14
-_CONVERSATION_COLUMNS = 15
+_CONVERSATION_COLUMNS = 16
+_WITHOUT_MARK = 15
+"""Of a conversation's row that was written before schema 3."""
 _TRIED_MAX = 16
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 _ASTRAY_MAX = 200
@@ -76,6 +78,7 @@ def carve(path: str, into: str) -> Carved:
                 with suppress(sqlite3.IntegrityError):  # a column of another type: not even a damaged row is left
                     damaged += target.execute(SQL["carve_damaged_event"], _unless_there(row)).rowcount
         target.executemany(SQL["carve_key"], _keys(pages, conversations))
+        target.executemany(SQL["set_store_value"], _limit(pages))
         carved = target.execute("SELECT count(*) FROM conversations").fetchone()[0]
         target.execute("COMMIT")
     return Carved(sound, damaged, carved, names.nameless)
@@ -92,8 +95,15 @@ class _Names:
         self._named: dict[int, list[bytes]] = {}
         for row in pages.rows():
             columns, texts = row.columns, row.texts
-            if row.rowid is not None and len(columns) == _CONVERSATION_COLUMNS and texts[1] and columns[2] in (0, 1):
-                self._rows.setdefault(row.rowid, (row.rowid, *columns[1:]))
+            if (
+                row.rowid is not None
+                and len(columns) in (_CONVERSATION_COLUMNS, _WITHOUT_MARK)
+                and texts[1]
+                and columns[2] in (0, 1)
+            ):
+                self._rows.setdefault(
+                    row.rowid, (row.rowid, *columns[1:_WITHOUT_MARK], *(columns[_WITHOUT_MARK:] or (None,)))
+                )
             elif row.rowid is None and len(columns) == 2 and texts == [True, False] and type(columns[1]) is int:
                 self._named.setdefault(columns[1], []).append(columns[0])
         for key, columns in self._rows.items():
@@ -158,7 +168,7 @@ class _Names:
             columns = rows.get(name) or self._rows.get(key)
             if columns is None and key not in self._name_of and name in _OF_THE_STORE:
                 continue
-            columns = _typed(columns or (key, name, 1, 0, *[None] * 11))
+            columns = _typed(columns or (key, name, 1, 0, *[None] * 12))
             if columns[2] == 1 or columns[10] is not None or key in self._seen_before:
                 found.setdefault(key, (key, name, 1, *columns[3:]))
         return found
@@ -166,7 +176,7 @@ class _Names:
 
 def _typed(columns: Sequence[Any]) -> list[Any]:
     """The columns of a conversation; those that are damaged to be of another type are left out."""
-    texts_and_blobs = {1, 6, 7, 8, 12, 14}
+    texts_and_blobs = {1, 6, 7, 8, 12, 14, 15}
     typed = [
         value if type(value) is (bytes if n in texts_and_blobs else int) else None for n, value in enumerate(columns)
     ]
@@ -212,11 +222,19 @@ def _keys(pages: PageFile, conversations: Mapping[int, object]) -> Iterable[Sequ
         columns = row.columns
         if (
             row.rowid is None
-            and row.texts == [False, True, False, False]
+            and row.texts in ([False, True, False, False], [False, True, False, False, False])
             and all(type(columns[n]) is int for n in (0, 2, 3))
+            and type(columns[-1]) in (int, bytes, type(None))
             and columns[0] in conversations
         ):
-            yield columns
+            yield (*columns[:4], columns[4] if len(columns) == 5 else None)
+
+
+def _limit(pages: PageFile) -> Iterable[Sequence[Any]]:
+    """How large an event may be, where the store has recorded it."""
+    for row in pages.rows():
+        if row.rowid is None and row.texts == [True, True] and row.columns[0] == b"event_bytes_max":
+            yield tuple(value.decode("utf-8", "replace") for value in row.columns)
 
 
 def _seed(name: bytes) -> int:

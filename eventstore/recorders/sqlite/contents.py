@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.recorders.sqlite.reader import SQL
+from eventstore.recorders.sqlite.reader import SQL, a_position
 
 __all__ = ["Contents"]
 
@@ -76,7 +76,7 @@ def _on_disk(path: str) -> _OnDisk | None:
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
             values = dict(connection.execute(SQL["identity"]))
             try:
-                (last_position,) = connection.execute(SQL["last_position"]).fetchone()
+                last_position = a_position(connection.execute(SQL["last_position"]))
             except sqlite3.DatabaseError:
                 last_position = None
     except sqlite3.DatabaseError:

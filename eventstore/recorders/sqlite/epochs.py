@@ -15,7 +15,7 @@ import sqlite3
 import time
 from typing import Final
 
-from eventstore.recorders.sqlite.reader import SQL
+from eventstore.recorders.sqlite.reader import SQL, a_position
 
 __all__ = ["begin_where_copied", "lost_after", "mark_copy"]
 
@@ -30,7 +30,7 @@ def begin_where_copied(connection: sqlite3.Connection, inode: int) -> None:
     found = execute(SQL["file"]).fetchone()
     if found is not None and found[0] == str(inode).encode():
         return
-    (last,) = execute(SQL["last_position"]).fetchone()
+    last = a_position(execute(SQL["last_position"]))
     first = max(last + _LEFT_OUT_MIN, time.time_ns() // 1_000)
     execute(SQL["reserve_positions"], (first - 1,))
     execute(SQL["leave_out_positions"], (first - 1 - last,))
@@ -50,5 +50,5 @@ def lost_after(connection: sqlite3.Connection, position: int) -> int | None:
     for name, last in connection.execute(SQL["epochs"]):
         if int(last) < position < int(name.removeprefix(b"epoch ")):
             return int(last)
-    (last,) = connection.execute(SQL["last_position"]).fetchone()
-    return int(last) if position > last else None
+    last = a_position(connection.execute(SQL["last_position"]))
+    return last if position > last else None

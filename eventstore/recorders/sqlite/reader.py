@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from eventstore.recorders.base import BareRow, Conversation, Erasure, PlacedRow, Record, Row
+from eventstore.recorders.base import BareRow, Conversation, Erasure, PlacedRow, RecalledKey, Record, Row
+from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.statements import statements
 
-__all__ = ["SQL", "SQLiteReader", "bound"]
+__all__ = ["SQL", "SQLiteReader", "a_position", "bound"]
 
 SQL: Final = statements("sqlite")
 _KINDS_MAX: Final = 1_000
@@ -89,7 +90,7 @@ class SQLiteReader:
         return placed
 
     def last_position(self) -> int:
-        return int(self._execute(SQL["last_position"]).fetchone()[0])
+        return a_position(self._execute(SQL["last_position"]))
 
     def record_at(self, projection: str, key: int, version: int) -> Record | None:
         found = self._execute(SQL["record_at"], (projection, key, version)).fetchone()
@@ -99,16 +100,16 @@ class SQLiteReader:
         return [Record(*row) for row in self._execute(SQL["records"], (projection, key, after, limit))]
 
     def position(self, key: int, event_id: int) -> int:
-        return int(self._execute(SQL["position"], (key, event_id)).fetchone()[0])
+        return a_position(self._execute(SQL["position"], (key, event_id)))
 
-    def recall(self, key: int, idempotency_key: str) -> tuple[int, int] | None:
+    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
         found = self._execute(SQL["recall"], (key, bound(idempotency_key))).fetchone()
-        return (found[0], found[1]) if found else None
+        return RecalledKey(*found) if found else None
 
-    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, int, int]]:
+    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
         start = b"" if after is None else bound(after) + b"\0"
         rows = self._execute(SQL["remembered"], (key, start, limit))
-        return [(_text(name), first_id, events) for name, first_id, events in rows]
+        return [(_text(name), RecalledKey(*recalled)) for name, *recalled in rows]
 
     def projections(self, key: int) -> Sequence[str]:
         return [_text(row[0]) for row in self._execute(SQL["projections"], (key,))]
@@ -126,8 +127,19 @@ class SQLiteReader:
 
     def _id(self, key: int) -> str:
         if key not in self._ids:
-            self._ids[key] = _text(self._execute(SQL["conversation_id"], (key,)).fetchone()[0])
+            found = self._execute(SQL["conversation_id"], (key,)).fetchone()
+            self._ids[key] = _text(found[0]) if found else ""
         return self._ids[key]
+
+
+def a_position(answer: sqlite3.Cursor) -> int:
+    """Return the position that a question is answered with. Raises ``DatabaseError`` where there is none, which only a
+    damaged file says.
+    """
+    found = answer.fetchone()
+    if found is None or type(found[0]) is not int:
+        raise DatabaseError("the positions of events are damaged; run 'foldlog verify', then 'foldlog salvage'")
+    return int(found[0])
 
 
 def _json(value: Sequence[object]) -> str:
@@ -169,8 +181,8 @@ def _row(row: tuple[Any, ...]) -> Row:
 
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
-    (key, _visible, created_at, parent, parent_version, salt, key_id, sealed_key,
-     erased_at, erased_reason, erased_events, erased_head, last_id, updated_at, head,
+    (key, visible, created_at, parent, parent_version, salt, key_id, sealed_key,
+     erased_at, erased_reason, erased_events, erased_head, mark, last_id, updated_at, head,
      shown, structural, astray) = found  # fmt: skip
     return Conversation(
         key=key,
@@ -190,4 +202,6 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
         shown=shown or 0,
         structural=structural or 0,
         astray=bool(astray) or type(last_id) not in (int, type(None)),
+        visible=visible == 1,
+        mark=mark,
     )

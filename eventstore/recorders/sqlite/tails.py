@@ -51,6 +51,12 @@ class Tails:
             self.forget()
         self._by_id[conversation.id] = self._by_key[conversation.key] = conversation
 
+    def mark(self, key: int, mark: bytes | None) -> None:
+        """The conversation has this mark now."""
+        end = self._by_key.get(key)
+        if end is not None:
+            self.learn(end._replace(mark=mark))
+
     def grow(self, key: int, rows: Sequence[Row], position: int) -> None:
         """These rows were inserted, from this position on."""
         self._next_position = position + len(rows)

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eventstore.recorders.base import Conversation, Erasure, Place, Record, Row
+from eventstore.recorders.base import Conversation, Erasure, Place, RecalledKey, Record, Row
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
 from eventstore.recorders.sqlite.tails import Tails
@@ -43,7 +43,7 @@ class SQLiteTransaction(SQLiteReader):
         )
         key = cursor.lastrowid
         assert key is not None  # an INSERT into a rowid table has one
-        begun = Conversation(key, conversation_id, created_at, salt, 0, None, None)
+        begun = Conversation(key, conversation_id, created_at, salt, 0, None, None, visible=not staged)
         if not staged:
             self._tails.learn(begun)
         return begun
@@ -91,6 +91,10 @@ class SQLiteTransaction(SQLiteReader):
         if changed.rowcount != 1:
             raise KeyReplaced(f"conversation number {key}")
 
+    def set_mark(self, key: int, mark: bytes | None) -> None:
+        self._execute(SQL["set_mark"], (mark, key))
+        self._tails.mark(key, mark)
+
     def replace(self, key: int, rows: Sequence[Row]) -> None:
         self._tails.forget()
         self._leave_bytes()
@@ -116,11 +120,17 @@ class SQLiteTransaction(SQLiteReader):
         self._execute(SQL["delete_all_records"], (key,))
         return True
 
-    def remember(self, key: int, idempotency_key: str, first_id: int, events: int) -> None:
-        self._execute(SQL["remember"], (key, bound(idempotency_key), first_id, events))
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
+        self._execute(SQL["remember"], (key, bound(idempotency_key), *recalled))
+
+    def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
+        self._execute(SQL["prove"], (proof, key, bound(idempotency_key)))
 
     def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
         self._executemany(SQL["put_record"], [(projection, key, *record) for record in records])
+
+    def set_store_value(self, name: str, value: str) -> None:
+        self._execute(SQL["set_store_value"], (name, value))
 
     def delete_records(self, projection: str, key: int) -> None:
         self._execute(SQL["delete_records"], (projection, key))
@@ -138,12 +148,12 @@ class SQLiteTransaction(SQLiteReader):
         self._execute(SQL["leave_bytes"])
 
     def _place_for(self, key: int, first_id: int, last_id: int) -> int:
-        position, taken = self._execute(SQL["place_for"], (key, first_id, last_id)).fetchone()
+        position, taken = self._execute(SQL["place_for"], (key, first_id, last_id)).fetchone() or (None, None)
         if taken:
             raise IntegrityError(
                 f"conversation number {key} has an event with an id of {first_id} to {last_id} already"
             )
-        return int(position)
+        return position if type(position) is int else self.last_position() + 1  # which raises what is wrong
 
     def _is_staged(self, key: int) -> bool:
         return self._execute(SQL["is_staged"], (key,)).fetchone() is not None

@@ -79,6 +79,9 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     for (name,) in reader.execute(SQL["hidden"]):
         hidden = str(name, "utf-8", "replace")
         yield f"conversation {hidden!r} is hidden, as if it were still being imported, and was there before"
+    for name, count in reader.execute(SQL["without_position"]):
+        unplaced = str(name, "utf-8", "replace")
+        yield f"{count} events of conversation {unplaced!r} have no position, so no follower meets them"
     given, found = reader.execute(SQL["positions_given_and_found"]).fetchone()
     if type(given) is not int:
         yield "how many events were recorded cannot be read"

@@ -69,7 +69,7 @@ SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'fol
 -- part: conversations_as_found
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
-       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural
+       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark
 FROM {schema}.conversations c
 LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
 
@@ -87,7 +87,7 @@ SELECT (
             CROSS JOIN LATERAL (SELECT id, head FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e
             WHERE c.key = $1::bigint AND c.erased_at IS NULL AND e.id = $2::bigint AND e.head = $3::bytea
                 AND c.salt = $4::bytea AND c.key_id IS NOT DISTINCT FROM $5::bytea
-                AND c.sealed_key IS NOT DISTINCT FROM $6::bytea
+                AND c.sealed_key IS NOT DISTINCT FROM $6::bytea AND c.mark IS NOT DISTINCT FROM $7::bytea
         ) AND (SELECT timeline IS NOT DISTINCT FROM coalesce({timeline}, timeline) FROM {schema}.epoch)
         THEN (SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch)::text
         ELSE 'none: somebody else wrote to the conversation, so foldlog reads how it ends and appends then'
@@ -110,7 +110,7 @@ WHERE c.key = $1::bigint
 -- name: conversations
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
-       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural
+       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND ($2::boolean OR id > $1::bytea)
@@ -187,11 +187,11 @@ SELECT coalesce(e.position, (
 FROM {schema}.events e WHERE e.conversation = $1::bigint AND e.id = $2::bigint
 
 -- name: recall
-SELECT first_id, events FROM {schema}.idempotency_keys
+SELECT first_id, events, proof FROM {schema}.idempotency_keys
 WHERE conversation = $1::bigint AND sha256(key) = sha256($2::bytea)
 
 -- name: remembered
-SELECT key, first_id, events FROM {schema}.idempotency_keys
+SELECT key, first_id, events, proof FROM {schema}.idempotency_keys
 WHERE conversation = $1::bigint AND ($2::bytea IS NULL OR key > $2::bytea) ORDER BY key LIMIT $3::bigint
 
 -- name: record_at
@@ -210,6 +210,10 @@ SELECT max(notification_id) FROM {schema}.tracking WHERE application = $1::bytea
 
 -- name: store_value
 SELECT convert_to(value, 'UTF8') FROM {schema}.store WHERE name = convert_from($1::bytea, 'UTF8')
+
+-- name: set_store_value
+INSERT INTO {schema}.store (name, value) VALUES (convert_from($1::bytea, 'UTF8'), convert_from($2::bytea, 'UTF8'))
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
 -- name: data_version
 SELECT hashtextextended(pg_current_snapshot()::text, 0)
@@ -265,6 +269,9 @@ WITH changed AS (
 SELECT (CASE WHEN EXISTS (SELECT FROM changed) THEN '1' ELSE 'none: the conversation has another key, or is erased' END)
     ::bigint
 
+-- name: set_mark
+UPDATE {schema}.conversations SET mark = $2::bytea WHERE key = $1::bigint
+
 -- name: replace_rows
 UPDATE {schema}.events e SET encoding = r.encoding, checksum = r.checksum, body = r.body
 FROM unnest($2::bigint[], $3::smallint[], $4::integer[], $5::bytea[]) r (id, encoding, checksum, body)
@@ -272,7 +279,7 @@ WHERE e.conversation = $1::bigint AND e.id = r.id
 
 -- name: erase_conversation
 UPDATE {schema}.conversations
-SET salt = NULL, key_id = NULL, sealed_key = NULL,
+SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL,
     erased_at = $2::bigint, erased_reason = $3::bytea, erased_events = $4::bigint, erased_head = $5::bytea
 WHERE key = $1::bigint
 
@@ -283,8 +290,12 @@ DELETE FROM {schema}.idempotency_keys WHERE conversation = $1::bigint
 DELETE FROM {schema}.records WHERE conversation = $1::bigint
 
 -- name: remember
-INSERT INTO {schema}.idempotency_keys (conversation, key, first_id, events)
-VALUES ($1::bigint, $2::bytea, $3::bigint, $4::bigint)
+INSERT INTO {schema}.idempotency_keys (conversation, key, first_id, events, proof)
+VALUES ($1::bigint, $2::bytea, $3::bigint, $4::bigint, $5::bytea)
+
+-- name: prove
+UPDATE {schema}.idempotency_keys SET proof = $3::bytea
+WHERE conversation = $1::bigint AND sha256(key) = sha256($2::bytea)
 
 -- name: put_record
 INSERT INTO {schema}.records (projection, conversation, version, code, base, body, encoding, checksum)

@@ -9,7 +9,7 @@
 -- next rows that were recorded, or the newest of all, are of the same conversation; or the very newest is not in the index.
 -- part: conversations_as_found
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, e.id, e.recorded_at, e.head,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, e.id, e.recorded_at, e.head,
        e.shown_before + e.shown, e.structural_before + e.structural,
        e.id IS NOT i.id OR i.id <= (
            SELECT id FROM events INDEXED BY events_by_id WHERE conversation = c.key ORDER BY id DESC LIMIT 1 OFFSET 1
@@ -116,6 +116,9 @@ DELETE FROM store WHERE name = 'bytes_pending' AND value = CAST(? AS TEXT)
 INSERT INTO store (name, value) VALUES ('scrubbed', '1')
 ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)
 
+-- name: set_store_value
+INSERT OR REPLACE INTO store (name, value) VALUES (?, CAST(? AS TEXT))
+
 -- name: place_for
 SELECT max(coalesce((SELECT max(position) FROM events), 0), value) + 1,
        EXISTS (SELECT 1 FROM events WHERE conversation = ? AND id BETWEEN ? AND ?)
@@ -160,11 +163,11 @@ ORDER BY e.position LIMIT ?
 
 -- name: publication_at
 SELECT key, id, first_position, published FROM conversations
-WHERE first_position <= ? ORDER BY first_position DESC LIMIT 1
+WHERE first_position <= ? AND published IS NOT NULL ORDER BY first_position DESC LIMIT 1
 
 -- name: publications_after
 SELECT key, id, first_position, published FROM conversations
-WHERE first_position > ? ORDER BY first_position LIMIT ?
+WHERE first_position > ? AND published IS NOT NULL ORDER BY first_position LIMIT ?
 
 -- name: publish
 UPDATE conversations SET visible = 1, first_position = ?, published = ? WHERE key = ?
@@ -198,17 +201,23 @@ SELECT CASE WHEN e.position > 0 THEN e.position ELSE c.first_position + e.id END
 FROM events e JOIN conversations c ON c.key = e.conversation WHERE e.conversation = ? AND e.id = ?
 
 -- name: recall
-SELECT first_id, events FROM idempotency_keys WHERE conversation = ? AND key = CAST(? AS TEXT)
+SELECT first_id, events, proof FROM idempotency_keys WHERE conversation = ? AND key = CAST(? AS TEXT)
 
 -- name: remember
-INSERT INTO idempotency_keys (conversation, key, first_id, events) VALUES (?, CAST(? AS TEXT), ?, ?)
+INSERT INTO idempotency_keys (conversation, key, first_id, events, proof) VALUES (?, CAST(? AS TEXT), ?, ?, ?)
 
 -- name: remembered
-SELECT key, first_id, events FROM idempotency_keys WHERE conversation = ? AND key >= CAST(? AS TEXT) ORDER BY key LIMIT ?
+SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ? AND key >= CAST(? AS TEXT) ORDER BY key LIMIT ?
 
 -- name: set_key
 UPDATE conversations SET salt = ?, key_id = CAST(? AS TEXT), sealed_key = ?
 WHERE key = ? AND sealed_key IS ? AND erased_at IS NULL
+
+-- name: set_mark
+UPDATE conversations SET mark = ? WHERE key = ?
+
+-- name: prove
+UPDATE idempotency_keys SET proof = ? WHERE conversation = ? AND key = CAST(? AS TEXT)
 
 -- name: replace_row
 UPDATE events SET encoding = ?, checksum = ?, body = CASE WHEN ? THEN CAST(? AS TEXT) ELSE ? END
@@ -216,7 +225,7 @@ WHERE conversation = ? AND id = ?
 
 -- name: erase_conversation
 UPDATE conversations
-SET salt = NULL, key_id = NULL, sealed_key = NULL, first_position = NULL, published = NULL,
+SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, first_position = NULL, published = NULL,
     erased_at = ?, erased_reason = CAST(? AS TEXT), erased_events = ?, erased_head = ?
 WHERE key = ?
 
@@ -229,6 +238,10 @@ SELECT DISTINCT projection FROM records WHERE conversation = ? ORDER BY projecti
 -- name: rows_of_nobody
 SELECT e.conversation, count(*) FROM events e
 WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation) GROUP BY e.conversation
+
+-- name: without_position
+SELECT c.id, count(*) FROM events e JOIN conversations c ON c.key = e.conversation
+WHERE e.position <= 0 AND c.visible AND (c.first_position IS NULL OR e.id >= c.published) GROUP BY c.key
 
 -- What is imported in stages has negative positions until it is published, and is counted when it is.
 -- name: hidden
@@ -270,7 +283,7 @@ SELECT max(notification_id) FROM tracking WHERE application = ?
 
 -- name: carve_conversation
 INSERT OR IGNORE INTO conversations
-VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?)
+VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?)
 
 -- name: carve_event
 INSERT OR REPLACE INTO events
@@ -282,4 +295,4 @@ SELECT ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?, iif(?, CAST(? AS TEX
 WHERE NOT EXISTS (SELECT 1 FROM events WHERE conversation = ? AND id = ?)
 
 -- name: carve_key
-INSERT OR IGNORE INTO idempotency_keys VALUES (?, CAST(? AS TEXT), ?, ?)
+INSERT OR IGNORE INTO idempotency_keys VALUES (?, CAST(? AS TEXT), ?, ?, ?)

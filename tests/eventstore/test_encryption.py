@@ -32,13 +32,18 @@ from eventstore import (
     open_store,
 )
 from eventstore.codec import encode
+from eventstore.maintenance.rekey import Rekeyed
+from eventstore.maintenance.verify import Published
 from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.stored import hash_chain
+from eventstore.stored import hash_chain, row_codec
+from eventstore.stored.compression import NotAsWritten, compressed, decompressed
 from eventstore.stored.guard import Guard
-from eventstore.stored.row_codec import PLAIN, SEALED, Sealing, Unopenable, packed, unpacked
+from eventstore.stored.row_codec import ENCRYPTED, EVENT_BYTES_MAX, PLAIN, WriteSettings
 from eventstore.stored.rows import chained
 from eventstore.transaction import WritableSnapshot
+from projections import Views
+from tests.eventstore.test_golden_stores import unpacked
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
 TEXT = "a private text, a private text, a private text"
@@ -95,7 +100,7 @@ def test_a_history_is_the_same_however_it_is_stored(path: Path, compression: Any
         assert again[0].id == 7
         assert store.ingest("imported", (said(n) for n in range(2_500))) == (0, 2_500)
         assert_sound(store)
-    assert encodings(path) == {COMPRESSIONS.index(compression) + (SEALED if sealed else 0)}
+    assert encodings(path) == {COMPRESSIONS.index(compression) + (ENCRYPTED if sealed else 0)}
     assert is_in_the_files(path) == (compression == "none" and not sealed)
 
 
@@ -114,27 +119,27 @@ def test_compression_halves_what_a_history_of_text_takes(path: Path):
 
 def test_what_does_not_shrink_is_stored_as_it_is():
     noise = os.urandom(200)
-    assert packed("zlib", noise) == (PLAIN, noise)
-    assert packed("zstd", noise) == (PLAIN, noise)
+    assert compressed("zlib", noise) == (PLAIN, noise)
+    assert compressed("zstd", noise) == (PLAIN, noise)
 
 
 @given(st.binary(max_size=2_000), st.sampled_from(COMPRESSIONS))
 def test_what_is_packed_can_be_unpacked(body: bytes, compression: Any):
-    assert unpacked(*packed(compression, body)) == body
+    assert decompressed(*compressed(compression, body), EVENT_BYTES_MAX) == body
 
 
 @given(st.integers(0, 3), st.binary(max_size=200))
 def test_hostile_bytes_are_refused_and_not_more(encoding: int, stored: bytes):
     try:
-        assert type(unpacked(encoding, stored)) is bytes
-    except Unopenable:
+        assert type(decompressed(encoding, stored, EVENT_BYTES_MAX)) is bytes
+    except NotAsWritten:
         assert encoding != PLAIN
 
 
 def test_a_bomb_is_refused_before_memory_is_given_to_it():
     claims_a_terabyte = bytes.fromhex("28b52ffd") + b"\xe0" + (2**40).to_bytes(8, "little") + bytes(20)
-    with pytest.raises(Unopenable):
-        unpacked(2, claims_a_terabyte)
+    with pytest.raises(NotAsWritten):
+        decompressed(2, claims_a_terabyte, EVENT_BYTES_MAX)
 
 
 def test_a_record_beside_a_sealed_conversation_is_sealed_too(path: Path):
@@ -182,7 +187,7 @@ def test_with_another_key_it_says_which_one_is_missing(path: Path):
         fill(store)
     wanted = KeyRing([OLD]).current
     with open_store(f"sqlite:///{path}", keys=KeyRing([NEW])) as store:
-        with pytest.raises(KeyUnavailable, match=f"is sealed with key {wanted}"):
+        with pytest.raises(KeyUnavailable, match=f"is encrypted under key {wanted}"):
             list(store.events("c1"))
         fill(store, name="c2")
         assert len(contents(store, "c2")) == 20
@@ -194,7 +199,8 @@ def test_a_key_is_read_from_the_environment_or_from_a_file(tmp_path: Path):
     new, both = KeyRing([NEW]), KeyRing.from_environment({"FOLDLOG_KEY_FILE": str(file)})
     assert both is not None
     assert both.current == new.current
-    assert both.open("c1", KeyRing([OLD]).current, KeyRing([OLD]).seal("c1", b"secret")) == b"secret"
+    secret = b"s" * 48
+    assert both.unwrap("c1", KeyRing([OLD]).current, KeyRing([OLD]).wrap("c1", secret)).secret == secret
     given = KeyRing.from_environment({"FOLDLOG_KEY": f"{NEW.get_secret_value()} {OLD.get_secret_value()}"})
     assert repr(given) == repr(both)
     assert KeyRing.from_environment({}) is None
@@ -205,7 +211,7 @@ def test_an_open_store_takes_what_the_environment_says(path: Path, monkeypatch: 
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     with open_store(f"sqlite:///{path}") as store:
         fill(store)
-    assert encodings(path) == {1 + SEALED}
+    assert encodings(path) == {1 + ENCRYPTED}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +234,7 @@ def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment: dict
 
 
 def test_a_compression_that_there_is_not_is_a_clear_error(path: Path):
-    with pytest.raises(StoreUnavailable, match="there is no compression 'lzma'; it can be none, zlib, zstd"):
+    with pytest.raises(StoreUnavailable, match="there is no compression 'lzma'; choose none, zlib, zstd"):
         open_store(f"sqlite:///{path}", compression="lzma")  # type: ignore[arg-type]
 
 
@@ -237,7 +243,7 @@ def test_a_key_is_never_shown_or_logged(path: Path, caplog: pytest.LogCaptureFix
     ring = KeyRing([OLD])
     with open_store(f"sqlite:///{path}", keys=ring) as store:
         fill(store)
-        shown = f"{ring!r} {ring} {store!r} {vars(ring)} {store._recorder.vault.sealing!r} {caplog.text}"
+        shown = f"{ring!r} {ring} {store!r} {vars(ring)} {store._recorder.codecs.settings!r} {caplog.text}"
     assert OLD.get_secret_value() not in shown
     assert repr(bytes.fromhex(OLD.get_secret_value())) not in shown
 
@@ -256,12 +262,12 @@ def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
             found = reader.conversation("c1")
             assert found is not None
             one, two = reader.rows(found.key, 0, 2, 2)
-        known = guard.vault.known(found)
-        assert [row.encoding for row in guard.vault.opened(known, [one, two])] == [PLAIN, PLAIN]
+        codec = guard.codecs.of(found)
+        assert [row.encoding for row in codec.decoded([one, two], guard.codecs)] == [PLAIN, PLAIN]
         swapped = one._replace(body=two.body)
         swapped = swapped._replace(checksum=_checksum(swapped))
-        (opened,) = guard.vault.opened(known, [swapped])
-        assert b"does not open it" in opened.body
+        (opened,) = codec.decoded([swapped], guard.codecs)
+        assert b"does not decrypt it" in opened.body
 
 
 def _checksum(row: Any) -> int:
@@ -314,15 +320,15 @@ def test_a_plain_store_is_sealed_while_it_is_used_and_no_plain_text_is_left(path
 
         thread = threading.Thread(target=write)
         thread.start()
-        done = {resealed.conversation: resealed for resealed in store.reseal()}
+        done = {rekeyed.conversation: rekeyed for rekeyed in store.rekey()}
         stop.set()
         thread.join()
-        assert done["long"] == ("long", True, 1_500, ())
+        assert done["long"] == Rekeyed("long", True, 1_500, ())
         assert heads(store)["long"] == before["long"]
         assert contents(store) == [f"{n} {TEXT}" for n in range(20 + written)]
-        assert [resealed.rows for resealed in store.reseal()] == [0, 0]
+        assert [rekeyed.rows for rekeyed in store.rekey()] == [0, 0]
         assert_sound(store)
-        assert encodings(path) == {2 + SEALED}
+        assert encodings(path) == {2 + ENCRYPTED}
         assert not is_in_the_files(path)
 
 
@@ -334,7 +340,7 @@ def test_what_is_appended_to_a_plain_conversation_with_a_key_is_sealed_at_once(p
         store.append("c1", said(2), expected_version=2)
         assert contents(store) == [f"{n} {TEXT}" for n in range(3)]
         assert_sound(store)
-    assert encodings(path) == {PLAIN, SEALED}
+    assert encodings(path) == {PLAIN, ENCRYPTED}
 
 
 def test_the_wrapping_key_is_changed_without_touching_a_row(path: Path):
@@ -343,8 +349,8 @@ def test_the_wrapping_key_is_changed_without_touching_a_row(path: Path):
         fill(store)
     before = rows_of(path)
     with open_store(url, keys=KeyRing([NEW, OLD])) as store:
-        assert list(store.reseal()) == [("c1", True, 0, ())]
-        assert list(store.reseal()) == [("c1", False, 0, ())]
+        assert list(store.rekey()) == [Rekeyed("c1", True, 0, ())]
+        assert list(store.rekey()) == [Rekeyed("c1", False, 0, ())]
     assert rows_of(path) == before
     with open_store(url, keys=KeyRing([NEW])) as store:
         assert len(contents(store)) == 20
@@ -360,7 +366,7 @@ def test_a_store_that_is_open_goes_on_while_another_seals_it(path: Path):
         fill(plain)
         assert len(contents(one)) == 20
         assert len(contents(plain)) == 20
-        list(one.reseal())
+        list(one.rekey())
         assert len(contents(one)) == 20
         with pytest.raises(KeyUnavailable):
             contents(plain)
@@ -377,7 +383,7 @@ def test_a_damaged_row_is_left_and_named_when_the_rest_is_brought_over(path: Pat
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET body = CAST(replace(body, 'private', 'public!') AS TEXT) WHERE id = 3")
     with open_store(url, compression="zlib") as store:
-        assert list(store.reseal()) == [("c1", False, 19, (3,))]
+        assert list(store.rekey()) == [Rekeyed("c1", False, 19, (3,))]
         with pytest.raises(CorruptEvent, match="conversation 'c1', event 3:"):
             contents(store)
 
@@ -403,7 +409,7 @@ def test_a_key_that_was_never_committed_seals_nothing(path: Path, begun: int, on
     ring = KeyRing([OLD])
     recorder = MemoryRecorder() if on == "memory" else SQLiteRecorder(str(path))
     fill(Store(Guard(recorder)), begun)
-    store = Store(Guard(recorder, Sealing("none", ring)))
+    store = Store(Guard(recorder, WriteSettings("none", ring)))
     refusing = Refusing()
     store.register(refusing)
     for _ in range(2):
@@ -411,7 +417,7 @@ def test_a_key_that_was_never_committed_seals_nothing(path: Path, begun: int, on
             store.append("c1", [said(0), CondensationRequest()], expected_version=begun)
     refusing.refuses = False
     store.append("c1", [said(0), CondensationRequest()], expected_version=begun)
-    assert len(list(Store(Guard(recorder, Sealing("none", ring))).events("c1"))) == begun + 2
+    assert len(list(Store(Guard(recorder, WriteSettings("none", ring))).events("c1"))) == begun + 2
     assert_sound(store)
     store.close()
 
@@ -426,7 +432,173 @@ def test_what_a_killed_import_left_is_sealed_too(path: Path, conversation: str |
         rows = chained(staged, [encode(said(n)) for n in range(500)], 5)
         store.guard.transact(lambda t: t.stage(staged.key, rows))
     with open_store(url, keys=KeyRing([OLD])) as store:
-        list(store.reseal("c1"))
-        done = list(store.reseal(conversation))
+        list(store.rekey("c1"))
+        done = list(store.rekey(conversation))
         assert [each.conversation for each in done] == (["c1", "imported"] if conversation is None else ["imported"])
     assert not is_in_the_files(path)
+
+
+# -- who has the file and not the key ----------------------------------------------------------------------------------
+
+
+def replace_row(path: Path, event_id: int, content: str, encoding: int = PLAIN, body: bytes | None = None) -> None:
+    """Put a row in the place of another one, with a checksum that is right."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        columns = "id, kind, schema, shown, structural, recorded_at, head, shown_before, structural_before"
+        *before, head, shown_before, structural_before = connection.execute(
+            f"SELECT {columns} FROM events WHERE id = ?", (event_id,)
+        ).fetchone()
+        stored = body or encode(Message(source="user", content=content)).body
+        row = (*before, encoding, stored, head, shown_before, structural_before)
+        checksum = hash_chain.checksum(hash_chain.checksum_seed("c1"), *row)
+        kind = "CAST(? AS TEXT)" if encoding == PLAIN else "?"
+        connection.execute(
+            f"UPDATE events SET encoding = ?, body = {kind}, checksum = ? WHERE id = ?",
+            (encoding, stored, checksum, event_id),
+        )
+
+
+def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path: Path):
+    with open_store(f"sqlite:///{path}", keys=KeyRing([OLD])) as store:
+        fill(store, 3)
+    replace_row(path, 1, "deploy now")
+    with open_store(f"sqlite:///{path}", keys=KeyRing([OLD])) as store:
+        reads: list[Callable[[], object]] = [
+            lambda: contents(store),
+            lambda: list(store.log("c1")),
+            lambda: list(store.follow()),
+            lambda: list(store.events("c1", 1, 2)),
+            lambda: Views(store).current("c1"),
+            lambda: store.append("c1", said(1), expected_version=1, idempotency_key="turn-1"),
+            lambda: store.ingest("c1", [said(n) for n in range(4)]),
+        ]
+        for read in reads:
+            with pytest.raises(CorruptEvent, match="the event is plain text and its conversation is encrypted"):
+                read()
+        assert "the event is plain text" in str([verdict.findings for verdict in store.verify()])
+
+
+def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_rows(path: Path):
+    url = f"sqlite:///{path}"
+    with open_store(url) as plain:
+        fill(plain, 3)
+    with open_store(url, keys=KeyRing([OLD])) as long_lived:
+        assert len(list(long_lived.follow())) == 3
+        assert len(contents(long_lived)) == 3
+        with open_store(url, keys=KeyRing([OLD])) as other:
+            list(other.rekey())
+        replace_row(path, 0, "deploy now")
+        for read in (lambda: list(long_lived.follow()), lambda: contents(long_lived)):
+            with pytest.raises(CorruptEvent, match="the event is plain text and its conversation is encrypted"):
+                read()
+
+
+def test_what_cannot_be_noticed_without_published_heads_is_noticed_with_them(path: Path):
+    """A conversation that is replaced whole, or put back as it was: docs/PRIVACY.md says so."""
+    url = f"sqlite:///{path}"
+    earlier, forged = path.with_name("earlier.db"), path.with_name("forged.db")
+    with open_store(url, keys=KeyRing([OLD])) as store:
+        fill(store, 3)
+        store.back_up(str(earlier))
+        store.append("c1", said(3), expected_version=3)
+        row = store.conversation("c1")
+        published = {"c1": [Published(row.version, bytes.fromhex(row.head))]}
+    with open_store(f"sqlite:///{forged}") as store:
+        fill(store, 4)
+    for other, length in ((earlier, 3), (forged, 4)):
+        with open_store(f"sqlite:///{other}", keys=KeyRing([OLD])) as store:
+            assert len(contents(store)) == length
+            assert_sound(store)
+            assert next(store.verify(published=published)).findings
+
+
+def test_rows_of_form_1_do_not_come_back_to_a_conversation_that_was_rekeyed(tmp_path: Path):
+    path = unpacked("schema-2.db", tmp_path)
+    url = f"sqlite:///{path}"
+    keys = KeyRing([SecretStr("11" * 32)])
+    with closing(sqlite3.connect(path)) as connection:
+        before = connection.execute(
+            "SELECT e.position, e.encoding, e.body, e.checksum, e.kind FROM events e JOIN conversations c"
+            " ON c.key = e.conversation WHERE c.id = 'encrypted' ORDER BY e.id"
+        ).fetchall()
+    with open_store(url, keys=keys) as store:
+        wanted = list(store.events("encrypted"))
+        list(store.rekey())
+        assert list(store.events("encrypted")) == wanted
+        assert_sound(store)
+    position, encoding, body, checksum, _ = before[6]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "UPDATE events SET encoding = ?, body = ?, checksum = ? WHERE position = ?",
+            (encoding, body, checksum, position),
+        )
+    with (
+        open_store(url, keys=keys) as store,
+        pytest.raises(CorruptEvent, match="the event has a form that its conversation does"),
+    ):
+        list(store.events("encrypted"))
+
+
+# -- bodies that are larger than they look -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", ["zlib", "zstd"])
+def test_no_body_is_decompressed_beyond_the_limit_that_the_store_has_recorded(path: Path, compression: Any):
+    url = f"sqlite:///{path}"
+    large = Message(source="user", content="a" * (EVENT_BYTES_MAX + 1_000))
+    with open_store(url) as store:
+        fill(store, 3)
+    encoding, body = compressed(compression, encode(large).body)
+    replace_row(path, 1, "", encoding, body)
+    with open_store(url) as store:
+        with pytest.raises(
+            CorruptEvent, match=r"is larger than 16,777,216 bytes, the largest event that this store has"
+        ):
+            contents(store)
+        assert len(list(store.events("c1", 2))) == 1
+    with open_store(url) as reading:
+        with pytest.raises(CorruptEvent):
+            contents(reading)
+        with open_store(url, event_bytes_max=2 * EVENT_BYTES_MAX):
+            pass  # it is recorded
+        assert len(contents(reading)[1]) == EVENT_BYTES_MAX + 1_000
+    with open_store(url) as store:
+        assert len(contents(store)[1]) == EVENT_BYTES_MAX + 1_000
+
+
+@pytest.mark.parametrize("compression", ["zlib", "zstd"])
+def test_a_body_over_the_limit_that_comes_from_elsewhere_is_not_compressed(tmp_path: Path, compression: Any):
+    large = Message(source="user", content="a" * (EVENT_BYTES_MAX + 1_000))
+    with (
+        open_store(
+            f"sqlite:///{tmp_path}/a.db", event_bytes_max=2 * EVENT_BYTES_MAX, compression=compression
+        ) as source,
+        open_store(f"sqlite:///{tmp_path}/b.db", compression=compression) as target,
+    ):
+        source.append("c1", large, expected_version=0)
+        assert [moved.problem for moved in target.bring(source)] == [None]
+        assert contents(target) == contents(source) == [large.content]
+        list(target.rekey())
+        assert contents(target) == [large.content]
+    assert encodings(tmp_path / "a.db") == {COMPRESSIONS.index(compression)}
+    assert encodings(tmp_path / "b.db") == {PLAIN}
+
+
+def test_bodies_of_a_page_are_decompressed_one_by_one(path: Path, monkeypatch: pytest.MonkeyPatch):
+    url = f"sqlite:///{path}"
+    with open_store(url, compression="zlib") as store:
+        store.ingest("c1", (said(n) for n in range(500)))
+        asked: list[int] = []
+
+        def counted(how: int, stored: bytes, bytes_max: int) -> bytes:
+            asked.append(len(stored))
+            return decompressed(how, stored, bytes_max)
+
+        monkeypatch.setattr(row_codec, "decompressed", counted)
+        events = store.events("c1")
+        next(events)
+        assert len(asked) == 1
+        assert sum(1 for _ in events) == 499
+        assert len(asked) == 500
+        assert len(Views(store).current("c1").events) == 500
+        assert len(asked) == 1_000

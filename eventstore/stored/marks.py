@@ -1,0 +1,76 @@
+"""The mark of an encrypted conversation: what cannot be changed there without its key. Pure but for its nonces.
+
+A row proves itself, wherever it is encrypted. What no row proves is how many there are: a holder of the file could cut
+the end off, hide an idempotency key, or put plain rows in the place of encrypted ones. So each transaction that appends
+to an encrypted conversation writes its mark anew: an authenticated statement of how the conversation ends, how many
+idempotency keys it has, and which of its rows are not encrypted yet (``pending``), because it began as a plain one or
+an earlier version wrote it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from eventstore.recorders.base import Conversation
+from eventstore.stored.compression import NotAsWritten
+from eventstore.stored.keys import DataKey
+
+__all__ = ["NOTHING_PENDING", "Mark", "mark_of", "read_mark"]
+
+_HEAD_BYTES: Final = 32
+_FORM: Final = 1
+_says = struct.Struct(">B3Q")
+_ends = struct.Struct(">?5q")
+
+
+class Mark(NamedTuple):
+    """What a mark says besides how the conversation ends.
+
+    ``keys`` counts the idempotency keys that are proved. Where ``pending_until`` is not 0, a change of the encryption
+    is going on: rows with ``pending_from <= id < pending_until`` may be plain or of form 1, and so may records of
+    versions up to ``pending_until``, and idempotency keys of events before it.
+    """
+
+    keys: int = 0
+    pending_from: int = 0
+    pending_until: int = 0
+
+    def expects(self, event_id: int) -> bool:
+        """Whether the row with this id may be plain, or of form 1."""
+        return self.pending_from <= event_id < self.pending_until
+
+
+NOTHING_PENDING: Final = Mark()
+
+
+def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
+    """The bytes to store for a conversation as a transaction leaves it."""
+    says = _says.pack(_FORM, *mark)
+    return says + key.encrypt(b"", _place(conversation, says))
+
+
+def read_mark(key: DataKey, conversation: Conversation) -> Mark:
+    """What the mark of a conversation says, as it was found. Raises ``NotAsWritten`` where it is of another state."""
+    stored = conversation.mark
+    if stored is None and not conversation.visible:
+        return NOTHING_PENDING  # a staged import has a mark only where there is something to say
+    if type(stored) is not bytes or len(stored) <= _says.size or stored[0] != _FORM:
+        raise NotAsWritten("the conversation has no mark")
+    says = stored[: _says.size]
+    try:
+        key.decrypt(stored[_says.size :], _place(conversation, says))
+    except (NotAsWritten, struct.error, TypeError) as error:
+        raise NotAsWritten("the mark of the conversation does not fit") from error
+    return Mark(*_says.unpack(says)[1:])
+
+
+def _place(conversation: Conversation, says: bytes) -> bytes:
+    """What the mark vouches for. The rows of a staged import come in many transactions, and are not covered until it is
+    published.
+    """
+    if not conversation.visible:
+        return b"mark\0" + says + _ends.pack(False, conversation.created_at, 0, 0, 0, 0) + bytes(_HEAD_BYTES)
+    _, _, created_at, _, version, updated_at, head, *_ = conversation
+    ends = _ends.pack(True, created_at, version, updated_at or 0, conversation.shown, conversation.structural)
+    return b"mark\0" + says + ends + (head or bytes(_HEAD_BYTES))

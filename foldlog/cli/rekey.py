@@ -1,0 +1,53 @@
+"""``foldlog rekey``: encrypt, compress or decrypt what is stored."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog.cli.outcome import DONE, FINDINGS
+from foldlog.cli.stores import open_existing
+
+__all__ = ["run"]
+
+
+def run(
+    conversations: SomeConversations = None,
+    db: Db = DEFAULT_DB,
+    decrypt: Annotated[
+        bool, typer.Option("--decrypt", help="Store encrypted conversations as plain text. It needs their key.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Re-encrypt and re-compress stored events with the current settings. The store stays online.
+
+    FOLDLOG_COMPRESSION is none, zlib or zstd. FOLDLOG_KEY, or the file that FOLDLOG_KEY_FILE names, holds keys: the
+    first encrypts, the others only decrypt. To change the key, put the new one first, run this command, and then take
+    the old one away. A setting that is not given leaves that part of the events as it is. Encrypted events become plain
+    text only with --decrypt. Heads stay as they are. When the command ends, the old form is gone from the file.
+    """
+    from eventstore.maintenance.rekey import Rekeyed
+    from foldlog.cli.gist import count
+
+    done: list[Rekeyed] = []
+    with open_existing(db) as store, terminal.progress() as bars:
+        bar = bars.add_task("rekeying", unit="events", total=None)
+        for name in dict.fromkeys(conversations) if conversations else [None]:
+            for each in store.rekey(name, decrypt=decrypt):
+                bars.advance(bar, each.rows)
+                done.append(each)
+    if as_json:
+        terminal.emit({"db": db, "conversations": [{**each._asdict(), "damaged": list(each.damaged)} for each in done]})
+    else:
+        rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
+        names = count(len(done), "conversation")
+        terminal.console().print(f"{names}: {count(rows, 'event')} rewritten, {count(keys, 'key')} changed.")
+    for each in done:
+        for event_id in each.damaged:
+            terminal.warn(f"conversation {each.conversation!r}, event {event_id}: it is damaged, and was left as it is")
+        if each.problem is not None:
+            terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
+    return FINDINGS if any(each.damaged or each.problem for each in done) else DONE

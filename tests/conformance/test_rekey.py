@@ -1,0 +1,334 @@
+"""Every change of compression and encryption, on every recorder: events, heads and Views stay, ``verify`` is clean."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import (
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CorruptEvent,
+    Event,
+    KeyRing,
+    KeyUnavailable,
+    Message,
+    Store,
+    StoreUnavailable,
+)
+from eventstore.maintenance import rekey as rekeying
+from eventstore.maintenance.rekey import Rekeyed
+from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
+from eventstore.stored.compression import Compression, compressed
+from eventstore.stored.guard import Guard
+from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
+from projections import Views
+from tests.conformance.conftest import OpenRecorder
+
+SECRETS = {"one": SecretStr("11" * 32), "other": SecretStr("22" * 32)}
+LENGTH = 14
+NAMES = ["c1", "lone \udcff\0"]
+
+
+class Form(NamedTuple):
+    """How a store writes: its compression, and the name of its key."""
+
+    compression: Compression
+    key: str | None
+
+
+FORMS = [Form(compression, key) for compression, key in product(("none", "zlib", "zstd"), (None, "one", "other"))]
+
+
+def ring(*names: str | None) -> KeyRing | None:
+    return KeyRing([SECRETS[name] for name in names if name]) if any(names) else None
+
+
+def store_on(recorder: Recorder, compression: Compression | None, *keys: str | None) -> Store:
+    return Store(Guard(recorder, WriteSettings(compression, ring(*keys))))
+
+
+def event(n: int) -> Event:
+    noise = random.Random(n).randbytes(200)
+    match n % 7:
+        case 1:
+            return Message(source="user", content="".join(chr(0x4E00 + byte) for byte in noise))  # hardly shrinks
+        case 2:
+            return Message(source="user", content=noise.hex()[:9])  # any codec makes it larger
+        case 3:
+            return Annotation(name="note", data={"n": n})
+        case 4:
+            return CondensationAction(forgotten_event_ids=[n - 2, n - 3], summary=f"summary {n}", summary_offset=1)
+        case 5:
+            return CondensationRequest()
+        case _:
+            return Message(source="user", content=f"message {n} " + "the same words " * 40)
+
+
+def fill(store: Store) -> None:
+    store.register(Views(store))
+    for name in NAMES:
+        for n in range(LENGTH):
+            store.append(name, event(n), expected_version=n, idempotency_key=f"turn-{n}")
+
+
+def state(store: Store) -> dict[str, Any]:
+    """All that a change of the encryption must leave as it is."""
+    views = Views(store)
+    return {
+        name: (
+            store.conversation(name),
+            list(store.events(name)),
+            [tuple(views.at(name, version).events) for version in (3, LENGTH - 2, LENGTH)],
+            [store.append(name, event(n), expected_version=0, idempotency_key=f"turn-{n}")[0].id for n in (0, 9)],
+        )
+        for name in NAMES
+    } | {"order": [(each.position, each.conversation, each.id) for each in store.follow()]}
+
+
+def stored(recorder: Recorder) -> dict[str, tuple[Conversation, list[Row]]]:
+    with recorder.read() as reader:
+        found = [reader.conversation(name) for name in NAMES]
+        return {each.id: (each, list(reader.rows(each.key, 0, LENGTH, LENGTH))) for each in found if each is not None}
+
+
+def expected_encodings(store: Store, form: Form) -> dict[str, list[int]]:
+    with store.guard.read() as reader:
+        return {
+            name: [
+                compressed(form.compression, row.body)[0] + (ENCRYPTED if form.key else PLAIN)
+                for row in reader.rows(found.key, 0, LENGTH, LENGTH)
+            ]
+            for name in NAMES
+            if (found := reader.conversation(name)) is not None
+        }
+
+
+def assert_is_in(recorder: Recorder, form: Form, wanted: dict[str, Any]) -> None:
+    """The rows are in this form, and whoever has its key alone reads in them what was written."""
+    store = store_on(recorder, None, form.key)
+    assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+    assert state(store) == wanted
+    rows = stored(recorder)
+    assert {name: [row.encoding for row in some] for name, (_, some) in rows.items()} == expected_encodings(store, form)
+    for found, _ in rows.values():
+        assert (found.key_id, found.sealed_key is None) == (form.key and ring(form.key).current, form.key is None)  # type: ignore[union-attr]
+
+
+def assert_is_refused_without_key(recorder: Recorder, target: Form) -> None:
+    before = stored(recorder)
+    with pytest.raises(KeyUnavailable, match=r"no key is given, so nothing was changed; .* add --decrypt if"):
+        list(store_on(recorder, target.compression).rekey())
+    assert stored(recorder) == before
+
+
+@pytest.mark.parametrize("source", FORMS, ids=lambda form: f"{form.compression}-{form.key}")
+def test_every_form_becomes_every_other_one(open_recorder: OpenRecorder, source: Form):
+    for target in FORMS:
+        recorder = open_recorder()
+        fill(store_on(recorder, source.compression, source.key))
+        wanted = state(store_on(recorder, None, source.key))
+        assert_is_in(recorder, source, wanted)
+        decrypt = source.key is not None and target.key is None
+        if decrypt:
+            assert_is_refused_without_key(recorder, target)
+        store = store_on(recorder, target.compression, *dict.fromkeys([target.key, source.key]))
+        for again in (False, True):
+            before = stored(recorder)
+            done = list(store.rekey(decrypt=decrypt))
+            assert [each.conversation for each in done] == NAMES
+            assert [(each.damaged, each.problem) for each in done] == [((), None)] * 2
+            assert_is_in(recorder, target, wanted)
+            if again:
+                assert [(each.key, each.rows) for each in done] == [(False, 0)] * 2
+                assert stored(recorder) == before
+
+
+@pytest.mark.parametrize("source", FORMS, ids=lambda form: f"{form.compression}-{form.key}")
+@pytest.mark.parametrize("key", ["one", "other"])
+def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(open_recorder: OpenRecorder, source: Form, key: str):
+    recorder = open_recorder()
+    fill(store_on(recorder, source.compression, source.key))
+    wanted = state(store_on(recorder, None, source.key))
+    list(store_on(recorder, None, *dict.fromkeys([key, source.key])).rekey())
+    assert_is_in(recorder, Form(source.compression, key), wanted)
+    list(store_on(recorder, None, key).rekey(decrypt=True))
+    assert_is_in(recorder, Form(source.compression, None), wanted)
+    before = stored(recorder)
+    assert [each.rows for each in store_on(recorder, None).rekey()] == [0, 0]
+    assert stored(recorder) == before
+
+
+def test_a_long_conversation_is_changed_in_small_transactions(
+    open_recorder: OpenRecorder, monkeypatch: pytest.MonkeyPatch
+):
+    recorder = open_recorder()
+    store = store_on(recorder, None)
+    store.register(Views(store))
+    store.ingest("c1", (event(n) for n in range(700)))
+    wanted = list(store.events("c1"))
+    for _ in range(2):
+        (done,) = store_on(recorder, "zlib", "one").rekey("c1")
+        keyed = store_on(recorder, None, "one")
+        assert list(keyed.events("c1")) == wanted
+        assert [verdict.findings for verdict in keyed.verify() if verdict.findings] == []
+    (done,) = keyed.rekey("c1", decrypt=True)
+    assert done.rows == 700
+    assert list(store.events("c1")) == wanted
+    assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+
+
+class _Stopped(Exception):
+    """As if the process had been killed."""
+
+
+class _Stopping:
+    """A recorder that is stopped before its nth transaction."""
+
+    def __init__(self, recorder: Recorder, left: int) -> None:
+        self._recorder = recorder
+        self._left = left
+
+    def transact(self, work: Callable[[Transaction], Any]) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise _Stopped
+        return self._recorder.transact(work)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._recorder, name)
+
+
+@pytest.mark.parametrize("source, target", [(None, "one"), ("one", None), ("one", "other")])
+def test_a_change_that_is_stopped_anywhere_can_be_read_and_goes_on(
+    open_recorder: OpenRecorder, source: str | None, target: str | None
+):
+    for left in range(100):
+        recorder = open_recorder()
+        fill(store_on(recorder, "zlib", source))
+        wanted = state(store_on(recorder, None, source))
+        keys = dict.fromkeys([target, source])
+        stopping: Any = _Stopping(recorder, left)
+        with_all_keys = partial(store_on, recorder, None, *keys)
+        try:
+            list(store_on(stopping, "none", *keys).rekey(decrypt=target is None))
+            break
+        except _Stopped:
+            pass
+        assert state(with_all_keys()) == wanted
+        assert [verdict.findings for verdict in with_all_keys().verify() if verdict.findings] == []
+        appended = with_all_keys().append("c1", event(0), expected_version=LENGTH, idempotency_key="new")
+        assert with_all_keys().append("c1", event(0), expected_version=0, idempotency_key="new") == appended
+        list(store_on(recorder, "none", *keys).rekey(decrypt=target is None))
+        store = store_on(recorder, None, target)
+        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        assert list(store.events("c1"))[:LENGTH] == wanted["c1"][1]
+        assert Views(store).at("c1", LENGTH).events == wanted["c1"][2][-1]
+    else:
+        pytest.fail("it was never ended")
+    assert left >= 4
+
+
+class _Appending:
+    """A recorder on which an event is appended before each transaction."""
+
+    def __init__(self, recorder: Recorder, store: Store) -> None:
+        self._recorder = recorder
+        self._store = store
+        self.appended = 0
+
+    def transact(self, work: Callable[[Transaction], Any]) -> Any:
+        version = LENGTH + self.appended
+        self._store.append("c1", event(0), expected_version=version, idempotency_key=f"new-{self.appended}")
+        self.appended += 1
+        return self._recorder.transact(work)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._recorder, name)
+
+
+def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(open_recorder: OpenRecorder):
+    for decrypt in (False, True):
+        recorder = open_recorder()
+        fill(store_on(recorder, None, "one" if decrypt else None))
+        appending: Any = _Appending(recorder, store_on(recorder, "none", "one"))
+        done = list(store_on(appending, "none", "one").rekey("c1", decrypt=decrypt))
+        appended = appending.appended
+        assert done == [Rekeyed("c1", decrypt, LENGTH + (appended if decrypt else 0), ())]
+        after = store_on(recorder, None, None if decrypt else "one")
+        assert after.version("c1") == LENGTH + appended
+        assert len(list(after.events("c1"))) == LENGTH + appended
+        assert [verdict.findings for verdict in after.verify("c1") if verdict.findings] == []
+
+
+def test_a_batch_that_does_not_read_the_same_is_taken_back(
+    open_recorder: OpenRecorder, monkeypatch: pytest.MonkeyPatch
+):
+    recorder = open_recorder()
+    fill(store_on(recorder, "zlib"))
+    before = stored(recorder)
+    again = rekeying.RowCodec.encoded_again
+
+    def with_the_checksum_of_the_other_form(self: Any, stored: Row, *others: Any) -> Row:
+        return again(self, stored, *others)._replace(checksum=stored.checksum)
+
+    monkeypatch.setattr(rekeying.RowCodec, "encoded_again", with_the_checksum_of_the_other_form)
+    with pytest.raises(StoreUnavailable, match="do not read the same in their new form"):
+        list(store_on(recorder, "none").rekey())
+    assert stored(recorder) == before
+
+
+def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: OpenRecorder):
+    recorder = open_recorder()
+    fill(store_on(recorder, None))
+    found, rows = stored(recorder)["c1"]
+    forged = (
+        store_on(recorder, None)
+        .guard.codecs.of(found)
+        ._stored(rows[6]._replace(body=rows[0].body), PLAIN, rows[0].body)
+    )
+    recorder.transact(lambda transaction: transaction.replace(found.key, [forged]))
+    store = store_on(recorder, None, "one")
+    done = {each.conversation: each for each in store.rekey()}
+    assert done["c1"] == Rekeyed("c1", True, LENGTH - 1, (6,))
+    assert stored(recorder)["c1"][1][6].encoding == PLAIN
+    assert {each.conversation: each for each in store.rekey()}["c1"] == Rekeyed("c1", False, 0, (6,))
+
+
+def test_a_conversation_that_was_erased_is_left_alone(open_recorder: OpenRecorder):
+    recorder = open_recorder()
+    fill(store_on(recorder, None))
+    store = store_on(recorder, "zlib", "one")
+    store.erase("c1", reason="asked to")
+    assert [each.conversation for each in store.rekey()] == NAMES[1:]
+    assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+
+
+def test_nothing_is_changed_where_one_of_the_keys_is_missing(open_recorder: OpenRecorder):
+    recorder = open_recorder()
+    fill(store_on(recorder, None, "one"))
+    store_on(recorder, None, "other").append("z", event(0), expected_version=0)
+    before = stored(recorder)
+    with pytest.raises(KeyUnavailable, match="conversation 'z' is encrypted under key"):
+        list(store_on(recorder, "zlib", "one").rekey())
+    assert stored(recorder) == before
+
+
+def test_a_conversation_whose_mark_does_not_fit_is_left_and_named(open_recorder: OpenRecorder):
+    recorder = open_recorder()
+    fill(store_on(recorder, None, "one"))
+    found, _ = stored(recorder)["c1"]
+    recorder.transact(lambda transaction: transaction.set_mark(found.key, None))
+    store = store_on(recorder, "zlib", "other", "one")
+    one, other = store.rekey()
+    assert (one.key, one.rows, other.key, other.rows > 0) == (False, 0, True, True)
+    assert "the conversation has no mark" in str(one.problem)
+    with pytest.raises(CorruptEvent, match="the conversation has no mark"):
+        list(store.events("c1"))

@@ -1,0 +1,222 @@
+"""Changes an encrypted store without its key, and looks at what is read with the key: the truth, or an error.
+
+    python -m tests.fuzz.attacker [--every N]
+
+The attacker can write the file and knows everything but the key: he makes every checksum right again. Each column of
+each row of each table is changed; rows are deleted, duplicated, swapped and moved to another conversation; ends are cut
+off; plain rows, revisions, idempotency keys and marks are forged (``attacks.py``). After each change the store is
+opened with the key and asked for every View, now and at an earlier version, every history, a turn that is tried again,
+a new turn, and what is followed. A wrong answer is a failure, and so is a changed answer that ``verify`` says nothing
+of.
+
+What cannot be noticed is left out here, and said in docs/PRIVACY.md: a conversation that is removed whole or put back
+as it was, and in which order and how many events are followed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import SecretStr
+
+from eventstore import (
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    Event,
+    EventStoreError,
+    KeyRing,
+    Message,
+    Store,
+    open_store,
+)
+from projections import Views
+from tests.fuzz import attacks
+from tests.fuzz.attacks import Attack
+
+KEYS = KeyRing([SecretStr("5e" * 32)])
+NAMES = ("alpha", "beta")
+LENGTH = 14
+EARLIER = 9
+
+
+class Failure(NamedTuple):
+    """What must not happen, and after which attack."""
+
+    what: str
+    attack: str
+    detail: str
+
+
+def _event(n: int) -> Event:
+    match n:
+        case 4 | 10:
+            return CondensationAction(forgotten_event_ids=[n - 2, n - 1], summary=f"summary {n}", summary_offset=1)
+        case 8:
+            return CondensationRequest()
+        case 6 | 13:
+            return Annotation(name="note", data={"n": n})
+        case _:
+            return Message(source="user", content=f"message {n} " + "x" * n)
+
+
+def _forged(n: int) -> Event:
+    return Message(source="user", content=f"forged {n}") if n in (0, 1, 2, 5, 12) else _event(n)
+
+
+def make(path: Path, keys: KeyRing | None = KEYS, event: Callable[[int], Event] = _event) -> None:
+    """A store of two conversations, complete in one file."""
+    with open_store(f"sqlite:///{path}", keys=keys, compression="none") as store:
+        store.register(Views(store))
+        for name in NAMES:
+            for n in range(LENGTH):
+                store.append(name, event(n), expected_version=n, idempotency_key=f"turn-{n}")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
+# -- what a reader with the key is told --------------------------------------------------------------------------------
+
+
+def answers(store: Store) -> dict[str, Any]:
+    """What a store says about its conversations; an error of ours by its name."""
+    views = Views(store)
+    said: dict[str, Any] = {}
+    for name in NAMES:
+        said[f"view of {name}"] = _told(lambda name=name: _seen(views.current(name)))
+        said[f"earlier view of {name}"] = _told(lambda name=name: _seen(views.at(name, version=EARLIER)))
+        said[f"log of {name}"] = _told(lambda name=name: tuple(store.log(name)))
+        said[f"a turn of {name} again"] = _told(lambda name=name: _turn(store, name, 5, 5).event)
+        said[f"a new turn of {name}"] = _told(lambda name=name: _turn(store, name, LENGTH, "new").id)
+    followed = _told(lambda: [(each.conversation, each.id, each.event) for each in store.follow()])
+    said["follow"] = followed if isinstance(followed, type) else frozenset(map(repr, followed))
+    return said
+
+
+def _told(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except EventStoreError as error:
+        return type(error)
+
+
+def _seen(view: Any) -> tuple[object, ...]:
+    return view.version, tuple(view.events), view.unhandled_condensation_request
+
+
+def _turn(store: Store, name: str, expected: int, turn: object) -> Any:
+    (recorded,) = store.append(name, _event(5), expected_version=expected, idempotency_key=f"turn-{turn}")
+    return recorded
+
+
+def is_wrong(question: str, said: Any, right: Any) -> bool:
+    """Whether an answer is neither an error nor the truth. Of what is followed some may be missing."""
+    if isinstance(said, type) or said == right:
+        return False
+    return question != "follow" or not said <= right
+
+
+def findings(store: Store) -> list[str]:
+    return [str(finding) for verdict in store.verify() for finding in verdict.findings]
+
+
+# -- the trial ---------------------------------------------------------------------------------------------------------
+
+
+class Trial:
+    """One store, attacked again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path, self._sound, self._own = folder / "attacked.db", folder / "sound.db", folder / "own.db"
+        make(self._sound)
+        make(self._own, None, _forged)
+        self._content = self._sound.read_bytes()
+        self._renew()
+        with open_store(f"sqlite:///{self._path}", keys=KEYS) as store:
+            assert findings(store) == []
+            self.right = answers(store)
+        assert not any(isinstance(said, type) for said in self.right.values())
+        self.outcomes: Counter[str] = Counter()
+
+    def attacks(self) -> Iterator[tuple[str, Attack]]:
+        with closing(sqlite3.connect(self._sound)) as connection:
+            yield from attacks.of_columns(connection)
+            yield from attacks.of_rows(connection, LENGTH)
+            yield from attacks.of_forgery(connection, self._own, LENGTH)
+
+    def run(self, some: Iterable[tuple[str, Attack]]) -> Iterator[Failure]:
+        for name, attack in some:
+            self._renew()
+            if self._is_done(attack):
+                for what, detail in self._look():
+                    yield Failure(what, name, detail)
+
+    def _renew(self) -> None:
+        for file in self._folder.glob(f"{self._path.name}*"):
+            file.unlink()
+        self._path.write_bytes(self._content)
+
+    def _is_done(self, attack: Attack) -> bool:
+        """Whether the database lets it be done."""
+        with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("ATTACH ? AS own", (str(self._own),))
+            connection.execute("BEGIN")
+            try:
+                attack(connection)
+            except sqlite3.IntegrityError:
+                self.outcomes["impossible"] += 1
+                return False
+            attacks.make_checksums_right(connection)
+            connection.execute("COMMIT")
+        return True
+
+    def _look(self) -> Iterator[tuple[str, str]]:
+        try:
+            with open_store(f"sqlite:///{self._path}?mode=ro", keys=KEYS) as store:
+                found = findings(store)
+            with open_store(f"sqlite:///{self._path}", keys=KEYS) as store:
+                said = answers(store)
+        except EventStoreError:
+            self.outcomes["refused"] += 1
+            return
+        except Exception as error:  # noqa: BLE001 - any other error is what is looked for
+            yield "an error of another kind", repr(error)
+            return
+        wrong = [question for question, right in self.right.items() if is_wrong(question, said[question], right)]
+        if wrong:
+            yield "wrong", ", ".join(f"{question}: {said[question]!r}"[:300] for question in wrong)
+        changed = [question for question, right in self.right.items() if said[question] != right]
+        self.outcomes["error" if changed else "right"] += 1
+        if changed and not found:
+            yield "unnoticed by verify", ", ".join(changed)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=1, help="only every Nth attack")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(Path(folder))
+        failures = list(trial.run(islice(trial.attacks(), 0, None, arguments.every)))
+    for failure in failures:
+        sys.stdout.write(f"{failure}\n")
+    done = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(trial.outcomes.items()))
+    sys.stdout.write(f"{done}; {len(failures):,} failures, in {time.monotonic() - began:.0f} s\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""Who has the file and not the key changes nothing unnoticed. ``python -m tests.fuzz.attacker`` tries all of it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.attacker import Trial
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_who_has_no_key_changes_no_answer_unnoticed(tmp_path: Path, start: int):
+    trial = Trial(tmp_path)
+    assert list(trial.run(islice(trial.attacks(), 31 * start, None, 97))) == []
+    assert trial.outcomes["error"] > 20
+
+
+def test_what_the_attacker_makes_up_is_believed_nowhere(tmp_path: Path):
+    trial = Trial(tmp_path)
+    words = ("forge", "another", "take", "cut", "delete")
+    made_up = [(name, attack) for name, attack in trial.attacks() if name.startswith(words)]
+    assert list(trial.run(islice(made_up, 0, None, 3))) == []
+    assert trial.outcomes["error"] > 20
+
+
+def test_every_column_of_a_revision_is_bound_to_it(tmp_path: Path):
+    trial = Trial(tmp_path)
+    of_revisions = [(name, attack) for name, attack in trial.attacks() if name.startswith("records")]
+    assert list(trial.run(islice(of_revisions, 0, None, 2))) == []
