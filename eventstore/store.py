@@ -281,15 +281,19 @@ class Store:
 
     # -- care ---------------------------------------------------------------------------------------------------------
 
-    def erase(self, conversation: str, *, reason: str) -> ConversationRow:
+    def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
         """Erase a conversation for good. Return the receipt, once its bytes are gone from the store's files; where they
         cannot be removed while the store is in use, the receipt says ``bytes_pending``, and ``vacuum`` removes them.
+
+        To remove the bytes takes reading the file once. Whoever erases many conversations gives ``complete=False`` for
+        all but the last: their receipts say ``bytes_pending``, until the last one, or ``vacuum``, removes the bytes of
+        all.
 
         From the first moment on no reader sees it. It works in small transactions; called again, it finishes what was
         begun. Raises ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that was open before stays open.
         """
         with translated():
-            erased, gone = erase(self._recorder, conversation, reason, self._now())
+            erased, gone = erase(self._recorder, conversation, reason, self._now(), complete=complete)
         return listed(erased, bytes_pending=not gone)
 
     def rekey(self, conversation: str | None = None, *, decrypt: bool = False) -> Iterator[Rekeyed]:

@@ -22,10 +22,11 @@ _RETRY_S = 0.05
 
 
 def erase(
-    guard: Guard, conversation: str, reason: str, now: int, *, patience_s: float = 60.0
+    guard: Guard, conversation: str, reason: str, now: int, *, complete: bool = True, patience_s: float = 60.0
 ) -> tuple[Conversation, bool]:
     """Erase ``conversation``. Return what is left of it, and whether its bytes are gone from the files: where they are
-    not, ``vacuum`` completes it. Called again, it finishes what was begun.
+    not, ``vacuum`` completes it, or the next erasure: without ``complete``, that is left to them. Called again, it
+    finishes what was begun.
 
     It works in small transactions, so that others need not wait. Readers that are open keep what they read alive: it
     waits up to ``patience_s`` seconds for them, then raises ``StoreUnavailable``, and has to be run again.
@@ -37,6 +38,8 @@ def erase(
     while not recorder.transact(lambda transaction: transaction.expunge(erased.key, _CHUNK)):
         time.sleep(_REST_S)
     _discard_staged(recorder, conversation)
+    if not complete:
+        return erased, False
     return erased, purge(recorder, patience_s, f"conversation {conversation!r} is erased for every reader")
 
 

@@ -87,6 +87,7 @@ def _as_json(row: ConversationRow, title: _Title | None) -> dict[str, Any]:
         "head": row.head,
         "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
         "erased_reason": row.erased_reason,
+        **({"bytes_pending": True} if row.bytes_pending else {}),
         **({} if title is None else {"title": title(row)}),
     }
 

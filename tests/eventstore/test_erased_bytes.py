@@ -222,6 +222,18 @@ def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path: Path, unseen
         assert bytes_left(tmp_path, SECRETS) == []
 
 
+def test_of_many_erasures_the_last_one_removes_the_bytes_of_all(tmp_path: Path):
+    path = tmp_path / "store.db"
+    fill(path)
+    with open_store(f"sqlite:///{path}") as store:
+        keyed(store, "last", 10_000)
+        assert store.erase("secret", reason="asked to", complete=False).bytes_pending
+        assert store.bytes_pending
+        assert not store.erase("last", reason="asked to").bytes_pending
+        assert not store.bytes_pending
+        assert bytes_left(tmp_path, [*SECRETS, mark("b", "last"), mark("k", "last")]) == []
+
+
 class _Killed(BaseException):
     """As if the process had died here."""
 

@@ -124,6 +124,21 @@ def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
     assert "3 of two" in foldlog("log", "two").out
 
 
+def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_removes_them(
+    foldlog, store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("eventstore.recorders.sqlite.store_file._DESCRIPTORS", "/nowhere")
+    ran = foldlog("erase", "one", "--reason", "asked to", "--json")
+    assert ran.status == 0
+    assert ran.document["bytes_pending"] is True
+    assert "bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum --db " in ran.err
+    rows = {row["id"]: row for row in foldlog("list", "--json").document["conversations"]}
+    assert rows["one"]["bytes_pending"] is True
+    assert "bytes_pending" not in rows["two"]
+    assert foldlog("vacuum", "--json").document["bytes_pending"] is False
+    assert not any("bytes_pending" in row for row in foldlog("list", "--json").document["conversations"])
+
+
 def test_erase_needs_a_reason_and_a_history_that_is_there(foldlog, store):
     assert foldlog("erase", "one").status == 2
     assert foldlog("erase", "one", "--reason", "  ").status == 2
