@@ -25,7 +25,7 @@ from eventstore.recorders.sqlite.errors import leaves_doubt, translate, translat
 from eventstore.recorders.sqlite.log_space import LogSpace
 from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.scrub import Scrubber
-from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile, has_log
+from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from eventstore.recorders.sqlite.tails import Tails
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.sqlite.turns import Turns
@@ -298,7 +298,9 @@ class SQLiteRecorder:
         with self._readers.connection() as connection:
             connection.execute("BEGIN")  # one moment, and the file is looked at once
             try:
-                ready = schema.is_current(connection, self.path) and (not self.writable or has_log(connection))
+                ready = schema.is_current(connection, self.path) and (
+                    not self.writable or self._file.has_log(connection)
+                )
             finally:
                 connection.rollback()
         if ready:

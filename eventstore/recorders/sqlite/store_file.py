@@ -25,7 +25,7 @@ from typing import Final
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite.contents import Contents
 
-__all__ = ["StoreFile", "WrongFile", "has_log"]
+__all__ = ["StoreFile", "WrongFile"]
 
 _PATH_ONLY: Final = getattr(os, "O_PATH", 0)
 _INTEGER_MAX: Final = 2**63 - 1
@@ -117,6 +117,12 @@ class StoreFile:
         with self._one_at_a_time.lock:
             self._disconnect(connection)
 
+    def has_log(self, connection: sqlite3.Connection) -> bool:
+        """Return whether the file was in WAL mode when the connection was opened: then readers and writers do not wait
+        for one another. A file that was copied gets its log when it is opened for writing.
+        """
+        return connection in self._keep_the_log
+
     def check_contents(self) -> None:
         """As ``check``, and that the file was not overwritten in place. To be called under the write lock."""
         if not self._contents.are_ours(self.check()):
@@ -181,7 +187,7 @@ class StoreFile:
         connection = open_connection(self.path)
         try:
             self._hold()
-            if has_log(connection):
+            if _is_in_wal_mode(connection):
                 self._hold_log()
                 self._keep_the_log.add(connection)
             self.check()
@@ -342,10 +348,7 @@ def _descriptors() -> dict[int, tuple[int, int]]:
     return found
 
 
-def has_log(connection: sqlite3.Connection) -> bool:
-    """Return whether the file is in WAL mode: then readers and writers do not wait for one another, and this connection
-    has opened the log. A file that was copied gets its log when it is opened for writing.
-    """
+def _is_in_wal_mode(connection: sqlite3.Connection) -> bool:
     connection.execute("PRAGMA schema_version").fetchone()  # the first read opens the log
     return connection.execute("PRAGMA journal_mode").fetchone()[0] in (b"wal", "wal")
 
