@@ -39,8 +39,10 @@ def run(
             for each in store.rekey(name, decrypt=decrypt):
                 bars.advance(bar, each.rows)
                 done.append(each)
+        pending = store.bytes_pending
     if as_json:
-        terminal.emit({"db": db, "conversations": [{**each._asdict(), "damaged": list(each.damaged)} for each in done]})
+        changed = [{**each._asdict(), "damaged": list(each.damaged)} for each in done]
+        terminal.emit({"db": db, "conversations": changed, "bytes_pending": pending})
     else:
         rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
         names = count(len(done), "conversation")
@@ -50,4 +52,6 @@ def run(
             terminal.warn(f"conversation {each.conversation!r}, event {event_id}: it is damaged, and was left as it is")
         if each.problem is not None:
             terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
+    if pending:
+        terminal.warn(f"the file may still hold bytes of the old form; run 'foldlog vacuum --db {db}' to remove them")
     return FINDINGS if any(each.damaged or each.problem for each in done) else DONE

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from eventstore import Message, open_store
+from eventstore import Message, Store, open_store
 from foldlog.reports import audit_database
 from projections import Views
 
@@ -302,6 +302,13 @@ def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monke
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "none")
     assert foldlog("rekey").out == "3 conversations: 5 events rewritten, 0 keys changed.\n"
     assert "3 of one" in foldlog("log", "one").out
+
+
+def test_rekey_says_where_bytes_of_the_old_form_are_left(foldlog, store, monkeypatch):
+    assert "bytes" not in foldlog("rekey").err
+    monkeypatch.setattr(Store, "bytes_pending", property(lambda self: True))
+    assert "the file may still hold bytes of the old form; run 'foldlog vacuum --db " in foldlog("rekey").err
+    assert json.loads(foldlog("rekey", "--json").out)["bytes_pending"] is True
 
 
 def test_rekey_makes_plain_text_only_where_it_is_asked_to(foldlog, store, monkeypatch):
