@@ -88,8 +88,11 @@ SELECT (
             WHERE c.key = $1::bigint AND c.erased_at IS NULL AND e.id = $2::bigint AND e.head = $3::bytea
                 AND c.salt = $4::bytea AND c.key_id IS NOT DISTINCT FROM $5::bytea
                 AND c.sealed_key IS NOT DISTINCT FROM $6::bytea AND c.mark IS NOT DISTINCT FROM $7::bytea
-        ) AND (SELECT timeline IS NOT DISTINCT FROM coalesce({timeline}, timeline) FROM {schema}.epoch)
-        THEN (SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch)::text
+        )
+        THEN coalesce(
+            (SELECT (pg_current_xact_id()::text::bigint + epoch)::text FROM {schema}.epoch
+             WHERE timeline IS NOT DISTINCT FROM coalesce({timeline}, timeline)),
+            'none: this server was promoted or restored, so foldlog asks again')
         ELSE 'none: somebody else wrote to the conversation, so foldlog reads how it ends and appends then'
     END
 )::bigint
