@@ -249,8 +249,8 @@ def test_an_event_whose_stored_bytes_are_damaged_is_named_and_the_rest_shown(fol
     ran = foldlog("log", "five", "--json")
     assert ran.status == 1
     assert [event["id"] for event in ran.document["events"]] == [0, 1, 3, 4, 5]
-    assert "event 2 of conversation 'five'" in ran.document["findings"][0]
-    assert "event 2 of conversation 'five'" in ran.err
+    assert "conversation 'five', event 2" in ran.document["findings"][0]
+    assert "conversation 'five', event 2" in ran.err
 
 
 @pytest.mark.usefixtures("damaged")
@@ -258,7 +258,7 @@ def test_a_damaged_history_is_not_exported_as_if_it_were_whole(foldlog, tmp_path
     before = set(tmp_path.iterdir())
     ran = foldlog("export", "five", "--output", "five.out")
     assert ran.status == 1
-    assert "event 2 of conversation 'five'" in ran.err
+    assert "conversation 'five', event 2" in ran.err
     assert {path.name for path in set(tmp_path.iterdir()) - before} <= {"foldlog.db-wal", "foldlog.db-shm"}
 
 
@@ -267,8 +267,8 @@ def test_an_export_of_a_damaged_history_is_one_document_all_the_same(foldlog):
     ran = foldlog("export", "five", "--json")
     assert ran.status == 1
     assert len(ran.document["records"]) == 2
-    assert "event 2 of conversation 'five'" in ran.document["findings"][0]
-    assert "event 2 of conversation 'five'" in ran.err
+    assert "conversation 'five', event 2" in ran.document["findings"][0]
+    assert "conversation 'five', event 2" in ran.err
 
 
 def test_an_export_that_cannot_be_written(foldlog, five_messages):

@@ -281,22 +281,24 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(role: st
 
 def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(url: str, role: str, newer: Callable[[str], None]):
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
-    with pytest.raises(StoreUnavailable, match="needs 4; as 'postgres', the owner of its tables, run: foldlog list"):
+    with pytest.raises(StoreUnavailable, match="needs 5; as 'postgres', the owner of its tables, run: foldlog list"):
         open_store(url.replace("postgres@", f"{role}@"))
 
 
 def test_a_store_of_schema_2_is_migrated(url: str, postgres_server: Server):
-    """The schema before epochs had timelines."""
+    """The schema before epochs had timelines, and conversations marks."""
     with open_store(url) as store:
         before = store.append("c1", [said("0"), said("1")], expected_version=0)
     schema = schema_of(url)
     postgres_server.sql(
         f"DROP FUNCTION {schema}.begin_epoch; DROP FUNCTION {schema}.timeline; "
         f"ALTER TABLE {schema}.epoch DROP COLUMN timeline; "
+        f"ALTER TABLE {schema}.conversations DROP COLUMN mark; "
+        f"ALTER TABLE {schema}.idempotency_keys DROP COLUMN proof; "
         f"UPDATE {schema}.store SET value = '2' WHERE name = 'schema'; "
         f"UPDATE {schema}.store SET value = '1' WHERE name = 'readable_by'"
     )
-    with pytest.raises(StoreUnavailable, match="has schema version 2, this version of foldlog needs 3"):
+    with pytest.raises(StoreUnavailable, match="has schema version 2, this version of foldlog needs 4"):
         open_store(url + "&mode=ro")
     with open_store(url) as store:
         after = store.append("c1", said("2"), expected_version=2)
