@@ -24,7 +24,7 @@ from typing import Any
 from foldlog.formats.claude_code.branches import active_branch
 from foldlog.formats.claude_code.reading import Decoder
 from foldlog.formats.claude_code.recognition import LOOKALIKES, accepts, conversation, matches
-from foldlog.formats.claude_code.titles import Titles, own_leaves
+from foldlog.formats.claude_code.titles import Titles
 from foldlog.formats.claude_code.writing import NAME, Encoder
 from foldlog.formats.format import Format, Options
 
@@ -39,7 +39,7 @@ def _decoder(records: Iterable[Any], options: Options) -> Decoder:
             f"holds several sessions: the View shows {branch.session!r}; the lines of {others} are kept and not shown; "
             f"import each from a file of its own"
         )
-    return Decoder(branch, Titles(own_leaves(records)), options)
+    return Decoder(branch, Titles(), options)
 
 
 FORMAT = Format(

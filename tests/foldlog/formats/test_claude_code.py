@@ -422,7 +422,9 @@ def test_titles_are_the_users_then_a_models_then_a_summary_of_this_session():
     own = {"type": "summary", "summary": "Mending kites", "leafUuid": "a"}
     model = {"type": "ai-title", "aiTitle": "The kite", "sessionId": "s"}
     user = {"type": "custom-title", "customTitle": "Red kite", "sessionId": "s"}
-    assert titled(other, own, asked("a", None)) == [None, "Mending kites", None]
+    assert titled(other, own, asked("a", None)) == [None, None, "Mending kites"]
+    assert titled(other, asked("a", None), own) == [None, None, "Mending kites"]
+    assert titled(own, model, asked("a", None), own) == [None, "The kite", None, None]
     assert titled(asked("a", None), model, own, user, model) == [None, "The kite", None, "Red kite", None]
     assert titled({**user, "customTitle": " "}, {**model, "aiTitle": 5}, {"type": "summary"}) == [None] * 3
 
