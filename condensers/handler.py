@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from condensers.declines import Declines
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.models.estimate import counting
 from condensers.plans import Outdated, Plan
 from condensers.reports import (
     CONDENSER_METADATA_KEY,
@@ -53,7 +54,7 @@ class CondenseHandler:
     def __init__(
         self, store: Store, views: CurrentViews, condenser: Condenser, agent_llm: AgentModel | None = None
     ) -> None:
-        self._store, self._views, self._agent_llm = store, views, agent_llm
+        self._store, self._views, self._agent_llm = store, views, counting(agent_llm)
         self._condenser = condenser.for_agent(agent_llm)
         self._sparing = self._condenser.sparing()
         self._remembered: dict[str, Remembered] = {}

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from condensers.base import AgentModel, Condensation, Condenser, Report
 from condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
 from condensers.models.budget import tokens_of, tokens_of_beginnings
+from condensers.models.estimate import counting
 from condensers.replayed import Fates, Numbers, Turn, Turns
 from condensers.reports import reports_of
 from condensers.strategies.noop import NoOpCondenser
@@ -182,7 +183,7 @@ class Replaying:
             return
         for _ in range(_CONDENSATIONS_MAX_A_TURN):
             try:
-                result, reports = self._condenser.step(self._view, self._agent_llm)
+                result, reports = self._condenser.step(self._view, counting(self._agent_llm))
             except NoCondensationAvailable as error:
                 self._decline(error)
                 result, reports = self._view, error.reports

@@ -256,7 +256,9 @@ class History:
         Raises ``NoCondensationAvailable`` where one is required and impossible. What there is to report without a
         condensation is appended as an ``Annotation``.
         """
-        return self._histories.condenser.condensed_history(self, self._histories.agent_llm)
+        from condensers.models.estimate import counting
+
+        return self._histories.condenser.condensed_history(self, counting(self._histories.agent_llm))
 
     def retract(self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION) -> Recorded:
         """Take back all events since ``version``: the View is again what it was then. The log keeps them.

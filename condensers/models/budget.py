@@ -40,13 +40,12 @@ class Overrun:
 def overrun(view: View, agent_llm: AgentModel | None, budget: TokenBudget) -> Overrun | None:
     """Return the View's overrun; None if it fits, and if there is no limit.
 
-    Where there is a limit and tokens cannot be counted, without the agent's model or without its tokenizer, they are
-    estimated: see ``condensers.models.estimate``.
+    If there is a limit and tokens cannot be counted, they are estimated: see ``condensers.models.estimate``.
     """
     limit = budget.limit(agent_llm)
-    if limit is None:
+    if agent_llm is None or limit is None:
         return None
-    counter: AgentModel = ESTIMATE if agent_llm is None else agent_llm
+    counter = agent_llm
     try:
         sums = counter.token_sums(view)
     except TokensUnknown:

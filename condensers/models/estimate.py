@@ -13,11 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from condensers.base import AgentModel
 from condensers.models.prompt_sums import PromptSums
 from condensers.models.tokens import TokenCounter
 from projections import View
 
-__all__ = ["ESTIMATE", "Estimate", "estimated"]
+__all__ = ["ESTIMATE", "Estimate", "counting", "estimated"]
 
 _PIECE = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
@@ -78,3 +79,8 @@ class Estimate:
 
 ESTIMATE = Estimate()
 """One for all condensers: it keeps the counts of messages that it has seen."""
+
+
+def counting(agent_llm: AgentModel | None) -> AgentModel:
+    """Return the agent's model, or, if it is unknown, the estimate that counts in its place."""
+    return ESTIMATE if agent_llm is None else agent_llm

@@ -96,11 +96,14 @@ class TokenBudget:
         """Return the most tokens that a prompt for this model may have; None if there is no limit.
 
         The smaller of ``max_tokens`` and the model's input less the room for its answer less the margin. The room for
-        an answer is never taken to be more than half: docs/decisions/0040-room-for-the-answer.md says why.
+        an answer is never taken to be more than half: docs/decisions/0040-room-for-the-answer.md says why. Without
+        a model there is no limit, as in the reference: who steps without one passes an estimate, see ``counting``.
         """
+        if agent_llm is None:
+            return None
         limits = [] if self.max_tokens is None else [self.max_tokens]
-        window = None if agent_llm is None else agent_llm.max_input_tokens
-        if agent_llm is not None and window is not None:
+        window = agent_llm.max_input_tokens
+        if window is not None:
             reserve = min(agent_llm.max_output_tokens or 0, window // 2)
             limits.append(max(0, window - reserve - int(window * self.margin_ratio)))
         return min(limits, default=None)

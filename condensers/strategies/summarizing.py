@@ -105,16 +105,9 @@ class SummarizingCondenser(RollingCondenser):
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         over = self._overrun(view, agent_llm)
-        if self._is_within_half(view, over):
-            raise NoCondensationAvailable(
-                f"nothing has to be forgotten: a View of {len(view)} events is within half of max_size "
-                f"({self._size // 2}), or too little above it"
-            )
-        spans = self._middles(view, agent_llm, over)
-        progress = max(1, self.minimum_progress * len(view))
-        worthwhile = [span for span in spans if real(view[span.start : span.stop]) >= progress]
+        worthwhile = self._worthwhile(view, agent_llm, over)
         if not worthwhile:
-            raise self._no_progress(view, spans[-1], over)
+            raise self._no_progress(view, agent_llm, over)
         span, *wider = worthwhile
         try:
             summary = self._summary_of(view[span.start : span.stop], self.max_event_length)
@@ -130,7 +123,7 @@ class SummarizingCondenser(RollingCondenser):
         If the model fails it is asked again with shorter events. Return None if there is no event of the log to forget,
         and if V0's rule has nothing to do.
         """
-        if self._is_within_half(view, self._overrun(view, agent_llm)):
+        if self._has_nothing_to_do(view, agent_llm, self._overrun(view, agent_llm)):
             return None
         start = next_cut(view.cut_points, after_system_prompt(view))
         if start is None or not real(view[start : view.cut_points[-1]]):
@@ -192,14 +185,24 @@ class SummarizingCondenser(RollingCondenser):
     def _overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         return overrun(view, agent_llm, self._budget)
 
-    def _is_within_half(self, view: View, over: Overrun | None) -> bool:
+    def _has_nothing_to_do(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> bool:
         """Return whether V0's rule has nothing to do: a request aims at half of ``max_size``, and the View is within
         it, or above it by less than the minimum progress.
         """
         if self.selection == "openhands-v1" or over or len(view) > self._size:
             return False
         tail = self._size // 2 - self.keep_first - 1
-        return real(view[self.keep_first : max(0, len(view) - tail)]) < max(1, self.minimum_progress * len(view))
+        beyond = real(view[self.keep_first : max(0, len(view) - tail)])
+        return beyond < self._progress(view) and not self._worthwhile(view, agent_llm, over)
+
+    def _progress(self, view: View) -> float:
+        """Return how many events of the log a condensation forgets at least."""
+        return max(1, self.minimum_progress * len(view))
+
+    def _worthwhile(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[Span]:
+        """Return the choices of ``_middles`` that make enough progress."""
+        spans = self._middles(view, agent_llm, over)
+        return [span for span in spans if real(view[span.start : span.stop]) >= self._progress(view)]
 
     def _middles(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[Span]:
         """Return what to forget: between the head and the shortest tail that any of the reasons asks for. May be empty.
@@ -233,7 +236,13 @@ class SummarizingCondenser(RollingCondenser):
             return spans
         return spans[1:]
 
-    def _no_progress(self, view: View, span: Span, over: Overrun | None) -> NoCondensationAvailable:
+    def _no_progress(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> NoCondensationAvailable:
+        if self._has_nothing_to_do(view, agent_llm, over):
+            return NoCondensationAvailable(
+                f"nothing has to be forgotten: a View of {len(view)} events is within half of max_size "
+                f"({self._size // 2}), or too little above it"
+            )
+        span = self._middles(view, agent_llm, over)[-1]
         forgotten = view[span.start : span.stop]
         if not forgotten:
             return NoCondensationAvailable(
@@ -272,7 +281,8 @@ class SummarizingCondenser(RollingCondenser):
         """Put ``summary`` in the place of ``span``. Raises ``NoCondensationAvailable`` if that would save no tokens."""
         forgotten = view[span.start : span.stop]
         over = self._overrun(view, agent_llm)
-        counter = agent_llm if over is None else over.counter
+        exact = None if agent_llm is ESTIMATE else agent_llm
+        counter = exact if over is None else over.counter
         text, tokens_after = self._with_room(view, span, summary.text, counter, over)
         tokens_before = tokens_of(view, counter)
         if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:

@@ -179,7 +179,7 @@ def has_nothing_to_do(spec: Spec, view: Shown, limit: int | None) -> bool:
         return False
     tail = spec["max_size"] // 2 - spec["keep_first"] - 1
     beyond = [item for item in view.items[spec["keep_first"] : max(0, length - tail)] if item.id >= 0]
-    return len(beyond) < max(1, spec["minimum_progress"] * length)
+    return len(beyond) < max(1, spec["minimum_progress"] * length) and not middles(spec, view, limit)
 
 
 def reset(spec: Spec, view: Shown, limit: int | None) -> Piece | None:

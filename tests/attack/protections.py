@@ -70,7 +70,7 @@ PROTECTIONS = {
     "within-half": Protection(
         "V0's rule resets nothing within half of max_size",
         _SUMMARIES,
-        "if self._is_within_half(view, self._overrun(view, agent_llm)):\n            return None",
+        "if self._has_nothing_to_do(view, agent_llm, self._overrun(view, agent_llm)):\n            return None",
         "if False:\n            return None",
         _SUMMARIZING,
     ),

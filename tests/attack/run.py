@@ -126,7 +126,7 @@ def spec_of(draw: Random, url: str, *, slow: bool) -> dict[str, Any]:
         law |= {"counts": ["event", "token"], "rule": rule[-2:], "minimum_progress": progress}
     if kind in ("llm", "structured", "llm_attention"):
         config["llm_config"] = model
-    return {**law, "type": kind, "config": config, "limit": draw.choice([None, None, 40, 90, 200])}
+    return {**law, "type": kind, "config": config, "limit": draw.choice([None, None, 40, 60, 90, 120, 200])}
 
 
 def _part(kind: str, size: int, head: int, model: dict[str, Any]) -> dict[str, Any]:

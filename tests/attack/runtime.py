@@ -48,7 +48,7 @@ class Runtime:
 
     def begin(self) -> None:
         if self.draw.random() < 0.8:
-            self.append(SystemMessage(content=self.text()))
+            self.append(SystemMessage(content=self.text() + " prompt" * self.draw.choice([0, 5, 15, 30])))
         if self.draw.random() < 0.9:
             self._task = self.text()
             parts = ({"type": "text", "text": self._task}, IMAGE)
@@ -67,6 +67,7 @@ class Runtime:
             (1, self.late_observation),
             (1, self.stray),
             (1, self.note),
+            (1, self.abandoned_loop),
         ]
         self.draw.choices([turn for _, turn in turns], [weight for weight, _ in turns])[0]()
         if self._looping and self.draw.random() < 0.04:
@@ -128,6 +129,19 @@ class Runtime:
             self.append(*observations)
             if self.draw.random() < 0.1:  # one is delivered twice
                 self.append(self.draw.choice(observations))
+
+    def abandoned_loop(self) -> None:
+        """A tool loop that ends with a call which is never answered, the message that ends it, and a call after that.
+        Without the message the loop would run on into that call.
+        """
+        if self._looping:
+            return
+        for call_id, thinking in ((f"l{self._marks}", THINKING), (f"l{self._marks}b", ())):
+            self.append(Action(tool="run", arguments={"text": self.text()}, call_id=call_id, thinking=thinking))
+            if thinking:
+                self.append(Observation(tool="run", content=self.text(), call_id=call_id))
+        self.append(Message(source="user", content=self.text()))
+        self.call()
 
     def late_observation(self) -> None:
         if self._open:

@@ -8,15 +8,16 @@ import random
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import foldlog
-from condensers import Condensation, NoCondensationAvailable
+from condensers import Condensation, NoCondensationAvailable, replay
 from condensers.base import Reason
 from condensers.models.client import LLM, LLMConfig
-from condensers.models.estimate import ESTIMATE, estimated
+from condensers.models.estimate import ESTIMATE, counting, estimated
 from condensers.models.tokens import TokenBudget
 from condensers.strategies.digest import DigestCondenser
-from eventstore import Message, SystemMessage
+from eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import open_sources
 from projections import View
 from tests.condensers.made import messages, viewed
@@ -95,7 +96,7 @@ def test_sums_add_up_as_those_of_a_model_do():
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("agent", [None, Characters(unknown=True)], ids=["no model", "no tokenizer"])
+@pytest.mark.parametrize("agent", [counting(None), Characters(unknown=True)], ids=["no model", "no tokenizer"])
 def test_max_tokens_holds_without_a_count(agent):
     condenser = DigestCondenser(max_size=1_000, max_tokens=20_000)
     view = viewed([Message(source="user", content=f"message {n}: " + "words " * 8_000) for n in range(40)])
@@ -106,6 +107,22 @@ def test_max_tokens_holds_without_a_count(agent):
             assert action.metadata["tokens_before"] > 40 * 8_000
             after = ESTIMATE.token_sums(view.then([action]))[-1]
             assert after == action.metadata["tokens_after"] <= 20_000
+
+
+def test_a_condenser_that_is_asked_without_a_model_counts_no_tokens_as_in_the_reference():
+    condenser = DigestCondenser(max_size=1_000, max_tokens=100)
+    assert condenser.reasons(viewed(messages(60))) == set()
+
+
+def test_every_step_of_a_history_has_an_estimate(tmp_path):
+    view = [Message(source="user", content=f"message {n}: " + "words " * 8_000) for n in range(40)]
+    with foldlog.open("memory:", condenser=DigestCondenser(max_size=1_000, max_tokens=20_000)) as histories:
+        histories["c"].append(view)
+        assert isinstance(histories["c"].condensed_history(), Condensation)
+        assert isinstance(histories["c"].step(), Condensation)
+    history = [*view, Action(tool="run", call_id="c"), Observation(content="done", call_id="c")]
+    numbered = [replace(event, id=place) for place, event in enumerate(history)]
+    assert replay(numbered, DigestCondenser(max_size=1_000, max_tokens=20_000)).condensations
 
 
 def test_the_limit_of_a_model_that_cannot_be_counted_for_holds():

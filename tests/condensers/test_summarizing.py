@@ -8,6 +8,7 @@ import pytest
 
 from condensers.base import Reason, Requirement
 from condensers.errors import InvalidCondenser, NoCondensationAvailable
+from condensers.models.estimate import counting
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import truncated
 from condensers.reports import CONDENSER_METADATA_KEY
@@ -76,8 +77,10 @@ def test_the_smaller_of_our_limit_and_the_agents_counts(max_tokens, window, due)
     assert (Reason.TOKENS in condenser.reasons(viewed(messages(20)), Tens(window))) == due
 
 
-def test_without_the_agents_model_tokens_are_estimated():
-    assert llm(max_tokens=1).reasons(viewed(messages(20))) == {Reason.TOKENS, *llm().reasons(viewed(messages(20)))}
+def test_without_the_agents_model_no_token_counts_unless_they_are_estimated():
+    condenser, view = llm(max_tokens=1), viewed(messages(20))
+    assert condenser.reasons(view) == llm().reasons(view)
+    assert condenser.reasons(view, counting(None)) == {Reason.TOKENS}
 
 
 def test_nothing_due_gives_the_very_same_view_and_asks_nobody():
@@ -281,6 +284,13 @@ def test_by_v0s_rule_a_larger_view_and_too_many_tokens_are_condensed_all_the_sam
     condenser = llm("NEW", max_size=100, keep_first=3, selection="openhands-v0", max_tokens=100)
     short = viewed(SYSTEM, messages(10), REQUEST)
     assert ids(after(short, condenser.condense(short, Tens()))) == [0, 1, 2, -14, 10]
+
+
+def test_by_v0s_rule_too_little_above_half_is_enough_if_whole_units_make_it_more():
+    calls = [call(call_id=f"c{n}", response_id="r") for n in range(4)]
+    view = viewed(messages(3), calls, [answer(call_id=f"c{n}") for n in range(4)], message(), REQUEST)
+    condenser = llm("NEW", max_size=20, keep_first=2, selection="openhands-v0", minimum_progress=0.4)
+    assert ids(after(view, condenser.condense(view))) == [0, 1, -15, 11]
 
 
 def test_by_v0s_rule_a_failed_call_above_half_is_followed_by_a_reset():

@@ -6,6 +6,7 @@ import pytest
 
 from condensers import Condensation, DigestCondenser, LLMSummarizingCondenser, condenser_from_config
 from condensers.base import Reason
+from condensers.models.estimate import counting
 from projections import View
 from tests.condensers.made import message, plan, viewed
 from tests.condensers.scripted import Characters, Scripted, said
@@ -22,7 +23,7 @@ def test_a_known_token_limit_replaces_the_default_number_of_events():
     view, model = many(121), Characters(WINDOW)
     assert DigestCondenser().condense(view, model) is view
     assert condenser_from_config({"type": "digest"}).condense(view, model) is view
-    assert DigestCondenser(max_tokens=WINDOW).condense(view) is view
+    assert DigestCondenser(max_tokens=WINDOW).condense(view, counting(None)) is view
 
 
 def test_without_a_token_limit_a_hundred_events_are_the_default():

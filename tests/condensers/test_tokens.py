@@ -273,7 +273,7 @@ class Agent:
         (None, Agent(100_000), 90_000),
         (50_000, Agent(None), 50_000),
         (None, Agent(None), None),
-        (50_000, None, 50_000),
+        (50_000, None, None),
         (None, None, None),
         # The price list gives many models the whole window as output: half of it is left for input all the same.
         (None, Agent(8_192, 8_192), 8_192 - 4_096 - 819),

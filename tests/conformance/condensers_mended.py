@@ -230,6 +230,7 @@ def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any)
     if asked and rule == "v1":
         tails.append(length // 2 - kept_first - 1)
     start = cut_at_or_after(view, max(kept_first, prompt) if rule == "v1" else kept_first)
+    stops: list[int] = []
     if start is not None:
         by_tokens = [[tokens_tail(spec, view, agent, end)] for end in (kept_first, start)] if over else [[]]
         stops = [stop_before(view, [*tails, *more]) for more in by_tokens]
@@ -240,7 +241,9 @@ def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any)
             return made
     if not (asked or over):
         return as_it_is(view)
-    if rule == "v0" and not over and length <= size:  # L2: the request aims at half of max_size, and that is there
+    if (
+        rule == "v0" and not (over or stops) and length <= size
+    ):  # L2: the request aims at half of max_size, and that is there
         beyond = [event for event in view[kept_first : max(0, length - min(tails))] if event.id >= 0]
         if not beyond or len(beyond) < spec.get("minimum_progress", 0) * length:
             return ERROR
