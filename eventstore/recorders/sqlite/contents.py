@@ -2,10 +2,12 @@
 
 ``cp backup.db history.db`` keeps the inode, so the file is still the one that was opened, and SQLite goes on with pages
 of both. SQLite itself changes the file only when a checkpoint writes the log back. So a writer that finds the file
-changed since it last looked reads it as it is on disk, without its log, through a connection that takes no lock, and
-compares it with what it read before: the store's name stays, and the last position never goes back.
+changed since it last looked reads it as it is on disk, without its log, through a connection that takes no lock: it
+must still be a store, with the same name, and say that it is this file. A backup says that it is a copy.
 
-An older copy with the same last position, made by ``cp`` too, is not told from the file itself.
+Only what can be read counts. A writer that was killed in a checkpoint leaves pages of two moments, which SQLite calls
+malformed; the next checkpoint completes them. For the same reason a last position that is lower than before shows
+nothing. So a copy of the same file, made by ``cp`` earlier, is not told from the file itself.
 """
 
 from __future__ import annotations
@@ -16,29 +18,22 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.recorders.sqlite.reader import SQL, a_position
+from eventstore.recorders.sqlite.reader import SQL
 
 __all__ = ["Contents"]
-
 
 _INTEGER_MAX = 2**63 - 1
 """SQLite's largest integer."""
 
+_MALFORMED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN)
+"""What a file that a checkpoint left by half, or the system, may answer. Any other answer: it is no store."""
+
 
 class _OnDisk(NamedTuple):
-    """What the file says of itself. ``last_position`` is None where a checkpoint that was interrupted left pages of two
-    moments, so that it cannot be read.
-    """
+    """What the file says of itself."""
 
-    uuid: object
-    file: object
-    last_position: int | None
-
-    def may_become(self, later: _OnDisk, inode: int) -> bool:
-        """Whether checkpoints can have made ``later`` out of this, in the file with this inode."""
-        if self.uuid != later.uuid or later.file not in (self.file, str(inode)):
-            return False
-        return self.last_position is None or later.last_position is None or self.last_position <= later.last_position
+    uuid: str
+    file: str | None
 
 
 class Contents:
@@ -54,31 +49,33 @@ class Contents:
         return self._known is not None
 
     def are_ours(self, status: os.stat_result) -> bool:
-        """Whether the file can be what it was at the last look. To be asked with the file's status, best under the
-        write lock, since a checkpoint that is going on shows pages of two moments. Cost: a comparison; where the file
-        has changed, as it does at every checkpoint, some 0.2 ms.
+        """Whether the file can be what it was at the last look. To be asked with the file's status. Cost: a comparison;
+        where the file has changed, as it does at every checkpoint, some 0.2 ms.
         """
         changed_at = (status.st_mtime_ns, status.st_size)
         if changed_at == self._changed_at:
             return True
-        found = _on_disk(self._path)
-        inode = status.st_ino & _INTEGER_MAX
-        if self._known is not None and (found is None or not self._known.may_become(found, inode)):
-            return False
-        self._changed_at, self._known = changed_at, found
+        try:
+            found = _on_disk(self._path)
+        except sqlite3.DatabaseError as error:
+            if self._known is not None and error.sqlite_errorcode & 0xFF not in _MALFORMED:
+                return False
+            found = None
+        if found is not None:
+            ours = (None, str(status.st_ino & _INTEGER_MAX))
+            if self._known is not None and (
+                found.uuid != self._known.uuid or found.file not in (self._known.file, *ours)
+            ):
+                return False
+            self._known = found
+        self._changed_at = changed_at
         return True
 
 
 def _on_disk(path: str) -> _OnDisk | None:
-    """What is in the file, None where it holds no store, as one does whose first pages are still in the log."""
+    """What the file says without its log; None where its rows are not to be found."""
     uri = f"{Path(path).as_uri()}?immutable=1"
-    try:
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            values = dict(connection.execute(SQL["identity"]))
-            try:
-                last_position = a_position(connection.execute(SQL["last_position"]))
-            except sqlite3.DatabaseError:
-                last_position = None
-    except sqlite3.DatabaseError:
-        return None
-    return _OnDisk(values.get("uuid"), values.get("file"), last_position)
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        values = dict(connection.execute(SQL["identity"]))
+    uuid = values.get("uuid")
+    return _OnDisk(uuid, values.get("file")) if type(uuid) is str else None
