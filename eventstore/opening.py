@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from eventstore import urls
 from eventstore.errors import StoreUnavailable
 from eventstore.maintenance.damage import translated
-from eventstore.recorders.base import Recorder
+from eventstore.recorders.base import PATIENCE_S, Recorder
 from eventstore.store import Store
 from eventstore.stored.compression import Compression
 from eventstore.stored.guard import Guard
@@ -34,8 +34,9 @@ def open_store(
     """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it is not there.
 
     ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute, ``memory:`` lasts as long as the store
-    is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` what exists already. ``postgresql://user@h1,h2/database``
-    takes whatever libpq does, and more: ``docs/POSTGRESQL.md``.
+    is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` what exists already. ``?patience_s=5`` waits 5 seconds
+    for other writers, instead of 60. ``postgresql://user@h1,h2/database`` takes whatever libpq does, and more:
+    ``docs/POSTGRESQL.md``.
 
     ``durability="full"``: what ``append`` returned is on disk. ``"relaxed"``: the newest commits may be lost in a power
     cut, never a part of one, and none if only the program dies.
@@ -94,7 +95,10 @@ def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") 
 
         mode = location.options.get("mode", "rwc")
         durable = location.options.get("durability", durability) == "full"
-        return SQLiteRecorder(location.path, create=mode == "rwc", writable=mode != "ro", durable=durable)
+        patience_s = float(location.options.get("patience_s", PATIENCE_S))
+        return SQLiteRecorder(
+            location.path, create=mode == "rwc", writable=mode != "ro", durable=durable, patience_s=patience_s
+        )
     try:
         from eventstore.recorders.postgres import PostgresRecorder
     except ImportError as error:

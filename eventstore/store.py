@@ -39,6 +39,7 @@ from eventstore.recorders.base import (
     Transaction,
 )
 from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored import hash_chain
@@ -78,6 +79,7 @@ class Store:
     ) -> None:
         self._recorder = self.guard = recorder if isinstance(recorder, Guard) else Guard(recorder)
         self.guard.record_limit(event_bytes_max)
+        self._own_clock = clock is None
         self._now = _microseconds if clock is None else lambda: to_microseconds(clock())
         self.event_bytes_max = event_bytes_max
         self._projections: tuple[InlineProjection, ...] = ()
@@ -105,6 +107,8 @@ class Store:
         ``TypeError`` where an argument is not what it must be. Durability: on disk when it returns. Cost: the events
         appended, whatever the length of the conversation.
         """
+        if type(conversation) is not str:
+            raise TypeError(f"a conversation is named by a text, not by {conversation!r}")
         if idempotency_key is not None and type(idempotency_key) is not str:
             raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
         batch = self._encoded(events)
@@ -137,8 +141,13 @@ class Store:
                 self._project(transaction, found.grown(rows[-1]), decided)
             return partial(_recorded, place, conversation, from_microseconds(rows[0].recorded_at), decided)
 
-        recorded = self._transact(work)
-        return recorded()  # now that it is committed, it has its positions
+        structural = bool(self._projections) and any(map(is_structural, append.events))
+        recorded = self._transact(work, any_thread=guard is None and self._own_clock and not structural)
+        try:
+            return recorded()  # now that it is committed, it has its positions
+        except BaseException as error:
+            note_committed(error)
+            raise
 
     def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:
         """Import a history as it is; of the rules for new events, only those of form apply.
@@ -420,9 +429,9 @@ class Store:
             for projection in self._projections:
                 projection.project(snapshot, events)
 
-    def _transact(self, work: Callable[[Transaction], T]) -> T:
+    def _transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         try:
-            return self._recorder.transact(work)
+            return self._recorder.transact(work, any_thread=any_thread)
         except RecorderError as error:  # as ``translated``, without the cost of a context in every append
             raise StoreUnavailable(str(error)) from error
 

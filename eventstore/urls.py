@@ -22,7 +22,9 @@ _POSTGRESQL_OPTIONS = {
     "connections_max": None,
     "patience_s": None,
 }
-_SQLITE_OPTIONS = {"mode": ("rwc", "rw", "ro"), "durability": ("full", "relaxed")}
+_SQLITE_OPTIONS = {"mode": ("rwc", "rw", "ro"), "durability": ("full", "relaxed"), "patience_s": None}
+_NUMBERS = ("connections_max", "patience_s")
+_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
 class Location(NamedTuple):
@@ -70,20 +72,25 @@ def _postgresql(url: str) -> Location:
         allowed = _POSTGRESQL_OPTIONS[key]
         if allowed is not None and options[key] not in allowed:
             raise StoreUnavailable(f"the URL sets {key} to {options[key]!r}; it can be {', '.join(allowed)}")
-        if key in ("connections_max", "patience_s") and not re.fullmatch(r"[1-9]\d{0,5}", options[key]):
-            raise StoreUnavailable(f"the URL sets {key} to {options[key]!r}; it is a number, from 1")
+        _check_number(key, options[key])
     return Location("postgresql", f"{address}?{'&'.join(left)}" if left else address, options)
 
 
 def _options(url: str, query: str) -> dict[str, str]:
     options = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        allowed = _SQLITE_OPTIONS.get(key)
-        if allowed is None:
+        if key not in _SQLITE_OPTIONS:
             raise StoreUnavailable(
                 f"{url!r} has an unknown option {key!r}; there are {', '.join(sorted(_SQLITE_OPTIONS))}"
             )
-        if value not in allowed:
+        _check_number(key, value)
+        allowed = _SQLITE_OPTIONS[key]
+        if allowed is not None and value not in allowed:
             raise StoreUnavailable(f"{url!r} sets {key} to {value!r}; it can be {', '.join(allowed)}")
         options[key] = value
     return options
+
+
+def _check_number(key: str, value: str) -> None:
+    if key in _NUMBERS and not _NUMBER.fullmatch(value):
+        raise StoreUnavailable(f"the URL sets {key} to {value!r}; use a whole number from 1 to 999999")

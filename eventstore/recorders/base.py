@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 __all__ = [
+    "PATIENCE_S",
     "BareRow",
     "Conversation",
     "Erasure",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+PATIENCE_S: Final = 60.0
+"""How long a call waits for other writers, or for a server that is away, unless the URL says otherwise."""
 
 
 class Row(NamedTuple):
@@ -273,11 +277,16 @@ class Recorder(Protocol):
 
     writable: bool
 
-    def transact(self, work: Callable[[Transaction], T]) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         """Run ``work`` in a write transaction and return what it returned, once that is durable.
 
         Several callers may share one transaction and its fsync. If ``work`` raises, nothing that it wrote is kept and
-        its exception comes back to its caller alone. ``work`` may be run again, so it must have no effects of its own.
+        its exception comes back to its caller alone. ``work`` may be run again, so it must have no effects of its own;
+        it runs in the thread of its caller, and with ``any_thread``, for work that calls no code but ours, perhaps in
+        the thread of another caller.
+
+        Raises ``InterfaceError`` where this thread is inside of ``transact`` already, and ``OperationalError`` where
+        others write for longer than the recorder's patience; both name what helps.
         """
 
     def read(self) -> AbstractContextManager[Reader]:

@@ -1,43 +1,134 @@
 """Group commit: threads that write at the same time share one transaction and its fsync.
 
-The first thread to come leads: when it is its process's turn it takes all that wait by then, runs them in one
-transaction and hands leadership to the next waiter. A thread that is alone leads itself and waits for nobody, so it
-loses nothing. Each waiter has a lock of its own: one plain lock for all would be unfair, and make somebody wait for
-seconds under load.
+One thread at a time leads: it alone uses the connection. The first thread to come takes the write lock, then all jobs
+that wait by then become its group. A job runs in the thread of its own caller, so that a guard finds its caller's
+context, and so that what a signal handler raises reaches the caller whose thread it interrupted: the leader runs its
+own job, then passes leadership to the thread of the next. The last of the group commits for all.
+
+Jobs that run no code but foldlog's, which are most, the leader runs itself, since waking a thread takes as long as an
+append. The main thread does not: it is the one that Python interrupts for signals.
+
+A thread that is alone leads itself and waits for no other, so it loses nothing. Each waiter has a lock of its own: one
+plain lock for all would be unfair, and make some thread wait for seconds under load.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import threading
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-__all__ = ["CommitQueue", "Job"]
+from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
+
+__all__ = ["CommitQueue", "Fault", "Job", "Writing"]
 
 T = TypeVar("T")
+
+_ATTEMPTS: Final = 1_000
+"""How often a thread begins again to leave the queue when further exceptions of signal handlers interrupt it."""
+
+
+class Fault(enum.Enum):
+    """Whose trouble an exception is, and what becomes of the transaction."""
+
+    OF_JOB = enum.auto()
+    """The job's, which wrote nothing: the transaction goes on without it."""
+    OF_JOB_THAT_WROTE = enum.auto()
+    """The job's, which wrote something: the transaction is rolled back and the other jobs run again."""
+    OF_DATABASE = enum.auto()
+    """The database's: every job of the group fails."""
+
+
+class Writing(Protocol):
+    """What the queue needs of a database. Only the thread that leads calls it."""
+
+    def take(self, job: Job[Any]) -> None:
+        """Take the write lock, or wait for it until ``job.deadline``. What this raises reaches the leader alone."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def run(self, work: Callable[[Any], T]) -> T:
+        """Run one job in the transaction."""
+
+    def judge(self, error: BaseException) -> Fault | None:
+        """Say whose trouble an exception of ``begin``, ``run`` or ``commit`` is; None where it interrupted ``begin`` or
+        ``commit`` from outside.
+        """
+
+    def is_of_job(self, error: BaseException) -> bool:
+        """Whether a job raised this itself, for certain: it did not interrupt the thread from outside."""
+
+    def for_caller(self, error: BaseException) -> BaseException:
+        """Return what the caller of a job gets for its exception: a driver's error translated, any other as it is."""
+
+    def commit(self) -> None:
+        """Make the transaction durable."""
+
+    def settle(self) -> bool:
+        """Roll back whatever is open. Return whether the transaction was committed. Calling it again changes nothing,
+        and it raises nothing of its own.
+        """
+
+    def fail(self, error: BaseException) -> Callable[[], BaseException]:
+        """Close what the database's trouble has made useless. Return what makes each caller's error: raising one writes
+        a traceback into it.
+        """
+
+    def release(self) -> None:
+        """Release the write lock, if it is held."""
+
+    def waited(self, leader: int | None) -> OperationalError:
+        """Return the error of a caller who waited too long while the thread ``leader`` of this process led."""
 
 
 class Job(Generic[T]):
     """A piece of work on its way through the queue, and then its outcome."""
 
-    __slots__ = ("_error", "_result", "abandoned", "done", "wake", "work")
+    ran = False
+    """Whether the job ran in the transaction that is open."""
+    done = False
+    written = False
+    """Whether it is done because its transaction was committed."""
+    left = False
+    """Whether its thread has left the queue."""
+    attempts_to_leave = 0
+    wake: threading.Lock | None = None
+    late: BaseException | None = None
+    """What interrupted this thread while it ran another's job, to be raised at the end."""
+    suspect: tuple[Job[Any], BaseException] | None = None
+    """Who ran this job before, and what came then: of the job, or from outside?"""
+    _until: float | None = None
+    result: T | None = None
+    _error: BaseException | None = None
 
-    def __init__(self, work: Callable[[Any], T]) -> None:
+    def __init__(
+        self, work: Callable[[Any], T] | None, thread: int, patience_s: float, any_thread: bool = False
+    ) -> None:
         self.work = work
-        self.done = False
-        self.abandoned = False
-        self.wake: threading.Lock | None = None
-        self._result: T | None = None
-        self._error: BaseException | None = None
+        self.thread = thread
+        self.any_thread = any_thread
+        self._patience_s = patience_s
 
-    def succeed(self, result: T) -> None:
-        self._result = result
-        self.done = True
+    @property
+    def deadline(self) -> float:
+        """Until when the caller waits; reckoned from when it first had to."""
+        if self._until is None:
+            self._until = time.monotonic() + self._patience_s
+        return self._until
+
+    def succeed(self) -> None:
+        if not self.done:
+            self.written = self.done = True
 
     def fail(self, error: BaseException) -> None:
-        self._error = error
-        self.done = True
+        if not self.done:
+            self._error = error
+            self.done = True
 
     def outcome(self) -> T:
         if self._error is not None:
@@ -46,74 +137,341 @@ class Job(Generic[T]):
                 raise error
             finally:
                 del error  # else it would hold this frame, which holds it, and with it all that the work held
-        return self._result  # type: ignore[return-value]  # done without an error: a result was set
+        return self.result  # type: ignore[return-value]  # done without an error: a result was set
 
 
 class CommitQueue:
-    """Runs jobs in groups. ``run_group`` is given a function that it calls, once, when it can begin: it returns all
-    jobs that wait by then, and each of them is to be ended, by success or failure. Only an interruption (Ctrl-C) may
-    leave some undone, and then none of what they wrote may be kept. What is raised before that is the leader's alone.
+    """Runs jobs in groups.
 
-    An interruption may come between any two steps of the thread that leads. So each step leaves the queue in a state
-    that ``_abandon`` can go on from, and nothing is harmed by a step that is done twice.
+    An exception that a signal handler raises may come between any two steps of a thread. So each step leaves the queue
+    in a state that ``_leave`` can go on from, and no harm is done by a step that is done twice. Leadership is a field:
+    a thread leads if, and only if, ``_leader`` is its job.
     """
 
-    def __init__(self, run_group: Callable[[Callable[[], list[Job[Any]]]], None]) -> None:
-        self._run_group = run_group
+    def __init__(self, writing: Writing, *, database: str, name: str, patience_s: float) -> None:
+        self._writing = writing
+        self._database = database
+        self._name = name
+        self._patience_s = patience_s
+        self._main_thread = threading.main_thread().ident
         self._mutex = threading.Lock()
         self._waiting: list[Job[Any]] = []
         self._group: list[Job[Any]] = []
         self._leader: Job[Any] | None = None
+        self._running: Job[Any] | None = None
+        self._begun = False
+        self._committing = False
+        self._spoiled = False
+        """A job left the group after it had written, so the transaction must not be committed."""
+        self._stopped_by: Job[None] | None = None
 
-    def run(self, work: Callable[[Any], T]) -> T:
-        """Run ``work`` in some group and return what it returned, or raise what it raised."""
-        job = Job(work)
+    def run(self, work: Callable[[Any], T], *, any_thread: bool = False) -> T:
+        """Run ``work`` in some group and return what it returned, or raise what it raised.
+
+        ``any_thread``: it runs no code but ours, so the thread that leads may run it. Raises ``InterfaceError`` if this
+        thread is inside a write already, and what ``Writing.waited`` makes if others took longer than the patience;
+        nothing of it is written then.
+        """
+        mark = mark_of(self._database)
+        if mark in INSIDE:
+            raise nested(self._name)
+        job = Job(work, mark[0], self._patience_s, any_thread)
         try:
-            with self._mutex:
-                self._waiting.append(job)
-                if self._leader is None:
-                    self._leader = job
-                else:
-                    job.wake = threading.Lock()
-                    job.wake.acquire()
-            if job.wake is not None:
-                job.wake.acquire()
-            if not job.done:
-                self._run_group(self._collect)
+            try:
+                INSIDE.add(mark)
                 with self._mutex:
-                    self._hand_on()
-        except BaseException:
-            while not job.abandoned:
-                with contextlib.suppress(KeyboardInterrupt):  # a second one, which says nothing new
-                    self._abandon(job)
+                    self._waiting.append(job)
+                    if self._leader is None:
+                        self._leader = job
+                    else:
+                        _prepare_to_wait(job)
+                while not job.done:
+                    if self._leader is job:
+                        self._lead(job)
+                    else:
+                        self._wait(job)
+                if job.late is not None:
+                    raise job.late
+                return job.outcome()
+            except BaseException as error:  # noqa: BLE001  raised at the end
+                # Nothing is called outside of ``try``: a handler may run at the beginning of a function. And one may
+                # raise again while this thread leaves, and once more at the jump back to the next attempt.
+                interruption = error
+                while not job.left:
+                    try:
+                        while not job.left:
+                            try:
+                                self._leave(job)
+                            except BaseException as another:  # noqa: BLE001  raised at the end
+                                interruption = another
+                    except BaseException as another:  # noqa: BLE001  raised at the end
+                        interruption = another
+                try:
+                    if interruption is error:
+                        raise
+                    raise interruption
+                finally:
+                    del interruption  # as in ``outcome``
+            finally:
+                INSIDE.discard(mark)
+        except BaseException as error:
+            if job.written:
+                note_committed(error)
             raise
-        return job.outcome()
 
-    def _collect(self) -> list[Job[Any]]:
+    def refuse_nested(self) -> None:
+        """Raise ``InterfaceError`` if this thread is inside a write."""
+        if mark_of(self._database) in INSIDE:
+            raise nested(self._name)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[Job[None]]:
+        """Lead without a group for as long as the block lasts: no other thread writes. The block may take the lock."""
+        self.refuse_nested()
+        mark = mark_of(self._database)
+        job: Job[None] = Job(None, mark[0], self._patience_s)
+        try:
+            INSIDE.add(mark)
+            self._come_to_lead(job)
+            yield job
+        finally:
+            self._leave(job)
+            INSIDE.discard(mark)
+
+    def stop(self, patience_s: float) -> bool:
+        """Let no thread write until ``go_on``, so that this process can be forked. False where one cannot be waited
+        for.
+        """
+        mark = mark_of(self._database)
+        if mark in INSIDE:
+            return False
+        job: Job[None] = Job(None, mark[0], patience_s)
+        try:
+            self._come_to_lead(job)
+        except OperationalError:
+            return False
+        except BaseException:
+            self._leave(job)
+            raise
+        self._stopped_by = job
+        return True
+
+    def go_on(self) -> None:
+        """Let threads write again."""
+        if self._stopped_by is not None:
+            self._leave(self._stopped_by)
+            self._stopped_by = None
+
+    # -- coming and waiting -------------------------------------------------------------------------------------------
+
+    def _come_to_lead(self, job: Job[Any]) -> None:
         with self._mutex:
-            self._group, self._waiting = self._waiting, []
-            return self._group
-
-    def _hand_on(self) -> None:
-        """Wake those who are done and make the first waiter the leader. The mutex is held."""
-        for job in self._group:
-            if job.done:
-                _wake(job)
-        self._group, self._leader = [], self._waiting[0] if self._waiting else None
-        _wake(self._leader)
-
-    def _abandon(self, job: Job[Any]) -> None:
-        """The thread of ``job`` was interrupted: its job leaves the queue if it has not begun, and leadership stays."""
-        with self._mutex:
-            if job in self._waiting:
-                self._waiting.remove(job)
-            if self._leader is job:
-                left = [other for other in self._group if other is not job and not (other.done or other.abandoned)]
-                self._group, self._waiting = [o for o in self._group if o.done], left + self._waiting
-                self._hand_on()
+            self._waiting.append(job)
+            if self._leader is None:
+                self._leader = job
             else:
-                _wake(self._leader)  # this thread may have been handing on to it
-            job.abandoned = True
+                _prepare_to_wait(job)
+        while self._leader is not job:
+            self._wait(job)
+
+    def _wait(self, job: Job[Any]) -> None:
+        """Wait until the job leads or is done, or may be either."""
+        assert job.wake is not None  # made by whoever put the job where it waits
+        if job.wake.acquire(timeout=max(job.deadline - time.monotonic(), 0.0)):
+            return
+        with self._mutex:
+            if job.done or self._leader is job:
+                return
+            leader = None if self._leader is None else self._leader.thread
+            left = self._take_out(job)
+        if left:
+            raise self._writing.waited(leader)
+        job.wake.acquire()  # the commit has begun, and its outcome comes
+
+    # -- leading ------------------------------------------------------------------------------------------------------
+
+    def _lead(self, leader: Job[Any]) -> None:
+        """Run the leader's job, and those of others that it may run; then pass leadership on, or commit."""
+        if not self._group:
+            self._writing.take(leader)
+            with self._mutex:
+                self._collect()
+        job = leader
+        while self._attempt(job, leader):
+            with self._mutex:
+                if self._spoiled:
+                    break
+                for following in self._group:
+                    if not following.ran:
+                        break
+                else:
+                    self._committing = True
+                    break
+                if not following.any_thread or leader.thread == self._main_thread or leader.done:
+                    self._pass_to(following, leader)
+                    return
+                self._running = job = following
+        else:
+            return
+        if self._committing:
+            self._commit()
+        else:
+            self._restart(leader)
+
+    def _collect(self) -> None:
+        """Make those who wait the group, up to the first who leads alone. The mutex is held."""
+        waiting = self._waiting
+        if len(waiting) == 1:
+            self._group, self._waiting = waiting, []
+            return
+        end = next((place for place, job in enumerate(waiting) if job.work is None), len(waiting))
+        self._group, self._waiting = waiting[:end], waiting[end:]
+
+    def _attempt(self, job: Job[Any], leader: Job[Any]) -> bool:
+        """Run a job in the transaction, which is begun where it is not. False where the whole group has failed."""
+        try:
+            if not self._begun:
+                self._writing.begin()
+                self._begun = True
+            assert job.work is not None  # one without work is never in a group
+            job.result = self._writing.run(job.work)
+            job.ran = True  # whether its result counts, the commit decides
+        except BaseException as error:
+            fault = self._writing.judge(error)
+            if fault is None:
+                raise
+            if fault is Fault.OF_DATABASE:
+                self._fail(error)
+                return False
+            with self._mutex:
+                self._spoiled = self._spoiled or fault is Fault.OF_JOB_THAT_WROTE
+                if job is leader or self._writing.is_of_job(error):
+                    self._fail_alone(job, error)
+                else:
+                    self._suspect(job, leader, error)
+        return True
+
+    def _fail_alone(self, job: Job[Any], error: BaseException) -> None:
+        """The mutex is held."""
+        job.fail(self._writing.for_caller(error))
+        if job in self._group:
+            self._group.remove(job)
+        _wake(job)
+        if job.suspect is not None:
+            leader, earlier = job.suspect
+            if type(earlier) is type(error):
+                leader.late = None  # it was the job's after all
+
+    def _suspect(self, job: Job[Any], leader: Job[Any], error: BaseException) -> None:
+        """Is this exception the job's, or did it interrupt the leader from outside? The job's own thread will tell. The
+        mutex is held.
+        """
+        leader.late = error
+        job.any_thread, job.suspect = False, (leader, error)
+        self._spoiled = True
+
+    def _commit(self) -> None:
+        try:
+            self._writing.commit()
+        except BaseException as error:
+            if self._writing.judge(error) is not Fault.OF_DATABASE:
+                raise
+            self._fail(error)
+        else:
+            self._end_group()
+
+    def _restart(self, leader: Job[Any]) -> None:
+        """Run the jobs that are left in the group again, in another transaction and under the same lock."""
+        self._writing.settle()
+        with self._mutex:
+            self._begun = self._spoiled = False
+            for job in self._group:
+                job.ran = False
+            if self._group:
+                self._pass_to(self._group[0], leader)
+                return
+        self._end_group()
+
+    def _fail(self, error: BaseException) -> None:
+        make_error = self._writing.fail(error)
+        with self._mutex:
+            for job in self._group:
+                job.fail(make_error())
+        self._end_group()
+
+    def _pass_to(self, following: Job[Any], leader: Job[Any]) -> None:
+        """Make another thread the leader. The mutex is held."""
+        if following is not leader:
+            if not leader.done:
+                _prepare_to_wait(leader)
+            self._running = None
+            self._leader = following
+            _wake(following)
+
+    def _end_group(self) -> None:
+        """The transaction is committed, or nothing is left of it: tell the callers, and let the next thread lead."""
+        committed = self._writing.settle() and self._committing
+        self._writing.release()
+        with self._mutex:
+            again = []
+            for job in self._group:
+                if committed:
+                    job.succeed()
+                elif not job.done:
+                    job.ran = False
+                    again.append(job)
+                if job.wake is not None:
+                    _wake(job)
+            self._begun = self._committing = self._spoiled = False
+            self._running = None
+            self._waiting, self._group = again + self._waiting, []
+            self._leader = self._waiting[0] if self._waiting else None
+            if self._leader is not None:
+                _wake(self._leader)
+
+    # -- leaving ------------------------------------------------------------------------------------------------------
+
+    def _leave(self, job: Job[Any]) -> None:
+        """Take the job of this thread out of the queue, and leadership with it. Others are where they were."""
+        job.attempts_to_leave += 1
+        if job.attempts_to_leave == _ATTEMPTS:
+            job.left = True  # after so many it is no signal handler that raises
+        while True:
+            with self._mutex:
+                leads = self._leader is job
+                left = not leads and self._take_out(job)
+                if not left:
+                    _prepare_to_wait(job)
+                _wake(self._leader)  # this thread may have been passing leadership on
+            if leads:
+                committed = self._writing.settle() and self._committing
+                with self._mutex:
+                    if not committed:
+                        self._take_out(job)
+                self._end_group()
+                break
+            if left or job.done:
+                break
+            assert job.wake is not None
+            job.wake.acquire()  # it is being committed
+        job.left = True
+
+    def _take_out(self, job: Job[Any]) -> bool:
+        """Take a job out of the queue. False if it is part of a commit that has begun. The mutex is held."""
+        if job in self._waiting:
+            self._waiting.remove(job)
+        elif job in self._group:
+            if self._committing and self._leader is not job:
+                return False
+            self._spoiled = self._spoiled or job.ran or job is self._running
+            self._group.remove(job)
+        return True
+
+
+def _prepare_to_wait(job: Job[Any]) -> None:
+    if job.wake is None:
+        job.wake = threading.Lock()
+        job.wake.acquire()
 
 
 def _wake(job: Job[Any] | None) -> None:

@@ -23,6 +23,7 @@ from eventstore.recorders.base import (
 )
 from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
 from eventstore.recorders.identity import new_store_uuid
+from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
 
 __all__ = ["MemoryRecorder"]
 
@@ -30,7 +31,11 @@ T = TypeVar("T")
 
 
 class _Tables:
-    """Everything that is stored, and how to take the newest changes back."""
+    """Everything that is stored, and how to take the newest changes back.
+
+    How to undo a change is put down before it is made: a signal handler may raise in between, so undoing a change that
+    was not made does nothing.
+    """
 
     def __init__(self) -> None:
         self.conversations: dict[int, Conversation] = {}
@@ -62,17 +67,30 @@ class MemoryRecorder:
         self._uuid = new_store_uuid()
         self._commits = 0
 
-    def transact(self, work: Callable[[Transaction], T]) -> T:
-        with self._lock:
-            tables = self._open_tables()
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
+        mark = mark_of(self._uuid)
+        if mark in INSIDE:
+            raise nested("memory:")
+        committed = False
+        try:
             try:
-                result = work(MemoryTransaction(tables))
-            except BaseException:
-                tables.roll_back()
-                raise
-            tables.undo.clear()
-            self._commits += 1
-            return result
+                INSIDE.add(mark)
+                with self._lock:
+                    tables = self._open_tables()
+                    try:
+                        result = work(MemoryTransaction(tables))
+                        tables.undo, committed = [], True
+                    except BaseException:
+                        tables.roll_back()
+                        raise
+                    self._commits += 1
+                    return result
+            finally:
+                INSIDE.discard(mark)
+        except BaseException as error:
+            if committed:
+                note_committed(error)
+            raise
 
     @contextlib.contextmanager
     def read(self) -> Iterator[MemoryReader]:
@@ -110,6 +128,8 @@ class MemoryRecorder:
         yield from ()
 
     def close(self) -> None:
+        if mark_of(self._uuid) in INSIDE:
+            raise nested("memory:")
         with self._lock:
             self._tables = None
 
@@ -214,10 +234,12 @@ class MemoryTransaction(MemoryReader):
         key = tables.next_key
         tables.next_key += 1
         conversation = Conversation(key, conversation_id, created_at, salt, 0, None, None)
+        tables.undo.append(
+            lambda: [kept.pop(key, None) for kept in (tables.conversations, tables.rows, tables.structural)]
+        )
         tables.conversations[key] = conversation
         tables.rows[key] = []
         tables.structural[key] = []
-        tables.undo.append(lambda: (tables.conversations.pop(key), tables.rows.pop(key), tables.structural.pop(key)))
         if not staged:
             self._show(conversation)
         return conversation
@@ -245,14 +267,13 @@ class MemoryTransaction(MemoryReader):
             return True
         self.expunge(key, limit)
         tables = self._tables
-        conversation, rows, structural = (
-            tables.conversations.pop(key), tables.rows.pop(key), tables.structural.pop(key),
-        )  # fmt: skip
+        conversation, rows, structural = tables.conversations[key], tables.rows[key], tables.structural[key]
 
         def restore() -> None:
             tables.conversations[key], tables.rows[key], tables.structural[key] = conversation, rows, structural
 
         tables.undo.append(restore)
+        del tables.conversations[key], tables.rows[key], tables.structural[key]
         return True
 
     def set_key(
@@ -301,14 +322,14 @@ class MemoryTransaction(MemoryReader):
         keys = self._tables.idempotency_keys
         if (key, idempotency_key) in keys:
             raise IntegrityError(f"idempotency key {idempotency_key!r} exists already")
+        self._tables.undo.append(lambda: keys.pop((key, idempotency_key), None))
         keys[key, idempotency_key] = recalled
-        self._tables.undo.append(lambda: keys.pop((key, idempotency_key)))
 
     def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
         keys = self._tables.idempotency_keys
         before = keys[key, idempotency_key]
-        keys[key, idempotency_key] = before._replace(proof=proof)
         self._tables.undo.append(lambda: keys.update({(key, idempotency_key): before}))
+        keys[key, idempotency_key] = before._replace(proof=proof)
 
     def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
         kept = self._tables.records[projection, key]
@@ -337,11 +358,11 @@ class MemoryTransaction(MemoryReader):
             raise IntegrityError(
                 f"{application!r} is at notification {newest} already, {notification_id} comes too late"
             )
-        tracking[application] = notification_id
         if newest is None:
-            self._tables.undo.append(lambda: tracking.pop(application))
+            self._tables.undo.append(lambda: tracking.pop(application, None))
         else:
             self._tables.undo.append(lambda: tracking.update({application: newest}))
+        tracking[application] = notification_id
 
     def _change(self, conversation: Conversation) -> None:
         conversations = self._tables.conversations
@@ -362,8 +383,8 @@ class MemoryTransaction(MemoryReader):
         visible = self._tables.visible
         if conversation.id in visible:
             raise IntegrityError(f"conversation {conversation.id!r} exists already")
+        self._tables.undo.append(lambda: visible.pop(conversation.id, None))
         visible[conversation.id] = conversation.key
-        self._tables.undo.append(lambda: visible.pop(conversation.id))
 
     def _store(self, key: int, rows: Sequence[Row]) -> None:
         kept, structural = self._tables.rows[key], self._tables.structural[key]
@@ -371,11 +392,11 @@ class MemoryTransaction(MemoryReader):
             place = bisect.bisect_left(kept, row.id, key=lambda stored: stored.id)
             if place < len(kept) and kept[place].id == row.id:
                 raise IntegrityError(f"row {row.id} of {self._tables.conversations[key].id!r} exists already")
+            self._tables.undo.append(lambda row=row: _remove(kept, row))  # type: ignore[misc]
             kept.insert(place, row)
-            self._tables.undo.append(lambda row=row: kept.remove(row))  # type: ignore[misc]
             if row.structural:
+                self._tables.undo.append(lambda row=row: _remove(structural, row))  # type: ignore[misc]
                 bisect.insort(structural, row, key=lambda stored: stored.id)
-                self._tables.undo.append(lambda row=row: structural.remove(row))  # type: ignore[misc]
 
     def _place(self, places: Iterable[tuple[int, int]]) -> None:
         tables = self._tables
@@ -399,6 +420,11 @@ class MemoryTransaction(MemoryReader):
             records[projection, key].update(kept)
 
         self._tables.undo.append(restore)
+
+
+def _remove(rows: list[Row], row: Row) -> None:
+    if row in rows:
+        rows.remove(row)
 
 
 def _order(conversation_id: str) -> bytes:

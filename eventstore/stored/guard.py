@@ -62,14 +62,14 @@ class Guard:
             if self.writable:
                 self.unguarded.transact(lambda transaction: transaction.set_store_value(_LIMIT, str(event_bytes_max)))
 
-    def transact(self, work: Callable[[Transaction], T]) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         def in_transaction(transaction: Transaction) -> T:
             guarded = _GuardedTransaction(transaction, self.codecs)
             result = work(guarded)
             guarded.write_marks()
             return result
 
-        return self.unguarded.transact(in_transaction)
+        return self.unguarded.transact(in_transaction, any_thread=any_thread)
 
     @contextmanager
     def read(self) -> Iterator[Reader]:

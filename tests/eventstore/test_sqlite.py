@@ -8,18 +8,17 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from eventstore import Message, StoreUnavailable, open_store
+from eventstore import Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.base import Row, Transaction
-from eventstore.recorders.commit_queue import Job
 from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
-from eventstore.recorders.sqlite import SQLiteRecorder, connections, log_space, schema
+from eventstore.recorders.sqlite import SQLiteRecorder, log_space, schema
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.statements import migrations
 
@@ -75,10 +74,10 @@ def test_a_closed_store_is_one_file_and_its_queue(recorder: SQLiteRecorder, tmp_
 
 
 def test_commits_are_synced(recorder: SQLiteRecorder, path: str):
-    assert recorder.transact(lambda _: recorder._writer).execute("PRAGMA synchronous").fetchone() == (2,)  # type: ignore[union-attr]  # FULL
-    assert recorder._writer.execute("PRAGMA journal_mode").fetchone() == (b"wal",)  # type: ignore[union-attr]
+    assert recorder.transact(lambda _: recorder._writing.connection).execute("PRAGMA synchronous").fetchone() == (2,)  # type: ignore[union-attr]  # FULL
+    assert recorder._writing.connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)  # type: ignore[union-attr]
     relaxed = SQLiteRecorder(path, durable=False)
-    assert relaxed.transact(lambda _: relaxed._writer).execute("PRAGMA synchronous").fetchone() == (1,)  # type: ignore[union-attr]  # NORMAL
+    assert relaxed.transact(lambda _: relaxed._writing.connection).execute("PRAGMA synchronous").fetchone() == (1,)  # type: ignore[union-attr]  # NORMAL
     relaxed.close()
 
 
@@ -131,12 +130,15 @@ def test_the_log_stays_as_it_is_where_there_is_no_space_to_lengthen_it(
     before = []
 
     def full(file: int, content: bytes, at: int) -> int:
+        if at == 0:
+            return write(file, content, at)  # the name of the holder, into the file of the write lock
         before.append(at)
         with open(f"{path}-wal", "r+b") as log:
             log.seek(at)
             log.write(content[: len(content) // 2])
         raise OSError(28, "No space left on device")
 
+    write = os.pwrite
     monkeypatch.setattr(os, "pwrite", full)
     lengths = lengths_of_the_log(recorder, path, 3)
     assert before[1:] == lengths[:-1]
@@ -351,9 +353,8 @@ def test_the_data_version_never_comes_back_to_a_number_that_it_told(recorder: SQ
         told.add(version)
 
 
-def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connections, "_BUSY_TIMEOUT_S", 0.05)
-    with open_store(f"sqlite:///{path}") as store:
+def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path: str):
+    with Store(SQLiteRecorder(path, patience_s=0.05)) as store:
         store.append("c1", HI, expected_version=0)
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -369,15 +370,25 @@ def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path: str, monke
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 
-def together(recorder: SQLiteRecorder, works: list[object]) -> list[object]:
-    """Run several pieces of work in one group; returns what each returned or raised."""
+def together(recorder: SQLiteRecorder, works: list[object], *, held: bool = True) -> list[object]:
+    """Run several pieces of work in one group; returns what each returned or raised.
+
+    They gather behind a transaction that is open, or, without ``held``, behind the write lock.
+    """
     begun, go_on = threading.Event(), threading.Event()
 
     def hold(_: Transaction) -> None:
         begun.set()
         go_on.wait(20)
 
-    holder = threading.Thread(target=recorder.transact, args=(hold,))
+    def hold_the_lock() -> None:
+        with recorder._alone():
+            begun.set()
+            go_on.wait(20)
+
+    holder = (
+        threading.Thread(target=recorder.transact, args=(hold,)) if held else threading.Thread(target=hold_the_lock)
+    )
     holder.start()
     begun.wait(20)
     outcomes: list[object] = [None] * len(works)
@@ -385,14 +396,14 @@ def together(recorder: SQLiteRecorder, works: list[object]) -> list[object]:
     def run(n: int) -> None:
         try:
             outcomes[n] = recorder.transact(works[n])  # type: ignore[arg-type]
-        except Exception as error:  # noqa: BLE001 - it is the outcome
+        except BaseException as error:  # noqa: BLE001 - it is the outcome
             outcomes[n] = error
 
     threads = []
     for n in range(len(works)):
         threads.append(threading.Thread(target=run, args=(n,)))
         threads[-1].start()
-        while len(recorder._queue._waiting) <= n:
+        while len(recorder._queue._waiting) <= n + (not held):  # who holds the lock is one of them
             time.sleep(0.001)
     go_on.set()
     for thread in (holder, *threads):
@@ -436,38 +447,49 @@ def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(rec
     assert recorder.transact(lambda t: t.conversation("never")) is None
 
 
-class InterruptedBehind:
-    """A connection behind one of whose statements Ctrl-C comes."""
+class InterruptedAfter:
+    """A connection that one exception of a signal handler interrupts, right after a statement."""
 
-    def __init__(self, connection: sqlite3.Connection, statement: str) -> None:
+    def __init__(self, connection: sqlite3.Connection | None, statement: str, interruption: BaseException) -> None:
         self._connection = connection
         self._statement = statement
+        self._interruption = interruption
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._connection, name)
 
     def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
+        assert self._connection is not None
         cursor = self._connection.execute(statement, *parameters)
         if statement == self._statement:
-            raise KeyboardInterrupt
+            self._statement = ""
+            raise self._interruption
         return cursor
 
 
+@pytest.mark.parametrize(
+    "kind", [KeyboardInterrupt, TimeoutError, sqlite3.OperationalError], ids=lambda kind: kind.__name__
+)
 @pytest.mark.parametrize("statement, stands", [("COMMIT", True), ("BEGIN IMMEDIATE", False)])
-def test_what_was_committed_when_ctrl_c_came_stands_and_is_not_run_again(
-    recorder: SQLiteRecorder, statement: str, stands: bool
+def test_an_interruption_is_of_one_caller_and_says_what_was_committed(
+    recorder: SQLiteRecorder, statement: str, stands: bool, kind: type[BaseException]
 ):
     key = begin(recorder)
-    recorder._writer = InterruptedBehind(recorder._writer, statement)  # type: ignore[assignment,arg-type]
-    jobs = [Job(lambda t, n=n: t.insert(key, [row(n)])) for n in (1, 2)]
-    with pytest.raises(KeyboardInterrupt):
-        recorder._run_group(lambda: list(jobs))
-    assert [job.done for job in jobs] == [stands, stands]
+    interruption = kind("from outside")
+    recorder._writing.connection = InterruptedAfter(recorder._writing.connection, statement, interruption)  # type: ignore[assignment]
+
+    def insert(event_id: int) -> Callable[[Transaction], object]:
+        return lambda transaction: transaction.insert(key, [row(event_id)])
+
+    outcomes = together(recorder, [insert(1), insert(2)], held=False)
+    first_leads, last_commits = not stands, stands
+    assert [outcome is interruption for outcome in outcomes] == [first_leads, last_commits]
+    assert sum(isinstance(outcome, BaseException) for outcome in outcomes) == 1
+    assert ["committed" in note for note in getattr(interruption, "__notes__", [])] == [True] * stands
     with recorder.read() as reader:
-        assert [r.id for r in reader.rows(key, 0, 9, 9)] == ([0, 1, 2] if stands else [0])
-    recorder._close_writer()
+        assert [r.id for r in reader.rows(key, 0, 9, 9)] == ([0, 1, 2] if stands else [0, 2])
     other = SQLiteRecorder(recorder.path)
-    other.transact(lambda t: t.insert(key, [row(7)]))  # the turn was given back
+    other.transact(lambda t: t.insert(key, [row(7)]))  # the write lock was released
     other.close()
 
 
@@ -475,13 +497,8 @@ def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
     """Each caller gets an error of its own, since raising one writes its traceback into it."""
     with closing(sqlite3.connect(path)) as newer:
         newer.execute("PRAGMA user_version = 99")
-    jobs = [Job(lambda transaction: transaction.last_position()) for _ in range(3)]
-    recorder._run_group(lambda: list(jobs))
-    errors = []
-    for job in jobs:
-        with pytest.raises(DatabaseError, match="has schema 99") as raised:
-            job.outcome()
-        errors.append(raised.value)
+    errors = together(recorder, [lambda transaction: transaction.last_position()] * 3, held=False)
+    assert [isinstance(error, DatabaseError) and "has schema 99" in str(error) for error in errors] == [True] * 3
     assert len(set(map(id, errors))) == 3
 
 

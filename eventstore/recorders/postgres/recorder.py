@@ -117,7 +117,7 @@ class PostgresRecorder:
 
     # -- the seam -----------------------------------------------------------------------------------------------------
 
-    def transact(self, work: Callable[[Transaction], T]) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         self._check_open()
         if not self.writable:
             raise OperationalError(f"{self._server} is open for reading only")

@@ -6,7 +6,8 @@
     connections   to the file, and for readers a pool of them
     store_file    which file that is: nothing is written to another one; contents: nor to one that was overwritten
     epochs        positions in a copy of the file
-    turns         the fair queue of processes (docs/decisions/0021-turns-of-writers.md)
+    writing       the connection that writes, and what becomes of an exception in its transaction
+    write_lock    the lock between processes (docs/decisions/0021-turns-of-writers.md)
     tails         what the last commit left, so that the next need not ask
     forks         why connections are closed before one
     schema        whose file it is, and bringing it up to date
@@ -14,8 +15,8 @@
     upkeep        what is done to the file as a whole; pages, carving: what is left of a damaged one
     errors        the driver's errors in the words of the seam
 
-Writers stand in a fair queue: within a process they share transactions (``CommitQueue``), between processes they take
-turns by a lock on a file beside the database, which dies with its holder. SQLite's own busy handler lets some wait for
+Writers stand in a fair queue: within a process they share transactions (``CommitQueue``), and between processes they
+wait for a lock on a file beside the database, which dies with its holder. SQLite's own busy handler lets some wait for
 seconds, and gives up on them. Readers never wait: the database is in WAL mode.
 
 What an append writes, and what was measured for it: docs/decisions/0020-what-an-append-writes.md.

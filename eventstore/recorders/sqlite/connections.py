@@ -8,15 +8,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
 
+from eventstore.recorders.base import PATIENCE_S
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite import forks
 
 __all__ = ["ReaderPool", "create_private", "is_empty", "open_reader", "open_writer"]
-
-_BUSY_TIMEOUT_S: Final = 10.0
-"""Only writers that are not foldlog can keep us waiting in SQLite itself; ours wait in the queue."""
 
 
 def create_private(path: str) -> None:
@@ -34,8 +31,12 @@ def is_empty(path: str) -> bool:
     return os.path.exists(path) and os.path.getsize(path) == 0 and not os.path.exists(f"{path}-wal")
 
 
-def open_reader(path: str, *, writable: bool = True) -> sqlite3.Connection:
-    """``writable`` says whether the file may be written at all: a reader then helps to recover it after a crash."""
+def open_reader(path: str, *, patience_s: float = PATIENCE_S, writable: bool = True) -> sqlite3.Connection:
+    """``writable`` says whether the file may be written at all: a reader then helps to recover it after a crash.
+
+    SQLite waits up to ``patience_s`` for its own locks. Only writers that are not foldlog make it wait: ours wait for
+    the write lock first.
+    """
     forks.check_not_inherited(path)
     options = "mode=rw" if writable else "mode=ro"
     if not writable and _nobody_can_write(path):
@@ -43,7 +44,7 @@ def open_reader(path: str, *, writable: bool = True) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{Path(path).absolute().as_uri()}?{options}",
         uri=True,
-        timeout=_BUSY_TIMEOUT_S,
+        timeout=patience_s,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=256,
@@ -59,9 +60,9 @@ def _nobody_can_write(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
-def open_writer(path: str, *, durable: bool) -> sqlite3.Connection:
+def open_writer(path: str, *, durable: bool, patience_s: float = PATIENCE_S) -> sqlite3.Connection:
     """``durable``: a commit returns when it is on disk. Otherwise the newest may be lost in a power cut, whole."""
-    connection = open_reader(path)
+    connection = open_reader(path, patience_s=patience_s)
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != b"wal":
         raise OperationalError(
@@ -76,67 +77,73 @@ def open_writer(path: str, *, durable: bool) -> sqlite3.Connection:
 
 
 class ReaderPool:
-    """Connections for readers: each is used by one thread at a time, and kept for the next."""
+    """Connections for readers: each is used by one thread at a time, and kept for the next.
+
+    A signal handler may read while its thread is anywhere in here, so the lock lets a thread in again, and what has to
+    hold together is changed without a call in between.
+    """
 
     def __init__(
         self, connect: Callable[[], sqlite3.Connection], disconnect: Callable[[sqlite3.Connection], object]
     ) -> None:
         self._connect = connect
         self._disconnect = disconnect
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._idle: list[sqlite3.Connection] = []
-        self._used = 0
+        self._uses: set[object] = set()
         self._resting = False
         self._closed = False
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        connection = self._take()
-        sound = True
+        use, connection, sound = object(), None, False
         try:
+            with self._lock:
+                while self._resting:
+                    self._changed.wait()
+                self._uses.add(use)
+                with contextlib.suppress(IndexError):
+                    connection = self._idle.pop()
+            if connection is None:
+                connection = self._connect()
+            sound = True
             yield connection
         except sqlite3.Error:
             sound = False
             raise
         finally:
-            self._give_back(connection, sound=sound and not connection.in_transaction)
+            with self._lock:
+                self._uses.discard(use)
+                if connection is not None:
+                    self._give_back(connection, sound=sound and not connection.in_transaction)
+                if self._resting:
+                    self._changed.notify_all()
 
     def close(self) -> None:
         """Connections that are in use are closed when they are given back."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._close_idle()
 
     def rest(self, patience_s: float) -> bool:
         """Close every connection and open none until ``resume``; False if some stayed in use for so long."""
-        with self._changed:
+        with self._lock:
             self._resting = True
-            left_alone = self._changed.wait_for(lambda: self._used == 0, patience_s)
+            left_alone = self._changed.wait_for(lambda: not self._uses, patience_s)
             self._close_idle()
             return left_alone
 
     def resume(self) -> None:
-        with self._changed:
+        with self._lock:
             self._resting = False
             self._changed.notify_all()
 
-    def _take(self) -> sqlite3.Connection:
-        with self._changed:
-            while self._resting:
-                self._changed.wait()
-            connection = self._idle.pop() if self._idle else self._connect()
-            self._used += 1
-            return connection
-
     def _give_back(self, connection: sqlite3.Connection, *, sound: bool) -> None:
-        with self._changed:
-            self._used -= 1
-            if sound and not self._closed:
-                self._idle.append(connection)
-            else:
-                self._disconnect(connection)
-            if self._resting:
-                self._changed.notify_all()
+        if sound and not self._closed:
+            self._idle.append(connection)
+        else:
+            self._disconnect(connection)
 
     def _close_idle(self) -> None:
         while self._idle:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import sqlite3
+import sys
 from collections.abc import Iterator
 from typing import Final
 
-from eventstore.recorders.errors import DatabaseError, OperationalError, error_class
+from eventstore.recorders.errors import DatabaseError, OperationalError, RecorderError, error_class
 
-__all__ = ["leaves_doubt", "translate", "translated"]
+__all__ = ["NOTHING_WRITTEN", "NOT_KNOWN", "is_of_disk", "is_ours", "leaves_doubt", "translate", "translated"]
+
+NOTHING_WRITTEN: Final = "; nothing was written"
+NOT_KNOWN: Final = (
+    "; whether this was written is not known: append it again with the same idempotency key, or read the conversation"
+)
 
 _GIVE_RIGHTS: Final = "give this user the right to write the file and its folder"
 _FOLDER_TOO: Final = f"{_GIVE_RIGHTS}: SQLite makes files beside it, also for those who only read"
@@ -37,35 +43,72 @@ _ADVICE_OF_THE_SYSTEM: Final = {
 }
 
 
-def translate(error: Exception, doing: str) -> Exception:
+_OF_RECORDERS: Final = __name__.rpartition(".")[0].rpartition(".")[0] + "."
+
+
+def translate(error: BaseException, doing: str, outcome: str = "") -> BaseException:
     """Return the recorder error for an error of SQLite or the system, which is its cause; return any other as it is."""
-    kind = OperationalError if isinstance(error, OSError) else error_class(error)
+    if isinstance(error, OSError):
+        kind: type[RecorderError] | None = OperationalError
+    else:
+        kind = error_class(error) if isinstance(error, Exception) else None
     if kind is None:
         return error
-    translated = kind(f"cannot {doing}: {_said(error)}")
+    translated = kind(f"cannot {doing}: {_said(error)}{outcome}")
     translated.__cause__ = error
     return translated
 
 
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
+    """Translate the errors of our own statements; what other code raises inside the block, such as a signal handler or
+    the caller of a read transaction, goes on as it is.
+    """
     try:
         yield
     except (sqlite3.Error, OSError) as error:
+        if not is_ours(error):
+            raise
         raise translate(error, doing) from error
     except UnicodeDecodeError as error:  # sqlite3 cannot decode a message that quotes damaged bytes, nor we such a name
+        if not is_ours(error):
+            raise
         advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
         raise DatabaseError(
             f"cannot {doing}: there are bytes that are no text where text should be; {advice}"
         ) from error
 
 
+def is_ours(error: BaseException) -> bool:
+    """Whether our own code met this error of SQLite or the system, and not code that it called, such as a guard, or a
+    signal handler that interrupted it.
+
+    The traceback tells: its last frame that is not of Python's own library called SQLite or the system.
+    """
+    if not isinstance(error, sqlite3.Error | OSError | RecorderError | UnicodeDecodeError):
+        return False
+    if isinstance(error, OSError) and error.errno is None:
+        return False  # made by a program, such as a timeout
+    module, frame = "", error.__traceback__
+    while frame is not None:
+        name = str(frame.tb_frame.f_globals.get("__name__"))
+        if name.partition(".")[0] not in sys.stdlib_module_names:
+            module = name
+        frame = frame.tb_next
+    return module.startswith(_OF_RECORDERS)
+
+
 def leaves_doubt(error: sqlite3.Error) -> bool:
     """Whether the disk failed us, so that this connection should not be trusted to write again."""
-    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+    return _code(error) == sqlite3.SQLITE_FULL or is_of_disk(error)
 
 
-def _said(error: Exception) -> str:
+def is_of_disk(error: BaseException) -> bool:
+    """Whether reading, writing or syncing failed. In a commit, it may have failed after the commit was written."""
+    return _code(error) == sqlite3.SQLITE_IOERR
+
+
+def _said(error: BaseException) -> str:
     if isinstance(error, OSError):
         problem, advice = error.strerror or str(error), _ADVICE_OF_THE_SYSTEM.get(error.errno or 0)
     else:
@@ -73,6 +116,6 @@ def _said(error: Exception) -> str:
     return f"{problem}; {advice}" if advice else problem
 
 
-def _code(error: Exception) -> int:
+def _code(error: BaseException) -> int:
     """SQLite's primary result code; 0 where the error is not SQLite's own."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from eventstore.recorders.errors import OperationalError
 
-__all__ = ["Forkable", "check_not_inherited", "watch"]
+__all__ = ["Forkable", "check_not_inherited", "identity", "watch"]
 
 _PATIENCE_S: Final = 5.0
 """How long a fork waits for other threads to end what they are doing with a store."""
@@ -46,7 +46,7 @@ def watch(forkable: Forkable) -> None:
 
 def check_not_inherited(path: str) -> None:
     """Raises ``OperationalError`` in a child that was forked while a thread of its parent used this file."""
-    if _inherited and _identity(path) in _inherited:
+    if _inherited and identity(path) in _inherited:
         raise OperationalError(
             f"{path} was in use in another thread when this process was forked, and cannot be used safely here; "
             f"fork while nothing is read or written, or start processes by 'spawn'"
@@ -67,12 +67,13 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     for forkable, rested in _resting.items():
         if not rested:
-            _inherited.add(_identity(forkable.path))
+            _inherited.add(identity(forkable.path))
         forkable.begin_anew(inherited=not rested)
     _resting.clear()
 
 
-def _identity(path: str) -> tuple[int, int]:
+def identity(path: str) -> tuple[int, int]:
+    """Return what names the file itself, whatever path leads to it."""
     status = os.stat(path)
     return status.st_dev, status.st_ino
 

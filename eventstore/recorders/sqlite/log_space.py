@@ -57,7 +57,9 @@ class LogSpace:
 def _lengthen(log: int, size: int, by: int) -> int:
     try:
         os.pwrite(log, bytes(by), size)
-    except OSError:
+    except OSError as error:
         os.ftruncate(log, size)
+        if error.errno is None:
+            raise  # not of the system: a signal handler's, such as a timeout
         return 0
     return by

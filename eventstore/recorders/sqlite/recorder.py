@@ -6,29 +6,21 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.commit_queue import CommitQueue, Job
-from eventstore.recorders.errors import DatabaseError, InterfaceError, OperationalError, RecorderError
+from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
+from eventstore.recorders.commit_queue import CommitQueue
+from eventstore.recorders.errors import DatabaseError, InterfaceError, OperationalError
+from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.sqlite import epochs, forks, schema, upkeep
-from eventstore.recorders.sqlite.connections import (
-    ReaderPool,
-    create_private,
-    is_empty,
-    open_reader,
-    open_writer,
-)
-from eventstore.recorders.sqlite.errors import leaves_doubt, translate, translated
-from eventstore.recorders.sqlite.log_space import LogSpace
+from eventstore.recorders.sqlite.connections import ReaderPool, create_private, is_empty, open_reader
+from eventstore.recorders.sqlite.errors import translated
 from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.scrub import Scrubber
-from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
-from eventstore.recorders.sqlite.tails import Tails
-from eventstore.recorders.sqlite.transaction import SQLiteTransaction
-from eventstore.recorders.sqlite.turns import Turns
+from eventstore.recorders.sqlite.store_file import StoreFile
+from eventstore.recorders.sqlite.write_lock import WriteLock
+from eventstore.recorders.sqlite.writing import SQLiteWriting
 
 __all__ = ["SQLiteRecorder"]
 
@@ -39,7 +31,8 @@ class SQLiteRecorder:
     """A recorder on a SQLite file.
 
     ``create`` makes the file, with mode 0600, if it is not there. ``writable=False`` opens an existing file for reading
-    only. ``durable``: when ``transact`` returns, what was written is on disk (``synchronous=FULL``); otherwise the
+    only. ``patience_s`` is how long a call waits for writers of other processes and threads. ``durable``: when
+    ``transact`` returns, what was written is on disk (``synchronous=FULL``); otherwise the
     newest commits may be lost in a power cut, never a part of one.
 
     Raises ``OperationalError`` where the file cannot be opened, and ``DatabaseError`` where it is no store of ours or
@@ -48,25 +41,31 @@ class SQLiteRecorder:
     """
 
     _queue: CommitQueue
-    _writing: threading.Lock
-    _polling: threading.Lock
+    _writing: SQLiteWriting
+    _polling: threading.RLock
     _scrubbing: threading.Lock
     _scrubber: Scrubber
     _readers: ReaderPool
-    _writer: sqlite3.Connection | None
-    _tails: Tails
-    _in_its_epoch: bool
-    _log_space: LogSpace
     _poller: sqlite3.Connection | None
     _holds_writers: bool
     _holds_scrubber: bool
 
-    def __init__(self, path: str, *, create: bool = True, writable: bool = True, durable: bool = True) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        create: bool = True,
+        writable: bool = True,
+        durable: bool = True,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._file = StoreFile(path)
         self.path = self._file.path
         self.writable = writable
         self._durable = durable
-        self._turns: Turns | None = None
+        self._patience_s = patience_s
+        self._lock: WriteLock | None = None
+        self._database = ""
         self._closed_because: str | None = None
         self._pollers = 0
         self._begin()
@@ -78,11 +77,11 @@ class SQLiteRecorder:
             raise
         forks.watch(self)
 
-    def transact(self, work: Callable[[Transaction], T]) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         self._check_open()
-        if self._turns is None:
+        if self._lock is None:
             raise OperationalError(f"{self.path} is open for reading only; open it without ?mode=ro to write")
-        return self._queue.run(work)
+        return self._queue.run(work, any_thread=any_thread)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Reader]:
@@ -101,7 +100,7 @@ class SQLiteRecorder:
         self._check_open()
         with translated(f"read {self.path}"), self._polling:
             if self._poller is None:
-                self._poller = self._connect_reader()
+                self._poller = self._connect()
                 self._pollers += 1
             self._file.check()
             # Each connection counts for itself: a new one must not come to a number that an earlier one has told.
@@ -110,11 +109,18 @@ class SQLiteRecorder:
     # -- the file as a whole ------------------------------------------------------------------------------------------
 
     def purge(self) -> bool:
-        with translated(f"purge {self.path}"):
-            with self._alone() as connection:
-                upkeep.empty_wal(connection)
-            with self._scrubbing:
-                return self._scrubber.scrub(self._alone, self._readers.connection, self._check_open)
+        mark = self._purging()
+        if mark in INSIDE:
+            raise nested(self.path)
+        try:
+            INSIDE.add(mark)
+            with translated(f"purge {self.path}"):
+                with self._alone() as connection:
+                    upkeep.empty_wal(connection)
+                with self._scrubbing:
+                    return self._scrubber.scrub(self._alone, self._readers.connection, self._check_open)
+        finally:
+            INSIDE.discard(mark)
 
     def check(self) -> Iterator[str]:
         with self._snapshot("check") as connection:
@@ -127,13 +133,13 @@ class SQLiteRecorder:
         with self._snapshot(f"copy to {path} from") as connection:
             upkeep.copy(connection, path, on_progress)
 
-    def lost_after(self, position: int) -> int | None:
-        with self._snapshot("read") as connection:
-            return epochs.lost_after(connection, position)
-
     def left_in_staging(self, before: int) -> Sequence[int]:
         with self._snapshot("read") as connection:
             return upkeep.left_in_staging(connection, before)
+
+    def lost_after(self, position: int) -> int | None:
+        with self._snapshot("read") as connection:
+            return epochs.lost_after(connection, position)
 
     def left_of_erased(self) -> Sequence[int]:
         with self._snapshot("read") as connection:
@@ -144,17 +150,24 @@ class SQLiteRecorder:
             return upkeep.compact(connection)
 
     def close(self) -> None:
-        """Close every connection. A transaction that runs is waited for; what comes later is refused."""
-        if self._closed_because is None:
-            self._closed_because = "it was closed"
-        with self._writing:
-            self._close_writer()
-            if self._turns is not None:
-                self._turns.close()
+        """Close every connection. A transaction that runs is waited for; what comes later is refused.
+
+        Raises ``InterfaceError`` if this thread is inside a write, and ``OperationalError`` if another thread's write
+        does not end within the patience; the recorder is closed all the same when that write ends.
+        """
+        if self._lock is not None:
+            self._queue.refuse_nested()
+            if self._purging() in INSIDE:
+                raise nested(self.path)
+        self._close_because("it was closed")
         self._close_poller()
         with self._scrubbing:
             self._scrubber.close()
         self._readers.close()
+        if self._lock is not None:
+            with self._queue.alone():
+                self._writing.close()
+                self._lock.close()
         self._file.close()
 
     # -- a fork -------------------------------------------------------------------------------------------------------
@@ -163,128 +176,59 @@ class SQLiteRecorder:
         self._holds_scrubber = self._scrubbing.acquire(timeout=patience_s)  # first: whoever scrubs also writes
         if self._holds_scrubber:
             self._scrubber.close()
-        self._holds_writers = self._writing.acquire(timeout=patience_s)
-        if self._holds_writers:
-            self._close_writer()
+        self._holds_writers = self._lock is None or self._queue.stop(patience_s)
+        if self._holds_writers and self._lock is not None:
+            self._writing.close()
         self._close_poller()
         return self._readers.rest(patience_s) and self._holds_writers and self._holds_scrubber
 
     def resume(self) -> None:
         self._readers.resume()
-        if self._holds_writers:
-            self._writing.release()
+        if self._holds_writers and self._lock is not None:
+            self._queue.go_on()
         if self._holds_scrubber:
             self._scrubbing.release()
 
     def begin_anew(self, *, inherited: bool) -> None:
         if inherited:
-            self._closed_because = "it was in use in another thread when this process was forked"
-        if self._turns is not None:
-            self._turns.begin_anew()
+            self._close_because("it was in use in another thread when this process was forked")
+        if self._lock is not None:
+            self._lock.renew_in_child()
         self._file.begin_anew()
+        # The parent's are kept: other threads may have been inside of them, and no finalizer must wait for these.
+        self._of_parent = (vars(self).get("_queue"), vars(self).get("_writing"), self._readers, self._scrubber)
         self._begin()
-
-    # -- writing ------------------------------------------------------------------------------------------------------
-
-    def _run_group(self, collect: Callable[[], list[Job[Any]]]) -> None:
-        with self._writing:
-            self._check_open()
-            assert self._turns is not None
-            try:
-                self._turns.take()
-                jobs = collect()  # whoever came while this process waited for its turn goes with it
-                while jobs:
-                    jobs = self._run_together(jobs)
-            except OSError as error:
-                raise translate(error, f"write to {self.path}") from error
-            finally:
-                self._turns.give_back()
-
-    def _run_together(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """One transaction. A job that fails after it wrote something is taken out, and the others are to be run again:
-        they are returned.
-        """
-        done: list[tuple[Job[Any], Any]] = []
-        connection = None
-        committing = False
-        try:
-            connection = self._writer or self._open_writer()
-            connection.execute("BEGIN IMMEDIATE")
-            self._file.check_contents()
-            if not self._tails.still_hold(connection):
-                schema.check_unchanged(connection, self.path)
-            if not self._in_its_epoch:
-                epochs.begin_where_copied(connection, self._file.inode)
-            self._log_space.make()
-            transaction = SQLiteTransaction(connection, self._tails)
-            for job in jobs:
-                changes = connection.total_changes
-                try:
-                    done.append((job, job.work(transaction)))
-                except Exception as error:
-                    if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
-                        raise  # the database's trouble, not the job's
-                    job.fail(translate(error, f"write to {self.path}"))
-                    if connection.total_changes != changes:
-                        done.clear()
-                        self._roll_back(connection)
-                        return [other for other in jobs if not other.done]
-            committing = True
-            connection.execute("COMMIT")
-            self._in_its_epoch = True
-            self._succeed(done)
-        except (sqlite3.Error, OSError, RecorderError) as error:
-            self._fail(jobs, error, committing)
-        except BaseException:  # Ctrl-C
-            if connection is not None and connection.in_transaction:
-                self._roll_back(connection)
-            else:
-                self._succeed(done)  # it came just after the commit, which stands and must not be run again
-            raise
-        return []
-
-    def _succeed(self, done: list[tuple[Job[Any], Any]]) -> None:
-        """End jobs whose commit stands. Raises ``WrongFile`` where it stands in a file that has no name any more."""
-        self._file.check_committed()
-        for job, result in done:
-            job.succeed(result)
-
-    def _roll_back(self, connection: sqlite3.Connection) -> None:
-        self._tails.forget()
-        connection.rollback()
-
-    def _fail(self, jobs: list[Job[Any]], error: Exception, committing: bool) -> None:
-        """End all jobs with an error of the database; where the disk failed, that is the end of the recorder too.
-
-        An fsync reports its failure once, and what it could not write may be gone from the cache as well: trying again
-        would look like success.
-        """
-        if isinstance(error, WrongFile):  # its connection stays: what it has can still be read and backed up
-            if self._writer is not None:
-                self._roll_back(self._writer)
-        else:
-            self._close_writer()
-        if isinstance(error, sqlite3.Error) and (committing or leaves_doubt(error)):
-            self._closed_because = f"a write failed ({error})"
-        for job in jobs:
-            if not job.done:
-                # Each caller gets an error of its own: raising one writes a traceback into it.
-                job.fail(translate(copy(error), f"write to {self.path}"))
 
     # -- opening and closing ------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """What belongs to one process: locks, queue, connections."""
-        self._queue = CommitQueue(self._run_group)
-        self._writing = threading.Lock()
-        self._polling = threading.Lock()
+        """Make what belongs to one process: queue, connections and their locks."""
+        self._polling = threading.RLock()  # a signal handler may poll while this thread does
+        self._readers = ReaderPool(self._connect, self._file.disconnect)
+        self._poller = None
         self._scrubbing = threading.Lock()
         self._scrubber = Scrubber(self._file)
-        self._readers = ReaderPool(self._connect_reader, self._file.disconnect)
-        self._writer = None
-        self._poller = None
-        self._holds_writers = False
-        self._holds_scrubber = False
+        self._holds_writers = self._holds_scrubber = False
+        if self._lock is not None:
+            self._begin_writing(self._lock)
+
+    def _begin_writing(self, lock: WriteLock) -> None:
+        self._writing = SQLiteWriting(
+            self._file,
+            lock,
+            durable=self._durable,
+            patience_s=self._patience_s,
+            check_open=self._check_open,
+            close_recorder=self._close_because,
+        )
+        self._queue = CommitQueue(self._writing, database=self._database, name=self.path, patience_s=self._patience_s)
+
+    def _purging(self) -> Mark:
+        """The mark of a thread that purges: a signal handler must not wait for a thread that it interrupted."""
+        return mark_of(f"{self._database} purge")
+
+    def _connect(self) -> sqlite3.Connection:
+        return self._file.connect(partial(open_reader, patience_s=self._patience_s, writable=self.writable))
 
     def _open(self, create: bool) -> None:
         if not create and is_empty(self.path):
@@ -294,7 +238,10 @@ class SQLiteRecorder:
         if self.writable:
             if create:
                 create_private(self.path)
-            self._turns = Turns(self.path)
+            lock = WriteLock(self.path, self._patience_s)
+            self._database = _named(self.path)
+            self._begin_writing(lock)
+            self._lock = lock
         with self._readers.connection() as connection:
             connection.execute("BEGIN")  # one moment, and the file is looked at once
             try:
@@ -324,40 +271,34 @@ class SQLiteRecorder:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
-        """The writer's connection, in a turn of its own."""
+        """The connection that writes, under the write lock, and no other thread uses it."""
         self._check_open()
-        if self._turns is None:
+        if self._lock is None:
             raise OperationalError(f"{self.path} is open for reading only; open it without ?mode=ro to write")
-        with self._writing:
-            try:
-                self._turns.take()
-                connection = self._writer or self._open_writer()
-                self._file.check()
-                yield connection
-            finally:
-                self._turns.give_back()
+        with self._queue.alone() as job:
+            self._writing.take(job)
+            connection = self._writing.connection or self._writing.open()
+            self._file.check()
+            yield connection
 
     def _check_open(self) -> None:
         if self._closed_because is not None:
             raise InterfaceError(f"{self.path} is closed: {self._closed_because}; open the store again")
 
-    def _connect_reader(self) -> sqlite3.Connection:
-        return self._file.connect(partial(open_reader, writable=self.writable))
-
-    def _open_writer(self) -> sqlite3.Connection:
-        self._writer, log = self._file.connect_to_log(partial(open_writer, durable=self._durable))
-        self._tails = Tails()
-        self._in_its_epoch = False
-        self._log_space = LogSpace(log)
-        return self._writer
-
-    def _close_writer(self) -> None:
-        if self._writer is not None:
-            self._file.disconnect(self._writer)
-            self._writer = None
+    def _close_because(self, reason: str) -> None:
+        if self._closed_because is None:
+            self._closed_because = reason
 
     def _close_poller(self) -> None:
         with self._polling:
             if self._poller is not None:
                 self._file.disconnect(self._poller)
                 self._poller = None
+
+
+def _named(path: str) -> str:
+    """Name the file, so that two recorders on it name the same; a missing one, which is not opened, by its path."""
+    with contextlib.suppress(FileNotFoundError):
+        device, number = forks.identity(path)
+        return f"sqlite {device}:{number}"
+    return path

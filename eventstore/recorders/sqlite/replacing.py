@@ -11,17 +11,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
+from eventstore.recorders.base import PATIENCE_S
 from eventstore.recorders.errors import DatabaseError, RecorderError
 from eventstore.recorders.sqlite import schema, upkeep
 from eventstore.recorders.sqlite.connections import open_reader, open_writer
 from eventstore.recorders.sqlite.errors import translated
 from eventstore.recorders.sqlite.store_file import StoreFile
-from eventstore.recorders.sqlite.turns import Turns
+from eventstore.recorders.sqlite.write_lock import Until, WriteLock
 
 __all__ = ["copy_of", "replace"]
 
@@ -47,9 +49,9 @@ def replace(path: str, new: str, kept: str) -> bool:
     """
     file = StoreFile(path)
     folder = Path(file.path).parent
-    turns = Turns(file.path)
+    lock = WriteLock(file.path, PATIENCE_S)
     try:
-        turns.take()
+        lock.take(Until(time.monotonic() + PATIENCE_S))
         there = os.path.exists(file.path)
         with _alone_in(file) if there else contextlib.nullcontext():
             if there:
@@ -64,8 +66,7 @@ def replace(path: str, new: str, kept: str) -> bool:
             os.rename(new, file.path)
             _sync(folder)
     finally:
-        turns.give_back()
-        turns.close()
+        lock.close()
     return there
 
 

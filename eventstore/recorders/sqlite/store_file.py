@@ -271,7 +271,7 @@ class _OneAtATime:
     """A lock under which connections to one file are opened and closed, so that their descriptors can be told apart."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a signal handler may read while its thread opens a connection
 
 
 _by_path: weakref.WeakValueDictionary[tuple[int, str], _OneAtATime] = weakref.WeakValueDictionary()

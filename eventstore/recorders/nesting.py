@@ -1,0 +1,64 @@
+"""Refusing a write inside a write: it would wait for its own thread, and for ever.
+
+Code that foldlog calls, or that Python runs between any two steps, may write to the store again: a guard, an inline
+projection, the clock, a signal handler, ``__del__``. A recorder marks its thread for as long as it is inside a write:
+
+    mark = mark_of(database)
+    if mark in INSIDE:
+        raise nested(name)
+    try:
+        INSIDE.add(mark)  # within ``try``: an exception of a signal handler may come right after it
+        ...
+    finally:
+        INSIDE.discard(mark)
+"""
+
+from __future__ import annotations
+
+import os
+from threading import get_ident
+from typing import Final
+
+from eventstore.recorders.errors import InterfaceError
+
+__all__ = ["INSIDE", "Mark", "mark_of", "nested", "note_committed", "note_in_doubt"]
+
+Mark = tuple[int, str]
+"""A thread, and the database that it writes to: two recorders on one database are one to a thread."""
+
+INSIDE: Final[set[Mark]] = set()
+
+
+def mark_of(database: str) -> Mark:
+    return get_ident(), database
+
+
+def nested(name: str) -> InterfaceError:
+    """Return the error for a thread that is inside a write to the same database."""
+    return InterfaceError(
+        f"{name}: this thread is inside a write to this store, so it cannot begin another one (a signal handler, a "
+        f"guard, a projection, the clock or a finalizer tried to); nothing of the second one was written; "
+        f"begin it after the first one has returned"
+    )
+
+
+def note_committed(error: BaseException) -> None:
+    """Say on an exception that came from outside, such as a timeout, that the write it interrupted is there."""
+    error.add_note("foldlog: the transaction that this interrupted was committed; its events are written")
+
+
+def note_in_doubt(error: BaseException) -> None:
+    """Say on an exception that came from outside that nobody knows whether the write it interrupted is there."""
+    error.add_note(
+        "foldlog: this interrupted a commit, and whether its events are written is not known; "
+        "append them again with the same idempotency key, or read the conversation"
+    )
+
+
+def _forget_other_threads() -> None:
+    """Keep the marks of the thread that forked: the other threads are not in the child, and their numbers are free."""
+    me = get_ident()
+    INSIDE.intersection_update([mark for mark in INSIDE if mark[0] == me])
+
+
+os.register_at_fork(after_in_child=_forget_other_threads)

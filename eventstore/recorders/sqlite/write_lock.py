@@ -1,0 +1,245 @@
+"""The lock that orders the writers of all processes, and the name of the process that holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import threading
+import time
+from typing import Final, NamedTuple, Protocol
+
+from eventstore.recorders.errors import OperationalError
+
+__all__ = ["Until", "WriteLock"]
+
+_NAME_BYTES_MAX: Final = 300
+_POLL_S: Final = 0.002
+_LOCKS_OF_KERNEL: Final = "/proc/locks"
+
+
+class Waiter(Protocol):
+    @property
+    def deadline(self) -> float:
+        """Until when it waits, by ``time.monotonic``."""
+
+
+class Until(NamedTuple):
+    """A waiter who knows from the start until when it waits."""
+
+    deadline: float
+
+
+class WriteLock:
+    """A lock on a file beside the database, held by one process at a time. The kernel frees it when its holder dies.
+
+    It only orders writers. Where it does not reach (another path to the same file, a lock file that was deleted),
+    SQLite's own lock still keeps them apart. One thread of a process at a time may use it: the leader.
+
+    The kernel gives the lock to processes nearly in the order in which they began to wait, but it cannot be told to
+    stop waiting after a while. So a thread waits for the kernel, and the leader waits for that thread.
+    """
+
+    def __init__(self, path: str, patience_s: float) -> None:
+        self._path = f"{path}-queue"
+        self._patience_s = patience_s
+        self._file = -1
+        self._name = b""
+        self._pending: _Pending | None = None
+        self._shared: mmap.mmap | bytes = b""
+        """The lock file, to be read: to write here could end the process if the disk is full."""
+        self._open()
+
+    def take(self, waiter: Waiter) -> None:
+        """Take the lock, unless this process holds it already.
+
+        Raises ``OperationalError`` that names the holder if the lock does not come in time.
+        """
+        try:
+            if self._pending is None:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            else:
+                self._wait(waiter.deadline)
+        except BlockingIOError:
+            self._wait(waiter.deadline)
+        if self._shared[: len(self._name)] == self._name:  # which takes a tenth of the time of writing it
+            return
+        try:
+            os.pwrite(self._file, self._name, 0)
+        except OSError as error:
+            # On a full disk. The name is for the errors of other processes, and no reason to fail. An exception of a
+            # signal handler, which has a frame of its own, goes on.
+            if error.errno is None or error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+
+    def release(self) -> None:
+        """Release the lock, and stop waiting for it. Without effect if it is not held."""
+        if self._pending is not None:
+            self._pending.abandon()
+        if self._file >= 0:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the lock file, which releases the lock."""
+        pending, self._pending = self._pending, None
+        file, self._file = self._file, -1
+        self._shared = b""
+        if pending is not None:
+            pending.abandon()
+        if file >= 0:
+            os.close(file)
+
+    __del__ = close
+
+    def renew_in_child(self) -> None:
+        """Open the lock file again after a fork: with the file of its parent, the child would hold its parent's lock
+        when the parent is killed.
+        """
+        pending, self._pending = self._pending, None
+        file, self._file = self._file, -1
+        for inherited in (file, -1 if pending is None else pending.file):
+            if inherited >= 0:
+                os.close(inherited)
+        if file >= 0:
+            self._open()
+
+    def waited(self, leader: str | None = None) -> OperationalError:
+        """Return the error of a caller who waited for too long. ``leader`` is the thread of this process that leads,
+        if it is not the caller's own.
+        """
+        holder = self._holder()
+        if leader is not None and (holder is None or holder[0] == os.getpid()):
+            who = f"thread {leader!r} of this process ({_process(os.getpid(), os.uname().nodename)}) holds it"
+        elif holder is None:
+            who = "a process that did not write its name into that file holds it"
+        else:
+            who = f"{_process(*holder)} holds it; if it is stopped, let it go on (kill -CONT {holder[0]}) or end it"
+        return OperationalError(
+            f"waited {self._patience_s:g} s for the write lock {self._path}, and nothing was written: {who}. "
+            f"To wait longer, set patience_s in the URL"
+        )
+
+    def _open(self) -> None:
+        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
+        if os.fstat(self._file).st_size < _NAME_BYTES_MAX:
+            os.ftruncate(self._file, _NAME_BYTES_MAX)
+        self._map()
+
+    def _map(self) -> None:
+        self._shared = mmap.mmap(self._file, _NAME_BYTES_MAX, access=mmap.ACCESS_READ)
+
+    def _wait(self, until: float) -> None:
+        pending = self._pending
+        if pending is None or not pending.resume():
+            # First kept, then started: an exception of a signal handler must not leave a thread that gets the lock for
+            # a process that knows nothing of it.
+            pending = self._pending = _Pending(os.open(self._path, os.O_RDWR))
+            try:
+                pending.start()
+            except RuntimeError:  # the program ends, so no thread can be started
+                self._pending = None
+                pending.close()
+                self._poll(until)
+                return
+        if not pending.wait(until):
+            pending.abandon()
+            raise self.waited()
+        old = self._file
+        self._file, self._pending, pending.file = pending.file, None, -1
+        os.close(old)
+        self._map()
+
+    def _poll(self, until: float) -> None:
+        while not _try(self._file):
+            if time.monotonic() > until:
+                raise self.waited()
+            time.sleep(_POLL_S)
+
+    def _holder(self) -> tuple[int, str] | None:
+        """The process that holds the lock, or held it last, and its host."""
+        line, _, _ = os.pread(self._file, _NAME_BYTES_MAX, 0).partition(b"\n")
+        pid, _, host = line.decode(errors="replace").partition(" ")
+        if not pid.isdecimal():
+            return None
+        here = host == os.uname().nodename
+        # A process that is stopped as soon as it has the lock has not written its name, but the kernel knows it.
+        return (here and _holder_by_kernel(self._file)) or int(pid), host
+
+
+class _Pending:
+    """A thread that waits for the lock on a file of its own. ``file`` has the lock once ``wait`` has said so."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self._mutex = threading.RLock()  # a finalizer may close the lock wherever it comes
+        self._granted = threading.Lock()
+        self._granted.acquire()
+        self._wanted = True
+        self._over = False
+        self._error: OSError | None = None
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="foldlog-write-lock", daemon=True).start()
+
+    def wait(self, until: float) -> bool:
+        """Whether the lock came by ``until``. Raises ``OSError``."""
+        self._granted.acquire(timeout=max(until - time.monotonic(), 0.0))
+        with self._mutex:
+            if self._error is not None:
+                raise self._error
+            return self._over and self._wanted
+
+    def abandon(self) -> None:
+        """The lock is not wanted any more: when it comes, it is released."""
+        with self._mutex:
+            self._wanted = False
+            if self._over:
+                self.close()
+
+    def resume(self) -> bool:
+        """The lock is wanted again. False where this thread has ended, so that another one has to wait."""
+        with self._mutex:
+            self._wanted = not self._over
+            return self._wanted
+
+    def close(self) -> None:
+        file, self.file = self.file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _run(self) -> None:
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+        except OSError as error:
+            self._error = error
+        with self._mutex:
+            self._over = True
+            if not self._wanted:
+                self.close()
+        self._granted.release()
+
+
+def _try(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _process(pid: int, host: str) -> str:
+    return f"process {pid} on host {host}"
+
+
+def _holder_by_kernel(file: int) -> int | None:
+    """The process that has the lock, where the system tells; None elsewhere, or if it cannot be seen from here."""
+    number = str(os.fstat(file).st_ino)
+    found = set()
+    with contextlib.suppress(OSError), open(_LOCKS_OF_KERNEL, encoding="ascii") as locks:
+        for line in locks:
+            match line.split():
+                case [_, "FLOCK", _, _, pid, place, *_] if place.rpartition(":")[2] == number:
+                    found.add(int(pid))
+    return found.pop() if len(found) == 1 and min(found) > 0 else None

@@ -1,0 +1,188 @@
+"""The connection that writes: its transaction, and what becomes of an exception in it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from eventstore.recorders.commit_queue import Fault, Job
+from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.sqlite import epochs, schema
+from eventstore.recorders.sqlite.connections import open_writer
+from eventstore.recorders.sqlite.errors import NOT_KNOWN, NOTHING_WRITTEN, is_of_disk, is_ours, leaves_doubt, translate
+from eventstore.recorders.sqlite.log_space import LogSpace
+from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
+from eventstore.recorders.sqlite.tails import Tails
+from eventstore.recorders.sqlite.transaction import SQLiteTransaction
+from eventstore.recorders.sqlite.write_lock import WriteLock
+
+__all__ = ["SQLiteWriting"]
+
+T = TypeVar("T")
+
+
+_NONE: Final = 0
+_BEGINNING: Final = 1
+_RUNNING: Final = 2
+_COMMITTING: Final = 3
+_COMMITTED: Final = 4
+"""How far a transaction has come."""
+
+_OF_JOBS: Final = ("eventstore", "sqlite3")
+"""Packages of the errors that a job of ours raises. Programs do not raise these in their other threads."""
+
+
+class SQLiteWriting:
+    """What the commit queue needs of a SQLite file.
+
+    ``check_open`` raises where the recorder is closed; ``close_recorder`` is told why it cannot write any more.
+    """
+
+    def __init__(
+        self,
+        file: StoreFile,
+        lock: WriteLock,
+        *,
+        durable: bool,
+        patience_s: float,
+        check_open: Callable[[], None],
+        close_recorder: Callable[[str], None],
+    ) -> None:
+        self._file = file
+        self._path = file.path
+        self._lock = lock
+        self._durable = durable
+        self._patience_s = patience_s
+        self._check_open = check_open
+        self._close_recorder = close_recorder
+        self._stage = _NONE
+        self._commit_failed = False
+        self._changes = 0
+        self.connection: sqlite3.Connection | None = None
+
+    def take(self, job: Job[Any]) -> None:
+        self._stage = _NONE
+        self._check_open()
+        try:
+            self._lock.take(job)
+        except OSError as error:
+            if not is_ours(error):
+                raise
+            raise translate(error, f"write to {self._path}") from error
+
+    def begin(self) -> None:
+        self._stage = _BEGINNING
+        self._commit_failed = False
+        connection = self.connection or self.open()
+        connection.execute("BEGIN IMMEDIATE")
+        self._file.check_contents()
+        if not self._tails.still_hold(connection):
+            schema.check_unchanged(connection, self._path)
+        if not self._in_its_epoch:
+            epochs.begin_where_copied(connection, self._file.inode)
+        self._log_space.make()
+        self._transaction = SQLiteTransaction(connection, self._tails)
+
+    def run(self, work: Callable[[Any], T]) -> T:
+        assert self.connection is not None
+        self._changes = self.connection.total_changes
+        self._stage = _RUNNING
+        return work(self._transaction)
+
+    def judge(self, error: BaseException) -> Fault | None:
+        running = self._stage == _RUNNING
+        if is_ours(error) and (not running or _is_of_database(error)):
+            return Fault.OF_DATABASE
+        if not running:
+            return None
+        assert self.connection is not None
+        # Some errors make SQLite roll the whole transaction back.
+        untouched = self.connection.in_transaction and self.connection.total_changes == self._changes
+        return Fault.OF_JOB if untouched else Fault.OF_JOB_THAT_WROTE
+
+    def is_of_job(self, error: BaseException) -> bool:
+        return type(error).__module__.partition(".")[0] in _OF_JOBS
+
+    def for_caller(self, error: BaseException) -> BaseException:
+        return translate(error, f"write to {self._path}", NOTHING_WRITTEN) if is_ours(error) else error
+
+    def commit(self) -> None:
+        assert self.connection is not None
+        self._stage = _COMMITTING
+        try:
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            # No call may come before this is noted: a signal handler runs at calls. And one that raised right after
+            # COMMIT, which was no failure of it, has a frame of its own.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                self._stage, self._commit_failed = _NONE, True
+            raise
+        self._in_its_epoch = True
+        self._file.check_committed()
+        self._stage = _COMMITTED
+
+    def settle(self) -> bool:
+        connection = self.connection
+        if self._stage == _COMMITTING and connection is not None and not connection.in_transaction:
+            # An exception came right after COMMIT: had COMMIT failed, the stage would say so.
+            with contextlib.suppress(WrongFile):  # then the next transaction is refused
+                self._file.check_committed()
+                self._stage = _COMMITTED
+        if self._stage == _COMMITTED:
+            return True
+        self._stage = _NONE
+        if connection is not None and connection.in_transaction:
+            self._tails.forget()
+            try:
+                connection.rollback()
+            except sqlite3.Error:
+                self.close()  # which rolls back too
+        return False
+
+    def fail(self, error: BaseException) -> Callable[[], BaseException]:
+        """Close the connection, and the recorder too where the disk failed.
+
+        An fsync reports its failure once, and what it could not write may be gone from the cache as well: trying again
+        would look like success.
+        """
+        if isinstance(error, WrongFile):  # its connection stays: what it has can still be read and backed up
+            self.settle()
+        else:
+            self.close()
+        if isinstance(error, sqlite3.Error) and (self._commit_failed or leaves_doubt(error)):
+            self._close_recorder(f"a write failed ({error})")
+        outcome = NOT_KNOWN if self._commit_failed and is_of_disk(error) else NOTHING_WRITTEN
+        doing = f"write to {self._path}"
+        return lambda: translate(copy(error), doing, outcome)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def waited(self, leader: int | None) -> OperationalError:
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        return self._lock.waited(names.get(leader, "that has ended"))
+
+    def open(self) -> sqlite3.Connection:
+        """Open the connection that writes. The write lock is held."""
+        opened = partial(open_writer, durable=self._durable, patience_s=self._patience_s)
+        self.connection, log = self._file.connect_to_log(opened)
+        self._tails = Tails()
+        self._in_its_epoch = False
+        self._log_space = LogSpace(log)
+        return self.connection
+
+    def close(self) -> None:
+        """Close the connection; what is open on it is rolled back."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._file.disconnect(connection)
+
+
+def _is_of_database(error: BaseException) -> bool:
+    """Whether an error of a statement is the database's trouble, and not that of the values it was given."""
+    return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError | sqlite3.DataError)

@@ -1,0 +1,67 @@
+"""Exceptions at every place where Python may run a signal handler.
+
+A handler runs between two instructions: at the beginning of a function, after a call of one written in C, and at a
+jump backwards (``eval_breaker`` in CPython). A test raises at the first such place of our code, then at the second,
+until there is none left.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+__all__ = ["Interrupting", "interrupted_at"]
+
+_CHECKED_AFTER = {
+    dis.opmap[name] for name in ("RESUME", "JUMP_BACKWARD", "CALL", "CALL_FUNCTION_EX") if name in dis.opmap
+}
+
+
+class Interrupting:
+    """A trace function that raises an exception at the nth place. ``raised`` says whether it came so far."""
+
+    def __init__(self, place: int, exception: BaseException) -> None:
+        self.raised = False
+        self._places_left = place
+        self._exception = exception
+        self._returned_to: set[FrameType | None] = set()
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Any:
+        self._returned_to.add(frame.f_back)  # after a call of a function in Python, no handler runs
+        if not frame.f_globals["__name__"].startswith("eventstore."):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        last: int | None = None
+
+        def step(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal last
+            if event == "opcode":
+                before, last = last, frame.f_code.co_code[frame.f_lasti]
+                if frame in self._returned_to:
+                    self._returned_to.remove(frame)
+                elif before in _CHECKED_AFTER:
+                    self._come()
+            return step
+
+        return step
+
+    def _come(self) -> None:
+        self._places_left -= 1
+        if self._places_left == 0:
+            self.raised = True
+            raise self._exception  # as in the frame of a handler; Python stops tracing now
+
+
+@contextmanager
+def interrupted_at(place: int, exception: BaseException) -> Iterator[Interrupting]:
+    interrupting = Interrupting(place, exception)
+    before = sys.gettrace()
+    sys.settrace(interrupting)
+    try:
+        yield interrupting
+    finally:
+        sys.settrace(before)

@@ -1,0 +1,204 @@
+"""The lock between processes: who holds it, how long others wait for it, and what becomes of those who gave up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.sqlite import SQLiteRecorder, write_lock
+from eventstore.recorders.sqlite.write_lock import WriteLock
+
+HI = Message(source="user", content="hi")
+PATIENCE_S = 60
+HOLD = """
+import sys
+from types import SimpleNamespace
+from eventstore.recorders.sqlite.write_lock import WriteLock
+lock = WriteLock(sys.argv[1], 60)
+lock.take(SimpleNamespace(deadline=0))
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+class Waiter:
+    """Waits for so many seconds from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self.deadline = time.monotonic() + seconds
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "store.db")
+
+
+@contextmanager
+def held_by_another_process(path: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", HOLD, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        try:
+            yield holder
+        finally:
+            holder.kill()
+
+
+def until(condition: object) -> None:
+    patience = time.monotonic() + PATIENCE_S
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < patience
+        time.sleep(0.001)
+
+
+def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path: str):
+    with Store(SQLiteRecorder(path, patience_s=0.2)) as store, held_by_another_process(path) as holder:
+        os.kill(holder.pid, signal.SIGSTOP)
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable) as raised:
+                store.append("c", HI, expected_version=ANY_VERSION)
+            assert f"process {holder.pid} on host {socket.gethostname()} holds it" in str(raised.value)
+            assert f"kill -CONT {holder.pid}" in str(raised.value)
+            assert "waited 0.2 s" in str(raised.value)
+            assert "nothing was written" in str(raised.value)
+            assert "set patience_s in the URL" in str(raised.value)
+        waiting = [thread for thread in threading.enumerate() if thread.name == "foldlog-write-lock"]
+        assert len(waiting) == 1  # the next one goes on waiting where the one before gave up
+        holder.kill()
+        holder.wait()
+        until(lambda: not waiting[0].is_alive())
+        assert store.append("c", HI, expected_version=0)[0].id == 0
+
+
+def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(path: str):
+    ours, other = WriteLock(path, 0.1), WriteLock(path, 60)
+    other.take(Waiter(0))
+    with pytest.raises(OperationalError, match="waited"):
+        ours.take(Waiter(0.05))
+    ours.release()
+    other.release()
+    other.take(Waiter(PATIENCE_S))
+    ours.close()
+    other.close()
+
+
+def test_a_waiter_gets_the_lock_when_it_is_released_and_holds_it(path: str):
+    ours, other = WriteLock(path, 60), WriteLock(path, 60)
+    other.take(Waiter(0))
+    taken = threading.Thread(target=ours.take, args=(Waiter(PATIENCE_S),), daemon=True)
+    taken.start()
+    until(lambda: ours._pending)
+    other.release()
+    taken.join(PATIENCE_S)
+    with pytest.raises(OperationalError):
+        other.take(Waiter(0.01))
+    ours.release()
+    other.take(Waiter(PATIENCE_S))
+    ours.close()
+    other.close()
+
+
+def test_where_no_thread_can_be_started_the_lock_is_asked_for_again_and_again(
+    path: str, monkeypatch: pytest.MonkeyPatch
+):
+    def no_more(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    ours, other = WriteLock(path, 60), WriteLock(path, 60)
+    other.take(Waiter(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more)
+        with pytest.raises(OperationalError, match="waited 60 s"):
+            ours.take(Waiter(0.01))
+        other.release()
+        ours.take(Waiter(PATIENCE_S))
+    with pytest.raises(OperationalError):
+        other.take(Waiter(0.01))
+    ours.close()
+    other.close()
+
+
+def test_the_holder_is_named_though_it_was_stopped_before_it_wrote_its_name(path: str):
+    """The name in the file is that of the process that held the lock before."""
+    if not os.path.exists(write_lock._LOCKS_OF_KERNEL):
+        pytest.skip(f"the holder of a lock is read from {write_lock._LOCKS_OF_KERNEL}, which is not here")
+    ours = WriteLock(path, 60)
+    with held_by_another_process(path) as holder:
+        Path(f"{path}-queue").write_text(f"1 {socket.gethostname()}\n")
+        with pytest.raises(OperationalError, match=f"process {holder.pid} on host"):
+            ours.take(Waiter(0.01))
+    ours.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 300, b"?? not a name", b"\xff\xfe\n"])
+def test_a_lock_file_without_a_name_is_no_harm(path: str, content: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(write_lock, "_LOCKS_OF_KERNEL", "/nowhere")
+    ours = WriteLock(path, 60)
+    with held_by_another_process(path):
+        Path(f"{path}-queue").write_bytes(content)
+        with pytest.raises(OperationalError, match="a process that did not write its name"):
+            ours.take(Waiter(0.01))
+    ours.close()
+
+
+def test_a_full_disk_is_no_reason_not_to_take_the_lock(path: str):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("a full disk is played by /dev/full, which is not here")
+    lock = WriteLock(path, 60)
+    os.close(lock._file)
+    lock._file = os.open("/dev/full", os.O_RDWR)
+    with pytest.raises(OSError, match="No space left"):
+        os.pwrite(lock._file, b"x", 0)
+    lock.take(Waiter(0))
+    lock.close()
+
+
+@pytest.mark.parametrize("patience", ["0", "-1", "soon", "1.5", "", "1000000", "٣"])
+@pytest.mark.parametrize("address", ["sqlite:///{}", "postgresql://h/d"])
+def test_a_patience_that_is_none_is_refused(tmp_path: Path, address: str, patience: str):
+    url = f"{address.format(tmp_path / 'h.db')}?patience_s={patience}"
+    with pytest.raises(StoreUnavailable, match=r"sets patience_s to .* use a whole number from 1 to 999999"):
+        open_store(url)
+
+
+def test_the_patience_of_the_url_is_the_recorders(path: str):
+    with open_store(f"sqlite:///{path}?patience_s=7") as store:
+        assert store.guard.unguarded._patience_s == 7.0  # type: ignore[attr-defined]
+    with open_store(f"sqlite:///{path}") as store:
+        assert store.guard.unguarded._patience_s == 60.0  # type: ignore[attr-defined]
+
+
+def test_a_thread_of_this_process_that_holds_up_the_others_is_named(path: str):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        begun.set()
+        go_on.wait(PATIENCE_S)
+
+    with Store(SQLiteRecorder(path, patience_s=0.2)) as store:
+        store.append("c", HI, expected_version=0)
+        holder = threading.Thread(
+            target=lambda: store.append("c", HI, expected_version=1, guard=hold), name="the slow one"
+        )
+        holder.start()
+        begun.wait(PATIENCE_S)
+        with pytest.raises(
+            StoreUnavailable, match=rf"thread 'the slow one' of this process \(process {os.getpid()} on"
+        ):
+            store.append("c", HI, expected_version=ANY_VERSION)
+        go_on.set()
+        holder.join(PATIENCE_S)
+        assert store.version("c") == 2
