@@ -12,8 +12,9 @@ What a line says, and where it goes:
 A model's response is several lines with one ``message.id``, which is its actions' ``response_id``. What it thought, a
 line of its own, is kept as an Annotation and goes with the next action, as it has to be sent to a model again.
 
-The branch that ends in the last user or assistant line is shown, and acts; the others are kept, not shown. So are the
-side chains of sub-agents, unless the log has nothing else.
+Where a line leaves a branch and goes on from an earlier line, a Retraction takes the branch back; going back to it is a
+Retraction too. So a session can grow, and the View is the branch that ends in its newest line. Side chains of
+sub-agents are kept and not shown, unless the log has nothing else.
 """
 
 from __future__ import annotations

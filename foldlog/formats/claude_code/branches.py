@@ -9,46 +9,42 @@ from foldlog.formats.claude_code.blocks import kind_of
 from foldlog.formats.claude_code.compaction import Kept, is_boundary, is_summary
 from foldlog.formats.recent import Recent
 
-__all__ = ["Branch", "active_branch"]
+__all__ = ["PREVIOUS", "SAID", "Branch", "active_branch", "calls_of", "is_result", "is_side", "parent_of"]
 
-_SAID = ("user", "assistant")
+SAID = ("user", "assistant")
 """Types of lines that a branch is made of. All others are bookkeeping, which may stand between them in the tree."""
 _CALLERS_MAX = 1_000
 
 
 class Branch:
-    """The lines that are shown, by their numbers; all of them where ``members`` is None. On the main chain, or where
-    there is none on a side chain.
+    """Which chain of a log is shown, and whether the log branches: the main chain, or a side chain where there is no
+    other.
 
-    ``copies`` are lines that make the calls of another line with the same id. ``hidden`` are sessions of which no line
-    is shown, and ``session`` is the one that is.
+    ``copies`` are lines that make the calls of an earlier line with the same id, in a log that does not branch.
+    ``hidden`` are sessions of which no line is shown at the end, and ``session`` is the one that is.
     """
 
     def __init__(
         self,
-        members: set[int] | None = None,
         *,
         side: bool = False,
+        branches: bool = False,
         copies: Set[int] = frozenset(),
         session: str = "",
         hidden: Sequence[str] = (),
     ) -> None:
-        self._members = members
         self.is_side = side
+        self.branches = branches
         self._copies = copies
         self.session, self.hidden = session, hidden
 
     def shows(self, number: int, record: dict[str, Any]) -> bool:
-        return (
-            _is_side(record) == self.is_side
-            and (self._members is None or number in self._members)
-            and number not in self._copies
-        )
+        """Return whether a line is shown when it comes."""
+        return is_side(record) == self.is_side and number not in self._copies
 
 
 def active_branch(records: Iterable[Any]) -> Branch:
-    """The branch that ends in the last user or assistant line of the main chain, or, in a log of nothing but a side
-    chain, of that.
+    """Return which chain of a log is shown: the main chain, or in a log of nothing but a side chain that one.
 
     ``records`` is read up to three times, so it is no one-shot iterator. Cost: memory that does not grow where each
     line follows the one before it, or answers a call of those; else some words for each line.
@@ -61,13 +57,13 @@ def active_branch(records: Iterable[Any]) -> Branch:
     return Branch()
 
 
-def _is_side(record: dict[str, Any]) -> bool:
+def is_side(record: dict[str, Any]) -> bool:
     return record.get("isSidechain") is True
 
 
 def _lines(records: Iterable[Any], side: bool) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, record in enumerate(records):
-        if type(record) is dict and _is_side(record) == side:
+        if type(record) is dict and is_side(record) == side:
             yield number, record
 
 
@@ -77,16 +73,16 @@ def _is_linear(records: Iterable[Any], side: bool, copies: set[int]) -> bool | N
     spoke = False
     callers: Recent[str, frozenset[Any]] = Recent(_CALLERS_MAX)
     for number, record in _lines(records, side):
-        spoke = spoke or record.get("type") in _SAID
+        spoke = spoke or record.get("type") in SAID
         uuid = record.get("uuid")
         if type(uuid) is not str:
             continue
-        parent = _parent(record)
-        if last is not None and parent is not _PREVIOUS and parent != last:
-            answers = type(parent) is str and callers.get(parent) is not None and _is_result(record)
+        parent = parent_of(record)
+        if last is not None and parent is not PREVIOUS and parent != last:
+            answers = type(parent) is str and callers.get(parent) is not None and is_result(record)
             if not answers:
                 return False
-        if calls := _calls(record):
+        if calls := calls_of(record):
             if callers.get(uuid) == calls:
                 copies.add(number)
             callers[uuid] = calls
@@ -94,17 +90,17 @@ def _is_linear(records: Iterable[Any], side: bool, copies: set[int]) -> bool | N
     return True if spoke else None
 
 
-_PREVIOUS = object()
+PREVIOUS = object()
 """The parent of a line that names none: the one before it."""
 
 
-def _parent(record: dict[str, Any]) -> Any:
-    """The id of the line that this one follows, ``_PREVIOUS``, or None: it begins anew."""
-    parent = record.get("parentUuid", _PREVIOUS)
+def parent_of(record: dict[str, Any]) -> Any:
+    """The id of the line that this one follows, ``PREVIOUS``, or None: it begins anew."""
+    parent = record.get("parentUuid", PREVIOUS)
     if type(parent) is not str and (is_boundary(record) or is_summary(record)):
         parent = record.get("logicalParentUuid")  # a compaction begins anew, and follows what it sums up
-        return parent if type(parent) is str else _PREVIOUS
-    return parent if type(parent) is str or parent is _PREVIOUS else None
+        return parent if type(parent) is str else PREVIOUS
+    return parent if type(parent) is str or parent is PREVIOUS else None
 
 
 def _blocks(record: dict[str, Any]) -> list[Any]:
@@ -113,7 +109,7 @@ def _blocks(record: dict[str, Any]) -> list[Any]:
     return content if type(content) is list else []
 
 
-def _calls(record: dict[str, Any]) -> frozenset[Any]:
+def calls_of(record: dict[str, Any]) -> frozenset[Any]:
     """The ids of the calls that a line makes."""
     if record.get("type") != "assistant":
         return frozenset()
@@ -121,18 +117,20 @@ def _calls(record: dict[str, Any]) -> frozenset[Any]:
     return frozenset(str(call_id) for call_id in ids)
 
 
-def _is_result(record: dict[str, Any]) -> bool:
+def is_result(record: dict[str, Any]) -> bool:
     return record.get("type") == "user" and any(kind_of(block) == "tool_result" for block in _blocks(record))
 
 
 def _branch(records: Iterable[Any], side: bool) -> Branch:
-    """The branch of a log that branches: all lines, where none says what it follows."""
+    """Return the branch of a log that branches. One in which no line says what it follows does not branch."""
     tree = _Tree()
     for number, record in _lines(records, side):
         tree.add(number, record)
     members = tree.branch() if tree.names_parents else None
-    session, hidden = ("", []) if members is None else tree.sessions(members)
-    return Branch(members, side=side, copies=tree.copies, session=session, hidden=hidden)
+    if members is None:
+        return Branch(side=side, copies=tree.copies)
+    session, hidden = tree.sessions(members)
+    return Branch(side=side, branches=True, session=session, hidden=hidden)
 
 
 class _Tree:
@@ -155,7 +153,7 @@ class _Tree:
         self._kept = Kept()
 
     def add(self, number: int, record: dict[str, Any]) -> None:
-        uuid, speaks = record.get("uuid"), record.get("type") in _SAID
+        uuid, speaks = record.get("uuid"), record.get("type") in SAID
         if type(uuid) is not str:
             if speaks:
                 self._nameless.add(number)
@@ -164,13 +162,13 @@ class _Tree:
         if not speaks and not is_boundary(record):
             self._passed_over[uuid] = above
             return
-        self._replace(uuid, number, _calls(record))
+        self._replace(uuid, number, calls_of(record))
         session = record.get("sessionId")
         if speaks and type(session) is str and session:
             self._sessions.setdefault(session, []).append(number)
         if above is not None:
             self._above[number] = above
-            if _is_result(record):
+            if is_result(record):
                 self._results[number] = above
         message = record.get("message")
         response_id = message.get("id") if type(message) is dict and record.get("type") == "assistant" else None
@@ -183,10 +181,10 @@ class _Tree:
         self._last = number
 
     def _followed(self, record: dict[str, Any]) -> int | None:
-        parent = _parent(record)
+        parent = parent_of(record)
         if parent is None:
             return None
-        if parent is _PREVIOUS:
+        if parent is PREVIOUS:
             return self._last
         self.names_parents = True
         if self._boundary is not None and self._kept.continues_from(parent):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventstore.events import CondensationAction, Event, summary_id
+from eventstore.events import CondensationAction, Event, Retraction, summary_id, summary_of
 
 __all__ = ["Kept", "Standing", "cleared_by", "is_boundary", "is_summary", "metadata_of"]
 
@@ -81,38 +81,61 @@ def _text(value: Any) -> str | None:
     return value if type(value) is str else None
 
 
+_Member = tuple["_Member | None", int, str | None]
+"""The one before it, the id of an event or a summary, and the id of the line that it came from."""
+
+
 class Standing:
     """What a View holds now, in order: ids of events and of summaries, with the ids of the lines that they came from.
 
     It is as large as the View.
     """
 
-    def __init__(self) -> None:
-        self._members: list[tuple[int, str | None]] = []
+    def __init__(self, newest: _Member | None = None) -> None:
+        self._newest = newest
+
+    def copy(self) -> Standing:
+        """Return what stands now, whatever comes later. Cost: none; the members are shared."""
+        return Standing(self._newest)
 
     def follow(self, event: Event, uuid: Any) -> None:
         """``event`` came, from the line ``uuid``."""
         if isinstance(event, CondensationAction):
             gone = set(event.forgotten_event_ids or ())
-            self._members = [member for member in self._members if member[0] not in gone]
+            members = [member for member in self._members if member[0] not in gone]
             if event.summary_offset is not None:
-                self._members.insert(max(event.summary_offset, 0), (summary_id(event.id), None))
+                members.insert(max(event.summary_offset, 0), (summary_id(event.id), None))
+            self._stand(members)
+        elif isinstance(event, Retraction):
+            self._stand([member for member in self._members if max(member[0], summary_of(member[0])) < event.version])
         elif event.shown:
-            self._members.append((event.id, _text(uuid)))
+            self._newest = (self._newest, event.id, _text(uuid))
+
+    def _stand(self, members: list[tuple[int, str | None]]) -> None:
+        self._newest = None
+        for event_id, uuid in members:
+            self._newest = (self._newest, event_id, uuid)
+
+    @property
+    def _members(self) -> list[tuple[int, str | None]]:
+        members = []
+        member = self._newest
+        while member is not None:
+            member, event_id, uuid = member
+            members.append((event_id, uuid))
+        return members[::-1]
 
     def parted(self, kept: Kept) -> tuple[tuple[int, ...], int]:
         """The ids that a compaction forgets, and how many stay."""
-        places = range(0)
+        members, places = self._members, range(0)
         if kept.first is not None and kept.last is not None:
-            names = [uuid for _, uuid in self._members]
+            names = [uuid for _, uuid in members]
             if kept.first in names and kept.last in names:
                 places = range(names.index(kept.first), len(names) - names[::-1].index(kept.last))
         gone = tuple(
-            event_id
-            for place, (event_id, uuid) in enumerate(self._members)
-            if place not in places and uuid not in kept.ids
+            event_id for place, (event_id, uuid) in enumerate(members) if place not in places and uuid not in kept.ids
         )
-        return gone, len(self._members) - len(gone)
+        return gone, len(members) - len(gone)
 
     def lines_without(self, gone: frozenset[int]) -> list[str]:
         """Ids of the lines that still stand when the events ``gone`` are forgotten."""

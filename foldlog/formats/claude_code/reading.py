@@ -6,11 +6,22 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Origin, Source
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Retraction,
+    Source,
+)
 from foldlog.formats.claude_code.blocks import THINKING, content_of, is_blank, kind_of, part_of, said
 from foldlog.formats.claude_code.branches import Branch
 from foldlog.formats.claude_code.compaction import Kept, Standing, cleared_by, is_boundary, is_summary, metadata_of
 from foldlog.formats.claude_code.context import ENVELOPE, Before
+from foldlog.formats.claude_code.switches import Switches
 from foldlog.formats.claude_code.titles import Titles
 from foldlog.formats.claude_code.writing import NAME, SPEAKERS, Marks, predicted
 from foldlog.formats.format import Options
@@ -40,6 +51,7 @@ class Decoder:
         self._options = options
         self._before = Before()
         self._standing = Standing()
+        self._switches = Switches(side=branch.is_side) if branch.branches else None
         self._boundary: dict[str, Any] = {}
         self._number = -1
 
@@ -51,7 +63,23 @@ class Decoder:
         kind = record.get("type")
         if type(kind) is not str:
             raise NotAnEvent("an event has a text under 'type', this object has none")
-        shown = self._branch.shows(self._number, record)
+        if self._switches is None:
+            return self._read(kind, record, self._branch.shows(self._number, record))
+        left = self._switches.before(record)
+        switch: list[Event] = []
+        if left is not None:
+            timestamp, _ = read_time(record.get("timestamp"))
+            origin = Origin(format=NAME)
+            switch = [Retraction(id=self._before.next_id, version=left.version, timestamp=timestamp, origin=origin)]
+            self._before.next_id += 1
+            self._standing, self._boundary = left.standing.copy(), {}
+        shown = self._branch.shows(self._number, record) and not self._switches.is_copy(record)
+        events = self._read(kind, record, shown)
+        self._switches.after(record, self._before.next_id, self._standing, left)
+        return [*switch, *events]
+
+    def _read(self, kind: str, record: dict[str, Any], shown: bool) -> list[Event]:
+        """Return the events of a line itself."""
         marks: Marks = {}
         built = _Line(kind, record, shown, self._before, marks)
         if shown and is_boundary(record):

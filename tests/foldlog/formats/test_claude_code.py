@@ -8,8 +8,19 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eventstore import Action, Annotation, CondensationAction, InvalidEvent, Message, Observation, summary_id
+from eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    InvalidEvent,
+    Message,
+    Observation,
+    Retraction,
+    open_store,
+    summary_id,
+)
 from foldlog.formats import decode, encode, open_sources
+from foldlog.importing import import_source
 from projections import View
 from tests.foldlog.records import rest
 
@@ -64,6 +75,11 @@ def read(*records):
 
 def shown(events):
     return [event.origin.id for event in events if event.shown]
+
+
+def seen(events):
+    """The lines of the View's events."""
+    return [event.origin.id for event in View.from_events(events)]
 
 
 def viewed(events):
@@ -239,24 +255,24 @@ def test_a_line_that_is_no_event_says_why():
 def test_of_a_log_that_branches_the_branch_with_the_last_line_is_shown():
     root = [asked("a", None), replied("b", "a", text("yes"))]
     left = [asked("c", "b", "then?"), replied("d", "c", text("so"), response="m2")]
-    assert shown(read(*root, *left, asked("e", "b", "but?"))) == ["a", "b", "e"]
-    assert shown(read(*root, asked("e", None, "anew"), line("f", "b", "progress"))) == ["e"]
+    assert seen(read(*root, *left, asked("e", "b", "but?"))) == ["a", "b", "e"]
+    assert seen(read(*root, asked("e", None, "anew"), line("f", "b", "progress"))) == ["e"]
 
 
 def test_bookkeeping_between_two_lines_does_not_part_them():
     between = [line("b", "a", "progress"), line("c", "b", "attachment"), line("x", "a", "progress")]
-    assert shown(read(asked("a", None), *between, asked("d", "c"))) == ["a", "d"]
-    assert shown(read(asked("a", None), asked("b", "a"), line("x", "a", "progress"), asked("d", "x"))) == ["a", "d"]
+    assert seen(read(asked("a", None), *between, asked("d", "c"))) == ["a", "d"]
+    assert seen(read(asked("a", None), asked("b", "a"), line("x", "a", "progress"), asked("d", "x"))) == ["a", "d"]
 
 
 def test_parallel_calls_and_their_results_stand_beside_the_branch_and_belong_to_it():
     calls = [replied("b", "a", use("c1")), replied("c", "b", use("c2")), replied("d", "b", use("c3"))]
     results = [result("e", "b", "c1"), result("f", "d", "c3"), result("g", "c", "c2")]
     events = read(asked("a", None), *calls, *results, replied("h", "g", text("done"), response="m2"))
-    assert shown(events) == ["a", *"bcdefgh"]
+    assert seen(events) == ["a", *"bcdefgh"]
     assert len(View.from_events(events).to_messages()) == 6
     left = replied("x", "a", use("c9"), response="m9")
-    assert shown(read(asked("a", None), left, result("y", "x", "c9"), *calls, *results)) == ["a", *"bcdefg"]
+    assert seen(read(asked("a", None), left, result("y", "x", "c9"), *calls, *results)) == ["a", *"bcdefg"]
 
 
 def test_a_line_that_was_lost_hides_nothing_before_it():
@@ -264,17 +280,17 @@ def test_a_line_that_was_lost_hides_nothing_before_it():
 
 
 def test_a_log_that_names_no_parents_does_not_branch():
-    assert shown(read(asked("a", None), asked("b", None), asked("c", None))) == ["a", "b", "c"]
+    assert seen(read(asked("a", None), asked("b", None), asked("c", None))) == ["a", "b", "c"]
     absent = [{key: value for key, value in asked(name, None).items() if key != "parentUuid"} for name in "aba"]
-    assert shown(read(*absent)) == ["a", "b", "a"]
+    assert seen(read(*absent)) == ["a", "b", "a"]
     nameless = {"type": "user", "message": {"role": "user", "content": "x"}}
-    assert shown(read(asked("a", None), nameless, asked("c", "a"), asked("d", "a"))) == ["a", None, "d"]
+    assert seen(read(asked("a", None), nameless, asked("c", "a"), asked("d", "a"))) == ["a", None, "d"]
 
 
-def test_of_lines_with_one_id_the_last_counts():
+def test_of_lines_with_one_id_and_the_same_calls_the_first_is_shown():
     twice = [replied("b", "a", use("c1")), replied("b", "a", use("c1"))]
     events = read(asked("a", None), *twice, result("c", "b", "c1"))
-    assert [event.id for event in events if event.shown] == [0, 2, 3]
+    assert [event.id for event in events if event.shown] == [0, 1, 3]
 
 
 def test_a_call_that_is_there_twice_is_shown_once_and_answered():
@@ -285,10 +301,10 @@ def test_a_call_that_is_there_twice_is_shown_once_and_answered():
     lost = [asked("a", None), replied("b", "a", use("c1")), replied("b", "lost", use("c1")), result("c", "b", "c1")]
     for log in (absent, lost):
         events = read(*log)
-        assert len(shown(events)) == 3
+        assert len(seen(events)) == 3
         assert [message["role"] for message in View.from_events(events).to_messages()] == ["user", "assistant", "tool"]
     other = [asked("a", None), replied("b", "a", use("c1")), replied("b", "lost", use("c2")), result("c", "b", "c2")]
-    assert shown(read(*other)) == ["a", "b", "b", "c"]
+    assert seen(read(*other)) == ["a", "b", "b", "c"]
 
 
 def test_side_chains_are_kept_and_not_shown_unless_there_is_nothing_else():
@@ -389,7 +405,7 @@ def test_a_session_that_another_one_in_the_file_hides_is_a_finding(tmp_path):
     two = [asked("c", None, sessionId="s2"), replied("d", "c", text("no"), response="m2", sessionId="s2")]
     path = tmp_path / "a.jsonl"
     source = written(path, *one, *two)
-    assert shown(source.events()) == ["c", "d"]
+    assert seen(source.events()) == ["c", "d"]
     assert [str(finding) for finding in source.findings] == [
         f"{path}: holds several sessions: the View shows 's2'; the lines of 's1' are kept and not shown; "
         f"import each from a file of its own"
@@ -397,7 +413,7 @@ def test_a_session_that_another_one_in_the_file_hides_is_a_finding(tmp_path):
     resumed = [asked("c", "b", sessionId="s2"), replied("d", "c", text("no"), response="m2", sessionId="s2")]
     for lines in ([*one, *resumed], [*one, asked("x", "a", "left", sessionId="s1"), *resumed], one):
         source = written(path, *lines)
-        assert len(list(source.events())) == len(lines)
+        assert sum(not isinstance(event, Retraction) for event in source.events()) == len(lines)
         assert source.findings == []
 
 
@@ -529,3 +545,42 @@ def test_memory_does_not_grow_with_a_log(tmp_path):
         tracemalloc.stop()
     assert count == 6_000
     assert peak < 6 * 2**20, f"{peak:,} bytes"
+
+
+# -- a session that grows and switches its branch ---------------------------------------------------------------------
+
+
+def test_a_session_that_grows_a_side_branch_adds_its_tail_and_the_view_follows(tmp_path):
+    log = [asked("a", None, "one"), replied("b", "a", text("1"))]
+    left = [asked("c", "b", "/ide", isMeta=True), replied("d", "c", text("2"), response="m2")]
+    right = [asked("e", "b", "/ide", isMeta=True), replied("f", "e", text("3"), response="m3")]
+    back = [asked("g", "d", "and on"), replied("h", "g", text("4"), response="m4")]
+    lines = [*log, *left, *right, *back]
+    path = tmp_path / "s.jsonl"
+    expected = {2: "ab", 3: "abc", 4: "abcd", 5: "abe", 6: "abef", 7: "abcdg", 8: "abcdgh"}
+    with open_store("memory:") as store:
+        for count in range(2, len(lines) + 1):
+            path.write_text("".join(json.dumps(record) + "\n" for record in lines[:count]))
+            (source,) = open_sources([path])
+            added = import_source(store, source, "s").added
+            assert added == (2 if count in (2, 5, 7) else 1)
+            assert import_source(store, source, "s").added == 0
+            events = list(store.events("s"))
+            assert "".join(seen(events)) == expected[count]
+            assert list(encode(events, FORMAT)) == lines[:count]
+        assert [type(event).__name__ for event in events if isinstance(event, Retraction)] == ["Retraction"] * 2
+        assert not View.from_events(events).unhandled_condensation_request
+
+
+def test_a_switch_answers_no_request_and_a_compaction_after_it_forgets_what_stands_there():
+    log = [
+        asked("a", None, "one"),
+        asked("b", "a", "two"),
+        asked("c", "a", "three"),
+        boundary("d", "c"),
+        summary("e", "d"),
+    ]
+    events = read(*log, asked("f", "e", "four"))
+    condensation = next(event for event in events if isinstance(event, CondensationAction))
+    assert condensation.forgotten_event_ids == (0, 3)
+    assert viewed(events) == [summary_id(condensation.id), "four"]

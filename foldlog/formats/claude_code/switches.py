@@ -1,0 +1,128 @@
+"""Where a session leaves a branch and goes on from an earlier line.
+
+Lines are read as they come, so that a session may grow: a line that does not follow the newest one is a *switch*. Its
+events come after a retraction to the version at which the line that it follows was the newest. The View there is the
+branch of that line, since each line was the newest when it came. Going back to a branch that was left works the same.
+
+Lines that belong together are one group: the lines of one model response, and the results of its calls, in whatever
+order they name one another. Every line of a group stands for the end of the group.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldlog.formats.claude_code.branches import (
+    PREVIOUS,
+    SAID,
+    calls_of,
+    is_result,
+    is_side,
+    parent_of,
+)
+from foldlog.formats.claude_code.compaction import Kept, Standing, is_boundary
+
+__all__ = ["Switches"]
+
+
+class _Group:
+    """Lines that belong together: the version after them, what stands then, and the groups that they follow."""
+
+    __slots__ = ("above", "standing", "version")
+
+    def __init__(self, above: _Group | None) -> None:
+        self.above = above
+        self.version = 0
+        self.standing = Standing()
+
+
+class Switches:
+    """The groups of a log that branches. ``side`` is the chain that is shown. Memory: some words for each line."""
+
+    def __init__(self, *, side: bool) -> None:
+        self._side = side
+        self._groups: dict[str, _Group | None] = {}
+        self._responses: dict[str, _Group] = {}
+        self._calls: dict[str, frozenset[Any]] = {}
+        self._newest: _Group | None = None
+        self._boundary: _Group | None = None
+        self._kept = Kept()
+        self._joins = False
+
+    def before(self, record: dict[str, Any]) -> _Group | None:
+        """Return the group to go back to before this line, or None where the line follows the newest one.
+
+        Version 0 of an empty group means a line that begins anew.
+        """
+        self._joins = False
+        if is_side(record) != self._side or not (record.get("type") in SAID or is_boundary(record)):
+            return None
+        if type(record.get("uuid")) is not str or self._newest is None:
+            return None
+        if self.is_copy(record):
+            self._joins = True
+            return None
+        above = self._followed(record)
+        if above is self._newest:
+            self._joins = self._belongs(record, above)
+            return None
+        if above is not None and self._is_on_branch(above) and self._belongs(record, above):
+            self._joins = True
+            return None
+        return _Group(None) if above is None else above
+
+    def after(self, record: dict[str, Any], version: int, standing: Standing, left: _Group | None) -> None:
+        """Take note of a line whose events brought the log to ``version``; ``left`` is what ``before`` returned."""
+        uuid = record.get("uuid")
+        if is_side(record) != self._side or type(uuid) is not str:
+            self._grow(version, standing)
+            return
+        if not (record.get("type") in SAID or is_boundary(record)):
+            self._groups[uuid] = self._followed(record)
+            self._grow(version, standing)
+            return
+        if self._newest is None or not self._joins:
+            self._newest = _Group(self._newest if left is None else (left if left.version else None))
+        self._groups[uuid] = self._newest
+        if type(response := _response(record)) is str:
+            self._responses[response] = self._newest
+        if calls := calls_of(record):
+            self._calls[uuid] = calls
+        if is_boundary(record):
+            self._boundary, self._kept = self._newest, Kept.by(record)
+        self._grow(version, standing)
+
+    def is_copy(self, record: dict[str, Any]) -> bool:
+        """Return whether a line makes the calls of an earlier line with its id once more."""
+        calls = calls_of(record)
+        return bool(calls) and self._calls.get(str(record.get("uuid"))) == calls
+
+    def _grow(self, version: int, standing: Standing) -> None:
+        if self._newest is not None:
+            self._newest.version, self._newest.standing = version, standing.copy()
+
+    def _followed(self, record: dict[str, Any]) -> _Group | None:
+        parent = parent_of(record)
+        if parent is None:
+            return None
+        if parent is PREVIOUS:
+            return self._newest
+        if self._boundary is not None and self._kept.continues_from(parent):
+            return self._groups.get(self._kept.anchor or "", self._boundary)
+        return self._groups.get(parent, self._newest)  # a line that was lost hides nothing
+
+    def _belongs(self, record: dict[str, Any], above: _Group) -> bool:
+        """Return whether a line belongs to a group that it follows: a result, or another line of its response."""
+        response = _response(record)
+        return is_result(record) or (type(response) is str and self._responses.get(response) is above)
+
+    def _is_on_branch(self, group: _Group) -> bool:
+        place = self._newest
+        while place is not None and place is not group:
+            place = place.above
+        return place is group
+
+
+def _response(record: dict[str, Any]) -> Any:
+    message = record.get("message")
+    return message.get("id") if type(message) is dict and record.get("type") == "assistant" else None
