@@ -134,7 +134,7 @@ def _check_condensation(state: State, event: CondensationAction, where: str) -> 
         raise InvalidEvent(
             f"{where} is an imported condensation (origin {event.origin.format}); use ingest for histories"
         )
-    ids = event.forgotten_event_ids or ()
+    ids = event.given_ids or ()
     if NOT_RECORDED in ids:
         raise InvalidEvent(f"{where} forgets id {NOT_RECORDED}, which is no event; name events by their ids")
     forgotten = event.forgotten

@@ -16,14 +16,14 @@ version does not know is carried whole, as an ``UnknownEvent``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from eventstore.errors import InvalidEvent
+from eventstore.ids import EventIds, ids_of_range
 
 __all__ = [
     "NOT_RECORDED",
@@ -187,9 +187,11 @@ class Forgotten(NamedTuple):
 class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation"):
     """These events are forgotten; this summary, if any, stands for them. The log keeps them all the same.
 
-    Either ``forgotten_event_ids`` (any order; ids below -1 name summaries), or ``forgotten_events_start_id`` and
-    ``forgotten_events_end_id``, both inclusive. ``summary`` and ``summary_offset``, its index in the View after
-    forgetting, come together or not at all. ``metadata`` tells how it came about: reason, model, tokens, cost, latency.
+    Given either ``forgotten_event_ids`` (any order; ids below -1 name summaries), or ``forgotten_events_start_id`` and
+    ``forgotten_events_end_id``, both inclusive; it is stored as it is given. ``forgotten_event_ids`` is the list of ids
+    whenever it is read, of a range too: a tuple, or for many ids a sequence that holds none of them. ``summary`` and
+    ``summary_offset``, its index in the View after forgetting, come together or not at all. ``metadata`` tells how it
+    came about: reason, model, tokens, cost, latency.
 
     One that forgets nothing and has no summary must be *declined*: ``metadata={"outcome": "declined", "reason": …}``.
 
@@ -209,12 +211,18 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     source: Source = "agent"
     shown: bool = False
 
+    @property
+    def given_ids(self) -> tuple[int, ...] | None:
+        """The ids as they were given and are stored; None where a range was given."""
+        ids: tuple[int, ...] | None = _GIVEN_IDS.__get__(self)
+        return ids
+
     def __post_init__(self) -> None:
-        if isinstance(self.forgotten_event_ids, Iterable):
-            # a list is welcome, a frozen value holds a tuple
-            force_setattr(self, "forgotten_event_ids", tuple(self.forgotten_event_ids))
+        given: object = self.given_ids
+        if isinstance(given, tuple) or (given is not None and isinstance(given, Iterable)):
+            _GIVEN_IDS.__set__(self, EventIds(given))  # a list is welcome, a frozen value holds a tuple
         self._check_types()
-        ids, start, end = self.forgotten_event_ids, self.forgotten_events_start_id, self.forgotten_events_end_id
+        ids, start, end = self.given_ids, self.forgotten_events_start_id, self.forgotten_events_end_id
         if (start is None) != (end is None):
             raise InvalidEvent(
                 f"a condensation's range has only one end (start {start}, end {end}); "
@@ -232,13 +240,14 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     def _check_types(self) -> None:
         """The fields that are reckoned with before a codec sees them."""
-        ids: object = self.forgotten_event_ids
+        ids: object = self.given_ids
         if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
             raise InvalidEvent(f"a condensation's forgotten_event_ids are whole numbers, not {ids!r}")
         for name in ("forgotten_events_start_id", "forgotten_events_end_id", "summary_offset"):
-            if not isinstance(getattr(self, name), int | None):
-                raise InvalidEvent(f"a condensation's {name} is a whole number, not {getattr(self, name)!r}")
-        if not isinstance(self.summary, str | None):
+            number: object = getattr(self, name)
+            if number is not None and not isinstance(number, int):
+                raise InvalidEvent(f"a condensation's {name} is a whole number, not {number!r}")
+        if self.summary is not None and not isinstance(self.summary, str):
             raise InvalidEvent(f"a condensation's summary is a text, not {self.summary!r}")
         if not isinstance(self.metadata, dict):
             raise InvalidEvent(f"a condensation's metadata is a map, not {self.metadata!r}")
@@ -248,7 +257,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         if start is not None and end is not None and start > end:
             raise InvalidEvent(f"a condensation's range runs backwards, from {start} to {end}")
         declined = self.metadata.get("outcome") == "declined"
-        if not self.forgotten_event_ids and start is None and self.summary is None:
+        if not self.given_ids and start is None and self.summary is None:
             if not declined:
                 raise InvalidEvent(
                     "a condensation that forgets nothing and has no summary must be declined: "
@@ -265,7 +274,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
         if start is not None and end is not None:
             return Forgotten(((start, end),) if start <= end else (), ())
-        ids = set(self.forgotten_event_ids or ())
+        ids = set(self.given_ids or ())
         return Forgotten(
             tuple(_runs(sorted(i for i in ids if i >= 0))),
             tuple(sorted((i for i in ids if i < NOT_RECORDED), reverse=True)),
@@ -291,6 +300,16 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
     def __post_init__(self) -> None:
         if type(self.version) is not int or self.version < 0:
             raise InvalidEvent(f"a retraction's version is a whole number from 0, not {self.version!r}")
+
+
+def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
+    start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
+    return action.given_ids if start is None or end is None else ids_of_range(start, end)
+
+
+_GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
+"""Where msgspec keeps the field. It encodes, compares and copies what is there; readers get ``forgotten_event_ids``."""
+CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 
 
 class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from eventstore.codec import Encoded, encode
 from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
@@ -21,7 +21,14 @@ from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
-from eventstore.stored.rows import beginning_with_an_event, chained, event_of, not_erased
+from eventstore.stored.rows import (
+    beginning_with_an_event,
+    chained,
+    from_microseconds,
+    not_erased,
+    stored_event_of,
+    with_times,
+)
 
 __all__ = ["CHUNK", "Ingestion"]
 
@@ -91,8 +98,8 @@ class Ingestion:
             if row.id != compared:
                 break
             if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
-                stored = encode(event_of(self._conversation, row))  # raises where the row is damaged
-                if (stored.kind, stored.schema, stored.body) != (encoded.kind, encoded.schema, encoded.body):
+                stored = stored_event_of(self._conversation, row)  # raises where the row is damaged
+                if not _say_the_same(stored, encoded.event):
                     raise HistoryDiverged(self._conversation, row.id, found.version)
             compared += 1
         if compared < found.version:
@@ -178,9 +185,22 @@ class Ingestion:
         return len(rows), longer.version
 
 
+def _say_the_same(stored: Event, given: Event) -> bool:
+    """Whether a stored event is the one that is given. What is stored without a time says nothing against a time that
+    is given: a store gives one to what is read from it.
+    """
+    if stored.timestamp is None and given.timestamp is not None and stored.origin is None:
+        given = replace(given, timestamp=None)
+    one, other = encode(stored), encode(given)
+    return (one.kind, one.schema, one.body) == (other.kind, other.schema, other.body)
+
+
 def _numbered(encoded: Encoded, row: Row) -> Event:
-    force_setattr(encoded.event, "id", row.id)  # the encoding's own copy of the event
-    return encoded.event
+    """The event as a reader will see it."""
+    event = encoded.event  # the encoding's own copy
+    force_setattr(event, "id", row.id)
+    with_times((event,), from_microseconds(row.recorded_at))
+    return event
 
 
 def _rested(history: Iterator[Encoded]) -> list[Encoded]:

@@ -52,7 +52,9 @@ from eventstore.stored.rows import (
     event_of,
     from_microseconds,
     not_erased,
+    stored_event_of,
     to_microseconds,
+    with_times,
 )
 from eventstore.transaction import InlineProjection, Snapshot, WritableSnapshot
 
@@ -137,9 +139,11 @@ class Store:
             place = transaction.insert(found.key, rows)
             if idempotency_key is not None:
                 transaction.remember(found.key, idempotency_key, RecalledKey(version, len(rows)))
+            recorded_at = from_microseconds(rows[0].recorded_at)
+            with_times(decided, recorded_at)
             if self._projections:
                 self._project(transaction, found.grown(rows[-1]), decided)
-            return partial(_recorded, place, conversation, from_microseconds(rows[0].recorded_at), decided)
+            return partial(_recorded, place, conversation, recorded_at, decided)
 
         structural = bool(self._projections) and any(map(is_structural, append.events))
         recorded = self._transact(work, any_thread=guard is None and self._own_clock and not structural)
@@ -502,7 +506,8 @@ def _recalled(
     first_id, count, _ = earlier
     rows = transaction.rows(found.key, first_id, first_id + count, count)
     recorded = list(dense_events(found.id, rows, first_id, first_id + count))
-    if recorded != list(decide(State(found.id, first_id), Append(append.events, ANY_VERSION))):
+    given = decide(State(found.id, first_id), Append(append.events, ANY_VERSION))
+    if [stored_event_of(found.id, row) for row in rows] != list(given):
         raise IdempotencyConflict(found.id, idempotency_key, first_id)
     position = transaction.position(found.key, first_id)
     return tuple(

@@ -164,8 +164,8 @@ def forgetting(structural: Event) -> Callable[[Event], bool]:
 
 def _named(action: CondensationAction) -> tuple[Container[int], int, int]:
     """Return what a native condensation names: ids, and the first and the last of a range."""
-    if action.forgotten_event_ids is not None:
-        return frozenset(action.forgotten_event_ids), 0, -1
+    if action.given_ids is not None:
+        return frozenset(action.given_ids), 0, -1
     return (), action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0
 
 

@@ -341,7 +341,7 @@ _STRUCTURAL = frozenset({CondensationAction, CondensationRequest, Retraction, Un
 
 def _named(action: CondensationAction, items: Sequence[Event]) -> Sequence[int]:
     """Return the places of the shown items that a native condensation forgets. Later events are not affected."""
-    ids = action.forgotten_event_ids
+    ids = action.given_ids
     if ids is None:
         start, end = action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0
         return [place for place, event in enumerate(items) if start <= event.id <= end]

@@ -45,8 +45,8 @@ def entomb(tomb: Intervals, event: Event) -> Intervals:
     pairs = [*tomb, (_source_id(event),) * 2]
     if isinstance(event, CondensationAction):
         start, end = event.forgotten_events_start_id, event.forgotten_events_end_id
-        if event.forgotten_event_ids is not None:
-            pairs.extend((source_id, source_id) for source_id in event.forgotten_event_ids)
+        if event.given_ids is not None:
+            pairs.extend((source_id, source_id) for source_id in event.given_ids)
         elif start is not None and end is not None:
             pairs.append((start, end))
     return normalize(pairs)

@@ -47,7 +47,7 @@ from eventstore.recorders.errors import IntegrityError, RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.guard import Guard
 from eventstore.stored.row_codec import WriteSettings
-from eventstore.stored.rows import chained, from_microseconds
+from eventstore.stored.rows import chained, from_microseconds, with_times
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Conversations", "Factory", "StoreRecorder", "TrackingView"]
 
@@ -118,6 +118,8 @@ class ConversationMapper(Mapper[str]):
                 f"event {stored_event.originator_version} of {stored_event.originator_id!r} cannot be read: {error}"
             ) from error
         recorded_at = getattr(stored_event, "recorded_at", None)
+        if recorded_at is not None:
+            with_times((event,), recorded_at)
         return ConversationEvent(str(stored_event.originator_id), stored_event.originator_version, event, recorded_at)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from msgspec.structs import force_setattr
 
 from eventstore import codec
 from eventstore.codec import Encoded
 from eventstore.errors import ConversationErased, CorruptEvent
-from eventstore.events import Event
+from eventstore.events import Event, UnknownEvent
 from eventstore.recorders.base import Conversation, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import PLAIN
@@ -21,7 +24,9 @@ __all__ = [
     "from_microseconds",
     "not_erased",
     "sound",
+    "stored_event_of",
     "to_microseconds",
+    "with_times",
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,7 +44,32 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> l
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
-    """The event of a stored row. Raises ``CorruptEvent`` where the bytes are none; ``position`` goes with it."""
+    """Return the event of a stored row; one of ours that is stored without a time has the time of its recording.
+
+    Raises ``CorruptEvent`` where the bytes are not an event; ``position`` goes with it.
+    """
+    event = stored_event_of(conversation, row, position)
+    if event.timestamp is None and event.origin is None:
+        _give_time(event, from_microseconds(row.recorded_at))
+    return event
+
+
+def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
+    """Give ``events``, which are the caller's own, the times that a reader will see: see ``event_of``."""
+    for event in events:
+        if event.timestamp is None and event.origin is None:
+            _give_time(event, recorded_at)
+    return events
+
+
+def _give_time(event: Event, recorded_at: datetime) -> None:
+    """Only to an event that this version knows: of another it cannot be said whether it has a time."""
+    if type(event) is not UnknownEvent:
+        force_setattr(event, "timestamp", recorded_at)
+
+
+def stored_event_of(conversation: str, row: Row, position: int | None = None) -> Event:
+    """Return the event of a stored row exactly as it is stored. Raises ``CorruptEvent``."""
     event_id, kind, schema, shown, structural, _, encoding, body, *_ = row
     if encoding != PLAIN:
         sound(conversation, row, position)
@@ -93,5 +123,6 @@ def to_microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+@lru_cache(64)  # the events of one batch have one time
 def from_microseconds(moment: int) -> datetime:
     return _EPOCH + timedelta(microseconds=moment)

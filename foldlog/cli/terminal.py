@@ -204,7 +204,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
             pass
         else:
             # msgspec also writes null for a number that is not finite.
-            if not (b":null" in encoded or b",null" in encoded or b"[null" in encoded):
+            if not (encoded == b"null" or b":null" in encoded or b",null" in encoded or b"[null" in encoded):
                 if encoded.isascii() and b"\x7f" not in encoded:
                     return encoded.decode("ascii")
                 text = encoded.decode()

@@ -58,7 +58,8 @@ def test_append_gives_ids_from_zero_and_returns_what_it_recorded(store: Store):
 
 
 def test_append_takes_one_event_too(store: Store):
-    assert store.append("c1", said("hi"), expected_version=0)[0].event == said("hi", id=0)
+    (recorded,) = store.append("c1", said("hi"), expected_version=0)
+    assert recorded.event == said("hi", id=0, timestamp=recorded.recorded_at)
 
 
 def test_append_leaves_the_given_event_alone(store: Store):

@@ -51,6 +51,7 @@ def test_other_text_stays_as_it_is():
 
 @given(values)
 @example([float("inf"), {"-": float("-inf")}])
+@example(float("inf"))
 def test_json_says_the_value_and_steers_no_terminal(value):
     text = json_text(value)
     assert json.loads(text, parse_constant=pytest.fail) == value

@@ -7,6 +7,7 @@ example is an example.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
@@ -31,6 +32,7 @@ from eventstore.events import (
 
 Step = Callable[[int], Iterable[Event]]
 
+AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 THINKING = ({"type": "thinking", "thinking": "hm"},)
 CALL_IDS = (None, "a", "b", "c")
 RESPONSE_IDS = (None, "r", "s")
@@ -40,8 +42,13 @@ def history(steps: Iterable[Step]) -> list[Event]:
     events: list[Event] = []
     for step in steps:
         start = len(events)
-        events += [replace(event, id=event_id) for event_id, event in enumerate(step(start), start)]
+        events += [_at(event_id, event) for event_id, event in enumerate(step(start), start)]
     return events
+
+
+def _at(event_id: int, event: Event) -> Event:
+    """With its id, and a time: an event without one gets another in each store."""
+    return replace(event, id=event_id) if isinstance(event, UnknownEvent) else replace(event, id=event_id, timestamp=AT)
 
 
 # --- what may happen ---

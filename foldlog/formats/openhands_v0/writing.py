@@ -292,8 +292,8 @@ def _said(event: Message | SystemMessage, marks: Marks) -> tuple[str, dict[str, 
 
 def _forgetting(event: CondensationAction) -> dict[str, Any]:
     args: dict[str, Any] = {}
-    if event.forgotten_event_ids is not None:
-        args["forgotten_event_ids"] = list(event.forgotten_event_ids)
+    if event.given_ids is not None:
+        args["forgotten_event_ids"] = list(event.given_ids)
     elif event.origin is not None:
         args["forgotten_events_start_id"] = event.forgotten_events_start_id
         args["forgotten_events_end_id"] = event.forgotten_events_end_id

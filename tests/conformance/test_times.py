@@ -1,0 +1,125 @@
+"""An event that was appended without a time has the store's when it is read. Nothing more is stored for that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from eventstore import (
+    Action,
+    CondensationRequest,
+    Event,
+    HistoryDiverged,
+    IdempotencyConflict,
+    Message,
+    Origin,
+    Store,
+    UnknownEvent,
+    WritableSnapshot,
+    open_store,
+)
+from eventstore.recorders.base import Recorder
+from projections import Views
+
+BEGIN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+OTHER = datetime(2020, 2, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def timed(recorder: Recorder) -> Store:
+    """A store whose clock goes on by a second at each transaction."""
+    seconds = count()
+    return Store(recorder, clock=lambda: BEGIN + timedelta(seconds=next(seconds)))
+
+
+def said(text: str, **fields: object) -> Message:
+    return Message(source="user", content=text, **fields)  # type: ignore[arg-type]
+
+
+def bodies(store: Store) -> list[bytes]:
+    with store.guard.read() as reader:
+        found = reader.conversation("c1")
+        assert found is not None
+        return [row.body for row in reader.rows(found.key, 0, found.version, found.version)]
+
+
+def test_every_read_gives_the_time_of_the_recording(timed: Store):
+    given = [said("one"), Action(tool="ls")]
+    recorded = timed.append("c1", given, expected_version=0)
+    recorded += timed.append("c1", CondensationRequest(), expected_version=2)
+    times = [BEGIN, BEGIN, BEGIN + timedelta(seconds=1)]
+    assert [one.event.timestamp for one in recorded] == times
+    assert [event.timestamp for event in timed.events("c1")] == times
+    assert [logged.event.timestamp for logged in timed.log("c1")] == times
+    assert list(timed.follow()) == list(recorded)
+    with timed.snapshot("c1") as snapshot:
+        assert [event.timestamp for event in snapshot.shown_events([(0, 2)])] == times[:2]
+        assert [event.timestamp for event in snapshot.structural_events()] == times[2:]
+    assert [event.timestamp for event in given] == [None, None], "the given events are the caller's"
+
+
+def test_nothing_more_is_stored(timed: Store):
+    timed.append("c1", said("one"), expected_version=0)
+    timed.append("c1", said("two", timestamp=OTHER), expected_version=1)
+    assert [b"timestamp" in body for body in bodies(timed)] == [False, True]
+    assert [verdict.findings for verdict in timed.verify("c1")] == [()]
+
+
+def test_a_time_that_was_given_and_the_lack_of_one_in_a_source_stay(timed: Store):
+    timed.append("c1", said("given", timestamp=OTHER), expected_version=0)
+    timed.append("c1", UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}"), expected_version=1)
+    assert [event.timestamp for event in timed.events("c1")] == [OTHER, None]
+    timed.ingest("c2", [said("imported", origin=Origin(format="openai-chat")), said("native")])
+    assert [event.timestamp for event in timed.events("c2")] == [None, BEGIN + timedelta(seconds=2)]
+
+
+def test_a_retry_is_known_at_a_later_time(timed: Store):
+    first = timed.append("c1", said("one"), expected_version=0, idempotency_key="turn-1")
+    assert timed.append("c1", said("one"), expected_version=0, idempotency_key="turn-1") == first
+    with pytest.raises(IdempotencyConflict):
+        timed.append("c1", said("one", timestamp=BEGIN), expected_version=0, idempotency_key="turn-1")
+
+
+def test_what_was_read_can_be_imported_again(timed: Store):
+    timed.append("c1", [said("one"), said("two")], expected_version=0)
+    events = list(timed.events("c1"))
+    assert timed.ingest("c1", events).added == 0, "from its own store"
+    assert timed.ingest("c1", [said("one"), said("two")]).added == 0, "from the source"
+    assert timed.ingest("c1", [*events, said("three")]).added == 1
+    with pytest.raises(HistoryDiverged):
+        timed.ingest("c1", [replace(events[0], content="other")])
+    with open_store("memory:") as other:
+        other.ingest("c1", timed.events("c1", 0, 2))
+        assert other.ingest("c1", timed.events("c1")).added == 1
+        assert list(other.events("c1")) == list(timed.events("c1"))
+        with pytest.raises(HistoryDiverged):
+            other.ingest("c1", [said("one", timestamp=OTHER)])
+
+
+def test_a_projection_sees_what_readers_see(timed: Store):
+    class Keeper:
+        name = "keeper"
+        seen: list[Event]
+
+        def project(self, snapshot: WritableSnapshot, events: Sequence[Event]) -> None:
+            self.seen = list(events)
+            assert list(snapshot.events(snapshot.version - len(events))) == self.seen
+
+    keeper = Keeper()
+    timed.register(keeper)
+    timed.append("c1", [said("one"), CondensationRequest()], expected_version=0)
+    assert keeper.seen == list(timed.events("c1"))
+    timed.ingest("c2", [said("one"), CondensationRequest()])
+    assert keeper.seen == list(timed.events("c2"))
+
+
+def test_a_view_is_the_same_from_memory_and_from_the_store(timed: Store):
+    views = Views(timed)
+    timed.register(views)
+    timed.append("c1", [said("one"), CondensationRequest(), said("two")], expected_version=0)
+    assert views.current("c1") == Views(timed).current("c1")
+    assert [event.timestamp for event in views.current("c1")] == [BEGIN, BEGIN]
