@@ -67,7 +67,8 @@ EVENTS = (
     Statement(
         "`forgotten_events_start_id`, `forgotten_events_end_id`",
         "the same, inclusive",
-        "history.append(CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=3))\n"
+        "[recorded] = history.append(CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=3))\n"
+        "assert recorded.event.forgotten_event_ids == [1, 2, 3]\n"
         "assert [event.id for event in history.view] == [0, 4, 5, 6, 7]",
     ),
     Statement(
@@ -85,8 +86,10 @@ EVENTS = (
     ),
     Statement(
         "`event.timestamp` set when the event is made",
-        "the store's clock, `recorded_at`; `timestamp` where the writer gives one",
-        '[recorded] = history.append(Message(source="user", content="hi"))\nassert recorded.recorded_at is not None',
+        "the same once it is appended: the writer's time, else the store's, `recorded_at`",
+        '[recorded] = history.append(Message(source="user", content="hi"))\n'
+        "assert recorded.event.timestamp == recorded.recorded_at\n"
+        "assert history.view[-1].timestamp == recorded.recorded_at",
         "The store's clock never runs backwards within a conversation.",
     ),
 )
