@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,10 +141,14 @@ def _to_file(path: Path, records: Iterable[Any]) -> int:
 
 @contextmanager
 def _whole_or_not(path: Path) -> Iterator[TextIO]:
-    """The file at ``path`` once all of it is written, and what was there until then."""
-    partial = path.with_name(f"{path.name}.partial")
+    """The file at ``path``, mode 0600, once all of it is written, and what was there until then.
+
+    The name of the partial file is random: nobody can put a link there beforehand.
+    """
+    handle, name = tempfile.mkstemp(prefix=f"{path.name[:100]}.", suffix=".partial", dir=path.parent)  # mode 0600
+    partial = Path(name)
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with open(handle, "w", encoding="utf-8") as file:
             yield file
         os.replace(partial, path)
     finally:

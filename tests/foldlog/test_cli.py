@@ -120,6 +120,16 @@ def test_export_to_a_file_leaves_nothing_else_beside_it(foldlog, five_messages, 
     assert foldlog("export", "five", "--output", "out.jsonl").out == "6 records of five (openhands-v1) in out.jsonl\n"
 
 
+def test_an_export_is_private_and_writes_through_nobody_elses_link(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    (tmp_path / "victim.txt").write_text("precious")
+    (tmp_path / "out.jsonl.partial").symlink_to(tmp_path / "victim.txt")
+    foldlog("export", "five", "--output", "out.jsonl")
+    assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "out.jsonl").is_symlink()
+    assert (tmp_path / "victim.txt").read_text() == "precious"
+
+
 def test_importing_twice_adds_nothing(foldlog, five_messages):
     assert foldlog("import", five_messages, "--json").document["imported"][0]["added"] == 6
     again = foldlog("import", five_messages, "--json")
