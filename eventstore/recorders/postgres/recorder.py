@@ -16,6 +16,7 @@ from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import IntegrityError, InterfaceError, OperationalError, RecorderError, StillRead
+from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.postgres import setup, status
 from eventstore.recorders.postgres.binary import bigint, text_bytes
 from eventstore.recorders.postgres.calls import Call
@@ -121,6 +122,16 @@ class PostgresRecorder:
         self._check_open()
         if not self.writable:
             raise OperationalError(f"{self._server} is open for reading only")
+        mark = self._mark()
+        if mark in INSIDE:
+            raise nested(self._server)
+        try:
+            INSIDE.add(mark)
+            return self._transact(work)
+        finally:
+            INSIDE.discard(mark)
+
+    def _transact(self, work: Callable[[Transaction], T]) -> T:
         call = Call(work)
         patience = Patience(self._patience_s)
         while True:
@@ -192,8 +203,13 @@ class PostgresRecorder:
 
     def close(self) -> None:
         """Close every connection; those in use, when their transaction ends."""
+        if self._mark() in INSIDE:
+            raise nested(self._server)
         self._closed = True
         self._pool.close()
+
+    def _mark(self) -> Mark:
+        return mark_of(f"{self._server}, port {self._parameters.get('port', '')}")
 
     # -- connections --------------------------------------------------------------------------------------------------
 
