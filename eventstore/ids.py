@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import eq
 from typing import Any, SupportsIndex, overload
 
 __all__ = ["EventIds", "IdRange", "ids_of_range"]
@@ -36,7 +37,7 @@ class IdRange(Sequence[int]):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, start: int, end: int) -> None:
-        self._ids = range(start, end + 1)
+        self._ids = range(start, max(start, end + 1))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -51,7 +52,7 @@ class IdRange(Sequence[int]):
         return reversed(self._ids)
 
     def __contains__(self, value: object) -> bool:
-        return value in self._ids
+        return isinstance(value, int) and value in self._ids  # of other values a range compares each id
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> int: ...
@@ -60,8 +61,13 @@ class IdRange(Sequence[int]):
     def __getitem__(self, index: SupportsIndex | slice) -> int | tuple[int, ...]:
         return tuple(self._ids[index]) if isinstance(index, slice) else self._ids[index]
 
+    def index(self, value: Any, *bounds: int) -> int:
+        if value not in self:
+            raise ValueError(f"{value!r} is not among the ids {self!r}")
+        return super().index(value, *bounds) if bounds else self._ids.index(value)
+
     def count(self, value: Any) -> int:
-        return self._ids.count(value)
+        return int(value in self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, IdRange):
@@ -69,7 +75,7 @@ class IdRange(Sequence[int]):
         if not isinstance(other, list | tuple):
             return NotImplemented
         number = self._ids.stop - self._ids.start  # ``len`` refuses more than a machine word holds
-        return number == len(other) and all(map(int.__eq__, self._ids, other))
+        return number == len(other) and all(map(eq, self._ids, other))
 
     def __repr__(self) -> str:
         return f"IdRange({self._ids.start}, {self._ids.stop - 1})"

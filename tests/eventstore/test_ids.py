@@ -7,7 +7,7 @@ import pickle
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventstore import CondensationAction, InvalidEvent, Message, open_store
@@ -60,6 +60,10 @@ def test_a_huge_range_is_not_written_out():
     assert HUGE in ids
     assert HUGE + 1 not in ids
     assert "5" not in ids
+    assert (ids.count("5"), ids.count(HUGE)) == (0, 1)
+    assert ids.index(HUGE) == HUGE - 5
+    with pytest.raises(ValueError, match="not among the ids"):
+        ids.index("5")
     assert (ids[0], ids[1], ids[-1]) == (5, 6, HUGE)
     assert ids[2:4] == (7, 8)
     assert ids != [5, 6]
@@ -67,6 +71,7 @@ def test_a_huge_range_is_not_written_out():
     assert repr(ids) == f"IdRange(5, {HUGE})"
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 40_000), st.integers(-3, 12_000), st.data())
 def test_a_range_behaves_as_the_list_of_its_ids(start: int, width: int, data: st.DataObject):
     plain = list(range(start, start + width))
@@ -77,6 +82,7 @@ def test_a_range_behaves_as_the_list_of_its_ids(start: int, width: int, data: st
         assert EventIds(plain) == ids
         assert ids != [*plain, 1]
         assert ids != [-1, *plain[1:]] or not plain
+        assert ids != [*map(str, plain)] or not plain
         assert (len(ids), bool(ids), list(ids)) == (len(plain), bool(plain), plain)
         part = data.draw(st.slices(max(1, len(plain))))
         assert ids[part] == tuple(plain[part])
