@@ -490,6 +490,8 @@ def threads_that_switch_often() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+# An interruption may come inside a callback of Python's own, such as one of a WeakSet: Python reports it and goes on.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("threads_that_switch_often")
 @pytest.mark.parametrize("any_thread", [False, True])
 def test_interruptions_at_any_step_leave_no_thread_waiting_and_nothing_done_twice(any_thread: bool):
