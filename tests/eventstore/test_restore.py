@@ -183,7 +183,7 @@ def test_an_encrypted_backup_is_verified_with_its_key(tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path / 'history.db'}", keys=keys) as store:
         append(store, "private")
         store.back_up(str(tmp_path / "backup.db"))
-    with pytest.raises(StoreUnavailable, match=r"could not be checked: .* is sealed with key"):
+    with pytest.raises(StoreUnavailable, match=r"could not be checked: .* is encrypted under key"):
         restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"))
     assert restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"), keys=keys).events == 1
 
