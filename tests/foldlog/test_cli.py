@@ -424,6 +424,6 @@ def test_an_interrupted_import_leaves_nothing_behind_and_says_so(tmp_path):
     importing.send_signal(signal.SIGINT)
     _, err = importing.communicate()
     assert importing.returncode == 130
-    assert err == "foldlog: interrupted; what was finished before stays, and nothing is there by half\n"
+    assert err == "foldlog: interrupted: completed work was kept, no partial data was written\n"
     listed = subprocess.run([foldlog, "list", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(listed.stdout)["conversations"] == []
