@@ -27,6 +27,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import structs
 from pydantic import SecretStr
 
 from eventstore import (
@@ -37,6 +38,7 @@ from eventstore import (
     EventStoreError,
     KeyRing,
     Message,
+    Recorded,
     Store,
     open_store,
 )
@@ -98,7 +100,7 @@ def answers(store: Store) -> dict[str, Any]:
         said[f"log of {name}"] = _told(lambda name=name: tuple(store.log(name)))
         said[f"a turn of {name} again"] = _told(lambda name=name: _turn(store, name, 5, 5).event)
         said[f"a new turn of {name}"] = _told(lambda name=name: _turn(store, name, LENGTH, "new").id)
-    followed = _told(lambda: [(each.conversation, each.id, each.event) for each in store.follow()])
+    followed = _told(lambda: [_followed(each) for each in store.follow()])
     said["follow"] = followed if isinstance(followed, type) else frozenset(map(repr, followed))
     return said
 
@@ -108,6 +110,12 @@ def _told(ask: Callable[[], Any]) -> Any:
         return ask()
     except EventStoreError as error:
         return type(error)
+
+
+def _followed(each: Recorded) -> tuple[object, ...]:
+    """What is followed; the new turn without its time, which is another in each trial."""
+    event = structs.replace(each.event, timestamp=None) if each.id == LENGTH else each.event
+    return each.conversation, each.id, event
 
 
 def _seen(view: Any) -> tuple[object, ...]:
