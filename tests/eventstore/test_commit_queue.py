@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -490,9 +491,15 @@ def threads_that_switch_often() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-# An interruption may come inside a callback of Python's own, such as one of a WeakSet: Python reports it and goes on.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.usefixtures("threads_that_switch_often")
+@pytest.fixture
+def reports_that_nothing_interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interruption may come inside a callback of Python's own, such as one of a WeakSet: Python reports it to
+    ``sys.unraisablehook`` and goes on. The hook of pytest is Python code, so it can be interrupted itself; this is not.
+    """
+    monkeypatch.setattr(sys, "unraisablehook", deque[Any](maxlen=0).append)
+
+
+@pytest.mark.usefixtures("threads_that_switch_often", "reports_that_nothing_interrupts")
 @pytest.mark.parametrize("any_thread", [False, True])
 def test_interruptions_at_any_step_leave_no_thread_waiting_and_nothing_done_twice(any_thread: bool):
     """Threads are interrupted between any two of their steps, and again while they leave. Each run ends; a job that
