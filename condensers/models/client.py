@@ -249,7 +249,7 @@ def _errors(litellm: Any) -> tuple[type[Exception], ...]:
     return (
         kinds.openai.OpenAIError,
         kinds.BudgetExceededError,
-        kinds.ModelNotMappedError,
+        *([kinds.ModelNotMappedError] if hasattr(kinds, "ModelNotMappedError") else []),  # since 1.104
         ImportError,
         TimeoutError,
         *STUMBLES,
@@ -261,6 +261,10 @@ def _known_limit(model: str, limit: str) -> int | None:
     try:
         known = litellm.get_model_info(model).get(limit)
     except _errors(litellm):
+        return None
+    except Exception as error:
+        if type(error) is not Exception:  # before 1.104 litellm raises a bare one for a model that it does not know
+            raise
         return None
     return known if isinstance(known, int) and known > 0 else None
 
