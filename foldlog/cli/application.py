@@ -35,6 +35,8 @@ _ABOUT = (
     "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
 )
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"]}
+_WrongUsage: Any = typer.BadParameter.__mro__[-4]
+"""The base of what typer raises for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # what a shell reports of a program that SIGINT, or SIGPIPE, ended
 
 
@@ -124,7 +126,7 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = _INTERRUPTED
-    except typer.TyperException as error:  # usage: an unknown option, a missing argument
+    except _WrongUsage as error:  # usage: an unknown option, a missing argument
         return _refuse(f"{error.format_message()} ('foldlog {_command_of(arguments)}--help' shows what there is)")
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")

@@ -161,14 +161,15 @@ def progress() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    hidden = not sys.stderr.isatty()
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.completed:,.0f} {task.fields[unit]}"),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=Console(stderr=True, quiet=hidden),  # before 14.1 rich prints a line for one that is disabled
         transient=True,
-        disable=not sys.stderr.isatty(),
+        disable=hidden,
         redirect_stdout=sys.stdout.isatty(),  # else rich would write to stderr what belongs into a file
     )
 

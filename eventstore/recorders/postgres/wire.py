@@ -153,17 +153,18 @@ class Wire:
         self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
 
     def _send(self, statement: str, parameters: tuple[Parameter, ...], sent: list[str]) -> None:
-        formats = [_BINARY] * len(parameters)
+        values = list(parameters)  # before 3.3 psycopg's binary takes no tuple
+        formats = [_BINARY] * len(values)
         if self._prepared is None:
             self._pg.send_query_params(
-                self._statements[statement], parameters, param_formats=formats, result_format=_BINARY
+                self._statements[statement], values, param_formats=formats, result_format=_BINARY
             )
         else:
             if statement not in self._prepared:
                 self._pg.send_prepare(statement.encode(), self._statements[statement])
                 self._prepared.add(statement)
                 sent.append(_PREPARE + statement)
-            self._pg.send_query_prepared(statement.encode(), parameters, formats, _BINARY)
+            self._pg.send_query_prepared(statement.encode(), values, formats, _BINARY)
         sent.append(statement)
 
     def _wait(self, unfinished: Callable[[], bool | int], events: int) -> None:
