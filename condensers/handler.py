@@ -1,8 +1,9 @@
-"""The command handler: reads a View, has a condenser decide, appends what it decided. It never holds up a writer.
+"""The command handler: read a View, let a condenser decide, append its decision. Other writers never wait for it.
 
-A condenser may take a minute to ask a model, and others may append meanwhile. Its plan is then checked against the
-newer View, and not paid for twice: it holds if no other condensation came, what it forgets is still shown, and no
-call is parted from an answer that came since. A plan that does not hold is dropped, reported, and made anew.
+A condenser may take a minute to ask a model, and other writers may append in that time. The plan is then checked
+against the newer View without a second model call. It holds if no other condensation came, the events it forgets are
+still shown, and no action is separated from an observation that came since. A plan that does not hold is dropped and
+reported, and the condenser plans again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from projections import View
 __all__ = ["CondenseHandler", "Outdated"]
 
 _WAIT, _WAIT_MAX = 10, 160
-"""In events: until a model is asked again that failed for the first time, and at most."""
+"""Events to wait before a failed model is asked again: after its first failure, and at most."""
 
 
 class CurrentViews(Protocol):
@@ -62,13 +63,13 @@ class CondenseHandler:
     def handle(self, conversation: str) -> View | Condensation:
         """One step: the View to go on with, or a condensation that has been appended; ask again for the View after it.
 
-        What a step has to report without a condensation is appended as an ``Annotation``; a mask only where its rule is
-        new. Where a model failed and condensing can wait, it is asked again some events later: see ``Remembered``.
+        Reports of a step without a condensation are appended as an ``Annotation``; the report of a mask only if its
+        rule is new. If a model failed and condensing can wait, it is asked again some events later: see ``Remembered``.
 
-        Raises ``NoCondensationAvailable`` where one is required and impossible. A declined condensation is appended
-        then: it answers the request, and the next step goes on. While it is the newest condensation and the prompt is
-        still too long, later steps raise the same and append no further one: see ``Declines``. Raises what the store
-        raises, too. Durability: what it appended is on disk. Cost: the View, and the condenser's work.
+        Raises ``NoCondensationAvailable`` if a condensation is required and impossible. The handler then appends a
+        declined condensation: it answers the request, and the next step goes on. While it is the newest condensation
+        and the prompt is still too long, later steps raise the same error and append nothing: see ``Declines``. Raises
+        the store's errors, too. Durability: appended events are on disk. Cost: the View, and the condenser's work.
         """
         while True:
             view = self._views.current(conversation)
@@ -113,8 +114,8 @@ class CondenseHandler:
         return self._remembered.setdefault(conversation, Remembered(self._condenser.type))
 
     def _step(self, conversation: str, view: View, condenser: Condenser) -> Step:
-        """The condenser's answer. Raises ``NoCondensationAvailable`` also for a condensation that would change nothing:
-        the next step would make it again, and so for ever.
+        """Return the condenser's answer. Raise ``NoCondensationAvailable`` also for a condensation that would change
+        nothing: every later step would make the same one.
         """
         try:
             return self._decide(view, condenser)
@@ -135,10 +136,11 @@ class CondenseHandler:
         return step
 
     def _append(self, conversation: str, view: View, action: CondensationAction) -> CondensationAction:
-        """The condensation as it was appended. Raises ``Outdated`` where others came first and it holds no more.
+        """Append the condensation and return it as stored. Raise ``Outdated`` if other writers appended first and it no
+        longer holds.
 
-        Where others are always quicker it is checked in the transaction that appends it, if not too many came since it
-        was checked last: they are read before, and the others wait for the rest alone.
+        After several conflicts the plan is checked inside the transaction that appends it, provided that few events
+        came since the last check: other writers wait only for the check of those few.
         """
         plan = Plan(action, view)
         for conflicts in count():
@@ -182,7 +184,7 @@ class CondenseHandler:
         return True
 
     def _reported(self, conversation: str, view: View, reports: tuple[Report, ...], remembered: Remembered) -> View:
-        """``view`` as it is with the report that belongs to it, and with what others said meanwhile."""
+        """Append the reports of a step and return ``view`` with them and with the events of other writers."""
         if not all(map(is_standing, reports)):
             remembered.failed(view.version)
         lately = max(0, view.version - _LOOKED_BACK)
@@ -190,24 +192,26 @@ class CondenseHandler:
         if not news:
             return view
         self._store.append(conversation, annotation(news), expected_version=ANY_VERSION)
-        meanwhile = tuple(self._store.events(conversation, start=view.version))
-        # What hides a part of a View knows nothing of a condensation that came since: that is for the next step.
-        return view if any(map(is_structural, meanwhile)) else view.then(meanwhile)
+        since = tuple(self._store.events(conversation, start=view.version))
+        # A mask does not know of a condensation that came since: the next step handles that one.
+        return view if any(map(is_structural, since)) else view.then(since)
 
 
 _CONFLICTS_MAX = 5
 
 _NEWS_MAX = 100
-"""So many events may be checked within a transaction, and twice as many after each time that there were more."""
+"""The most events that are checked within a transaction; doubled each time that there were more."""
 
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""In so many of the last events a handler that is new to a conversation looks for the rules that are recorded."""
+"""How many of the last events a handler that is new to a conversation reads to find the recorded rules."""
 
 
 def _check(plan: Plan, snapshot: Snapshot, *, news_max: int) -> None:
-    """Raises ``Outdated`` where the plan does not hold, and ``VersionConflict`` where too many events came since."""
+    """Raise ``Outdated`` if the plan does not hold, and ``VersionConflict`` if more than ``news_max`` events came
+    since.
+    """
     if snapshot.version - plan.view.version > news_max:
         raise VersionConflict(snapshot.conversation, plan.view.version, snapshot.version)
     plan.after(tuple(snapshot.events(plan.view.version)))
@@ -222,9 +226,9 @@ def _condensation(recorded: Sequence[Recorded]) -> CondensationAction:
 class Remembered:
     """What a handler remembers of one conversation, so that it neither reports nor tries the same at every step.
 
-    A mask hides what its rule says at every step: the rule is recorded once. A model that failed where condensing can
-    wait is asked again some events later, and after twice as many each time that it fails again. Several threads may
-    use one object: at worst a rule is recorded twice, or a model is asked once too often.
+    A mask applies its rule at every step; the rule is recorded once. A model that failed while condensing could wait is
+    asked again some events later, and the number of events doubles with each further failure. Several threads may use
+    one object: at worst a rule is recorded twice, or a model is asked once too often.
     """
 
     def __init__(self, condenser: str) -> None:
@@ -238,17 +242,17 @@ class Remembered:
         return version >= self._ask_again_at
 
     def failed(self, version: int) -> None:
-        """A condensation that could wait was paid for or tried at this version, and not made."""
+        """Note that a condensation that could wait was tried at this version and failed: the model is asked later."""
         self._ask_again_at = version + self._wait
         self._wait = min(2 * self._wait, _WAIT_MAX)
 
     def condensed(self) -> None:
-        """A condensation was made: the next failure is a first one."""
+        """Note that a condensation was made: the next failure counts as the first."""
         self._wait, self._ask_again_at = _WAIT, 0
 
     def news(self, reports: Iterable[Report], recorded_lately: Callable[[], Iterable[Event]]) -> tuple[Report, ...]:
-        """Those of ``reports`` that are to be recorded: all but the standing ones that are. What was recorded before
-        this began is looked up in ``recorded_lately``, once, and where there is something standing.
+        """Return the ``reports`` to record: all but standing ones that are recorded already. Rules of an earlier
+        handler are looked up in ``recorded_lately``, once, when the first standing report comes.
         """
         news = []
         for report in reports:

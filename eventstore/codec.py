@@ -1,7 +1,8 @@
 """Events to bytes and back. Pure.
 
-The stored form of an event is one JSON text, without its id, which is a column beside it: ``docs/FORMAT.md`` defines it
-for a second reader. A stored kind is a short name of the registry below with a schema version, never a Python path.
+The stored form of an event is one JSON text, without its id, which is a column beside it: ``docs/STORED_BYTES.md``
+defines it for a second reader. A stored kind is a short name of the registry below with a schema version, never a
+Python path.
 
 Stored bytes are never rewritten. A body of an older schema version is brought up by pure functions, one a step, on
 reading. What this version does not know is kept: an unknown field in ``extra``, an unknown kind as ``UnknownEvent``.

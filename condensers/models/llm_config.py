@@ -89,9 +89,9 @@ class LLMConfig(BaseModel):
         return extra
 
     def key(self) -> str | None:
-        """The key to send; None leaves it to litellm to find one in the environment.
+        """Return the key to send. None lets litellm look for one in the environment.
 
-        Raises ``InvalidCondenser`` where ``api_key_env`` names a variable that is not set.
+        Raises ``InvalidCondenser`` if ``api_key_env`` names a variable that is not set.
         """
         if self.api_key is not None:
             return self.api_key.get_secret_value()

@@ -1,7 +1,7 @@
 """A summary that needs no model: a digest of the facts in the events, deterministic and bounded.
 
-A digest is a text of headings and lines. A model reads it as it is, and the next digest takes it apart again: what an
-earlier one held is carried forward fact by fact, and only what does not fit is left out, the least important first.
+A digest is a text of headings and lines for a model to read. The next digest parses it: facts of an earlier digest are
+carried forward one by one, and the least important facts are left out first when they do not fit.
 
     # Digest of 57 events
     ## Asked by the user
@@ -27,12 +27,12 @@ __all__ = ["Digest", "DigestCondenser"]
 
 _LENGTH_MIN = 500
 _LENGTH_LEAST = 120
-"""Below the one no user may set it, below the other no digest is shortened where an agent has little room."""
+"""The least ``max_length`` that a user may set, and the length to which digests are shortened at most."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DigestCondenser(SummarizingCondenser):
-    """Summarizes by a digest of at most ``max_length`` characters. For the rest see ``SummarizingCondenser``."""
+    """Summarize by a digest of at most ``max_length`` characters. For the rest see ``SummarizingCondenser``."""
 
     type = "digest"
 
@@ -55,8 +55,8 @@ class DigestCondenser(SummarizingCondenser):
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """The facts of ``count`` events. ``lines`` are those of each section by what they are about, oldest first, and
-    ``left_out`` says how many more there were; ``earlier`` are the texts of summaries that are no digests.
+    """The facts of ``count`` events. ``lines`` holds the lines of each section by subject, oldest first; ``left_out``
+    counts the omitted ones; ``earlier`` holds the texts of other summaries, which are not digests.
     """
 
     count: int
@@ -66,7 +66,7 @@ class Digest:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Digest:
-        """The digest of ``events``, earlier digests among them taken apart. Cost: the events, once."""
+        """Return the digest of ``events``. Earlier digests among them are parsed and merged. Cost: the events, once."""
         count, earlier = 0, list[str]()
         lines: dict[Section, dict[str, str]] = {section: {} for section in Section}
         left_out = dict.fromkeys(Section, 0)
@@ -88,7 +88,7 @@ class Digest:
         carried = {section: frozenset(lines[section]) for section in (Section.CHANGED, Section.READ)}
         for section, subject, text in facts(plain):
             if text is None and subject in carried.get(section, ()):
-                continue  # that it failed now does not undo what an earlier digest says
+                continue  # a failure now does not undo a success that an earlier digest recorded
             if section is Section.TASKS and not subject:
                 lines[section].clear()
             lines[section].pop(subject, None)
@@ -98,7 +98,7 @@ class Digest:
 
     @classmethod
     def parse(cls, text: str) -> Digest | None:
-        """The digest that ``text`` is of; None where it is something else."""
+        """Return the digest that ``text`` was written from, or None if ``text`` is not a digest."""
         title, *rest = text.splitlines() or [""]
         titled = _TITLE.fullmatch(title)
         if titled is None:
@@ -121,11 +121,11 @@ class Digest:
         return cls(int(titled[1]), lines, left_out, "\n".join(earlier))
 
     def text(self, max_length: int) -> str:
-        """The digest in at most ``max_length`` characters.
+        """Return the digest in at most ``max_length`` characters.
 
-        Every section may take its share; what is left over goes to those that were cut, in turn. Within a section the
-        newest lines stay. Of the user's requests the newest stays in full, or as much of its beginning and end as the
-        section has room for; the first stays too, and others as long as there is room for their beginnings.
+        Every section may take its share; the rest goes to sections that were cut, in turn. Within a section the newest
+        lines stay. The user's newest request stays in full, or as much of its beginning and end as the section has room
+        for; the first request stays too, and others while there is room for their beginnings.
         """
         title = f"# Digest of {self.count} events"
         left = max_length - len(title)
@@ -140,8 +140,8 @@ class Digest:
         return title + "".join(texts[section] for section in (*Section, _EARLIER))
 
     def _section(self, section: Section | str, room: int) -> str:
-        """One section with its heading, in at most ``room`` characters; nothing where there is too little. Cost: its
-        lines, once.
+        """Return one section with its heading in at most ``room`` characters; empty if nothing fits. Cost: its lines,
+        once.
         """
         if not isinstance(section, Section):
             return _quoted(self.earlier, room)
@@ -175,13 +175,13 @@ _SHARES: Mapping[Section | str, float] = {
     Section.READ: 0.02,
     Section.SHOWN: 0.02,
 }
-"""The part of a digest that is set apart for a section, the most important first."""
+"""The share of a digest that is reserved for a section, the most important section first."""
 
 _ASKED_TIMES = 1.6
-"""So many times its share the section of the user's requests may have at most: a long one shall not be all there is."""
+"""The most that the user's requests may take, as a multiple of their share: a long one must not fill the digest."""
 
 _ASK_LENGTHS = (2_000, 1_000, 500, 320, 240, 160)
-"""To how many characters older requests are cut. Fewer no longer say what was asked: then requests are left out."""
+"""Lengths to which older requests are cut, in turn. A shorter text would say too little: then requests are omitted."""
 
 
 def _listed(section: Section, lines: Sequence[str], left_out: int) -> str:
@@ -202,7 +202,7 @@ def _length_of_note(left_out: int) -> int:
 
 
 def _asked(lines: Sequence[str], left_out: int, room: int) -> str:
-    """The section of the user's requests, in at most ``room`` characters; empty if there is no room for any."""
+    """Return the section of the user's requests in at most ``room`` characters; empty if no request fits."""
     if not lines:
         return ""
     *older, newest = lines
@@ -234,7 +234,7 @@ def _asked(lines: Sequence[str], left_out: int, room: int) -> str:
 
 
 def _both_ends(line: str, length_max: int) -> str:
-    """The beginning and the end of a line, in at most ``length_max`` characters."""
+    """Return the beginning and the end of a line, in at most ``length_max`` characters."""
     note = f" [… {len(line) - length_max} characters and more left out …] "
     room = length_max - len(note)
     head = 2 * room // 3

@@ -1,7 +1,8 @@
-"""What happened, in facts, read from the events themselves: no model, no guess at what was meant, the same every time.
+"""Facts about events, taken from the events alone: deterministic, without a model.
 
-Tools are told apart by what they are given, not by their names, of which every runtime has its own: a command is a text
-under ``command``, ``cmd`` or ``code``; a file is named under ``path`` or the like, and changed where it gets new text.
+A tool is recognized by its arguments, since every runtime names its tools differently: a command is a text under
+``command``, ``cmd`` or ``code``; a file is named under ``path`` or a similar key, and counts as changed if the call
+gives it new text.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["Fact", "Section", "facts", "subject_of"]
 
 
 class Section(StrEnum):
-    """What a fact is about: its heading in a digest, which has them in this order."""
+    """The section of a digest that a fact belongs to, with its heading; sections appear in this order."""
 
     ASKED = "Asked by the user"
     TASKS = "Tasks"
@@ -34,9 +35,9 @@ class Section(StrEnum):
 
 
 class Fact(NamedTuple):
-    """Something to note. Of two with one section and subject the later one counts; None as its text takes it back.
+    """One line of a digest. A later fact of the same section and subject replaces it; a text of None removes it.
 
-    Subject and text are single lines. In the section ``TASKS`` an empty subject takes back every task.
+    Subject and text are single lines. In the section ``TASKS`` an empty subject removes every task.
     """
 
     section: Section
@@ -55,13 +56,13 @@ _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought
 _EXIT_CODE = re.compile(r"exit code:?\s+(-?\d+)", re.IGNORECASE)
 _EXIT_UNKNOWN = -1
 _ENDED = " → "
-"""Between what was done and how it ended."""
+"""Separates a command or call from its outcome."""
 
 _SAID_MAX, _RAN_MAX, _SHOWN_MAX = 300, 200, 160
 
 
 def facts(events: Iterable[Event]) -> Iterator[Fact]:
-    """The facts of ``events``, in order. Cost: the events, once."""
+    """Yield the facts of ``events``, in order. Cost: the events, once."""
     deeds: dict[object, Fact] = {}
     done: set[Fact] = set()
     for event in events:
@@ -95,11 +96,11 @@ def facts(events: Iterable[Event]) -> Iterator[Fact]:
                 if deed is not None and all(fact.section is not Section.ERRORS or not fact.text for fact in outcome):
                     done.add(deed)
                 elif deed is not None and deed.section in (Section.CHANGED, Section.READ) and deed not in done:
-                    yield deed._replace(text=None)  # a file that could not be read or changed was not
+                    yield deed._replace(text=None)  # the read or change failed
 
 
 def subject_of(section: Section, text: str) -> str:
-    """The subject of the fact with this text: what ``facts`` noted it under."""
+    """Return the subject of the fact with this text, as ``facts`` sets it."""
     match section:
         case Section.RAN | Section.ERRORS:
             return text.partition(_ENDED)[0]
@@ -125,7 +126,7 @@ def _arguments(action: Action) -> Mapping[str, Any]:
 
 
 def _words(arguments: Mapping[str, Any]) -> Iterator[Fact]:
-    """What is said in a call that does nothing but say it."""
+    """Yield the text of a call that only says something."""
     if arguments and arguments.keys() <= {*_WORDS, *_ASIDES}:
         for key in _WORDS:
             if isinstance(arguments.get(key), str):
@@ -144,7 +145,7 @@ def _tasks(arguments: Mapping[str, Any]) -> Iterator[Fact]:
 
 
 def _deed(tool: str, arguments: Mapping[str, Any]) -> Fact | None:
-    """What a call does; None for one that only says something or keeps tasks."""
+    """Return the fact of a call, or None for a call that only says something or keeps tasks."""
     if arguments.keys() <= {*_WORDS, *_ASIDES} or any(isinstance(arguments.get(key), list) for key in _TASK_LISTS):
         return None
     path = _line(_first_text(arguments, _PATHS))
@@ -162,7 +163,7 @@ def _deed(tool: str, arguments: Mapping[str, Any]) -> Fact | None:
 
 
 def _outcome(observation: Observation, deed: Fact | None) -> Iterator[Fact]:
-    """How a deed ended. Where it failed the error is open until the same succeeds."""
+    """Yield how a call ended. An error stays open until the same call succeeds."""
     text, told = unwrapped(plain_text(observation.content))
     exit_code = _exit_code(observation.extras, text) if told is None else told
     failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0)
@@ -170,14 +171,14 @@ def _outcome(observation: Observation, deed: Fact | None) -> Iterator[Fact]:
     if deed and deed.section is Section.RAN and exit_code is not None:
         yield Fact(Section.RAN, subject, f"{subject}{_ENDED}exit {exit_code}")
     said = _line(error_line(text))
-    if failed and said:  # one that fails without a word, as a search that finds nothing, is no error
+    if failed and said:  # a failure without output, such as a search that finds nothing, is not an error
         yield Fact(Section.ERRORS, subject, f"{subject}{_ENDED}{said}")
     elif deed:
         yield Fact(Section.ERRORS, subject, None)
 
 
 def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
-    """The command's exit code; None where it has none or none is known."""
+    """Return the command's exit code, or None if it is unknown."""
     metadata = extras.get("metadata")
     code = extras.get("exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None)
     if not isinstance(code, int):
@@ -187,7 +188,7 @@ def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
 
 
 def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """The first of these arguments that is a text, or a list of words; empty where none is."""
+    """Return the first of these arguments that is a text or a list of words; empty if there is none."""
     for key in keys:
         value = arguments.get(key)
         if isinstance(value, list) and all(isinstance(word, str) for word in value):
@@ -198,7 +199,7 @@ def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 
 def _command(text: str) -> str:
-    """A command as a line, without the lines of a document within it."""
+    """Return a command as one line, without the lines of a here-document."""
     lines = text.strip().splitlines()
     heredoc = next((place for place, line in enumerate(lines) if "<<" in line), len(lines))
     left_out = len(lines) - heredoc - 1
@@ -206,5 +207,5 @@ def _command(text: str) -> str:
 
 
 def _line(text: str, length_max: int = 300) -> str:
-    """A text as one line, cut to its beginning."""
+    """Return a text as one line, cut to ``length_max`` characters."""
     return clipped(" ".join(text.split()), length_max)

@@ -1,8 +1,8 @@
-"""Whose words are these? What runtimes put into a message beside what was said, and into an output beside what counts.
+"""Separate the user's words from context that a runtime added, and the useful lines of an output from its frame.
 
-A user's message holds more than the user wrote: an editor adds which files are open, a runtime adds reminders and the
-output of commands that the user ran. An output ends with a prompt of the shell, or with where the shell stands. The
-signs by which these are known are those of Claude Code, Codex, Cline, OpenHands and SWE-agent.
+A user's message holds more than the user wrote: an editor adds the open files, a runtime adds reminders and the output
+of commands that the user ran. An output ends with the shell's prompt or its working directory. The patterns are those
+of Claude Code, Codex, Cline, OpenHands and SWE-agent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Words", "error_line", "gist_of_output", "of_user", "unwrapped"]
 
 
 class Words(NamedTuple):
-    """What a user asked, and, apart, what was shown along with it."""
+    """The user's request, and apart from it the context that the runtime added."""
 
     asked: str
     shown: tuple[str, ...]
@@ -50,11 +50,11 @@ _LOCAL_COMMANDS = frozenset(
         *("/terminal-setup", "/theme", "/todos", "/upgrade", "/usage", "/vim"),
     )
 )
-"""What a user types for the program, not for the agent."""
+"""Commands that a user types for the program, not for the agent."""
 
 
 def of_user(text: str) -> Words:
-    """Take what was asked out of a message under the user's name, or told out of one of the environment's."""
+    """Separate the request, or the environment's message, from the context that the runtime added to it."""
     if _RESULT.match(text):
         return Words("", (gist_of_output(text),))
     shown: list[str] = []
@@ -87,7 +87,7 @@ def of_user(text: str) -> Words:
 
 
 def _without_frame(text: str) -> str:
-    """A text without what a shell leaves at its end: SWE-agent sends its prompt with every message."""
+    """Return a text without the prompt of a shell at its end: SWE-agent sends its prompt with every message."""
     lines = text.strip().splitlines()
     while lines and (not lines[-1].strip() or _is_frame(" ".join(lines[-1].split()))):
         lines.pop()
@@ -113,7 +113,7 @@ _ERROR = re.compile(
 _REJECTED = re.compile(r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE)
 
 _LOOKED_AT = 60
-"""In so many of the last lines of an output an error is looked for."""
+"""How many of the last lines of an output are searched for an error."""
 
 
 def unwrapped(text: str) -> tuple[str, int | None]:
@@ -135,7 +135,7 @@ def unwrapped(text: str) -> tuple[str, int | None]:
 
 
 def error_line(text: str) -> str:
-    """Return the line of a failure's output that says most: the last that names an error, else the last one."""
+    """Return the most telling line of a failed output: the last that names an error, else the last one."""
     lines = _lines_that_count(text)
     if any(map(_REJECTED.search, lines)):
         return "rejected by the user"
@@ -146,7 +146,7 @@ def error_line(text: str) -> str:
 
 
 def gist_of_output(text: str) -> str:
-    """Return the first and the last line of an output that count, as one line."""
+    """Return the first and the last useful line of an output, as one line."""
     lines = _lines_that_count(unwrapped(text.strip())[0])
     if len(lines) < 2:
         return "".join(lines)
@@ -159,5 +159,5 @@ def _lines_that_count(text: str) -> list[str]:
 
 
 def _is_frame(line: str) -> bool:
-    """Whether a line is around an output: how the command ended, where the shell stands, its prompt."""
+    """Return whether a line belongs to the frame of an output: exit code, working directory or prompt."""
     return bool(_EXIT_CODE.search(line) or _PLACE.fullmatch(line) or _PROMPT.fullmatch(line))

@@ -8,7 +8,7 @@ encryption, compression, copying and upcasting leave it whole. Publishing one he
 visible to whoever kept it; without the salt, which is erased with the conversation, it says nothing of what it covers.
 
 A checksum (CRC-32) is of one row as it is stored, and needs no other row: every read checks it, so that a flipped bit
-is an error and not another text. ``docs/FORMAT.md`` gives the bytes of both.
+is an error and not another text. ``docs/STORED_BYTES.md`` gives the bytes of both.
 """
 
 from __future__ import annotations

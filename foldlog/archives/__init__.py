@@ -1,4 +1,4 @@
-"""Archives: conversations in one file, to be kept or carried, with their heads. ``docs/FORMAT.md`` defines the format.
+"""Archives: conversations with their heads in one file. ``docs/STORED_BYTES.md`` defines the format.
 
 An archive is compressed JSON lines: one for the archive, then for each conversation one for it, one an event, one an
 idempotency key, and a last one that says how much there was. ``zstdcat history.foldlog | jq`` reads it.

@@ -1,4 +1,4 @@
-"""A second reader: stored bytes read by what ``docs/FORMAT.md`` says, with nothing of ours."""
+"""A second reader: stored bytes read by what ``docs/STORED_BYTES.md`` says, with nothing of ours."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from foldlog.archives import write_archive
 from projections import Views
 from tests.eventstore.test_golden_stores import unpacked
 
-PAGE = (Path(__file__).parents[2] / "docs" / "FORMAT.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "STORED_BYTES.md").read_text("utf-8")
 WRAPPING_KEY = bytes(range(32))
 NAMES = ["c1", "ümlaut \udcff\0"]
 
