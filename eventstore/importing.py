@@ -109,6 +109,7 @@ class Ingestion:
     def _stored(self, found: Conversation) -> Iterator[Row]:
         for start in range(0, found.version, CHUNK):
             with self._recorder.read() as reader:
+                not_erased(reader.conversation(self._conversation))  # it may have been erased since
                 rows = reader.rows(found.key, start, found.version, CHUNK)
             yield from rows
 

@@ -193,8 +193,9 @@ class Store:
     def events(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Events with ``start <= id < stop``, in order; ``stop`` is the present version if it is None or beyond it.
 
-        Raises ``ConversationNotFound`` or ``ConversationErased`` at once, ``CorruptEvent`` where an event is missing or
-        unreadable: a shortened history is never passed off as whole. Cost: the events yielded, read a page at a time.
+        Raises ``ConversationNotFound`` or ``ConversationErased`` at once, the latter also where it is erased while the
+        events are read, and ``CorruptEvent`` where an event is missing or unreadable: a shortened history is never
+        passed off as whole. Cost: the events yielded, read a page at a time.
         """
         pages = self._pages(conversation, start, stop)
         return chain.from_iterable(dense_events(conversation, rows, first, end) for rows, first, end in pages)
@@ -456,11 +457,15 @@ class Store:
             found = _existing(reader, conversation)
             return found, page(reader, found, max(start, 0))
 
+        def following(reader: Reader, first: int) -> tuple[Sequence[Row], int, int]:
+            _existing(reader, conversation)  # it may have been erased since
+            return page(reader, found, first)
+
         def pages() -> Iterator[tuple[Sequence[Row], int, int]]:
             read = opened
             while read[1] < read[2]:
                 yield read
-                read = self._query(partial(page, found=found, first=read[1] + _PAGE))
+                read = self._query(partial(following, first=read[1] + _PAGE))
 
         found, opened = self._query(opening)
         return pages()

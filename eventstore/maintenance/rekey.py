@@ -119,7 +119,11 @@ def _rekeyed(guard: Guard, found: Conversation, decrypt: bool) -> Rekeyed:
                 f"'foldlog rekey' when they have ended"
             )
     except CorruptEvent as error:
-        return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged), str(error))
+        with guard.unguarded.read() as reader:
+            now = reader.conversation_of(found.key)
+        if now is None or now.erasure is None:
+            return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged), str(error))
+        change.damaged.clear()  # its events were erased, and are not missing
     return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged))
 
 

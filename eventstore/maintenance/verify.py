@@ -97,9 +97,25 @@ def _verdict(guard: Guard, found: Conversation, heads: Mapping[str, Sequence[Pub
         if not is_damage(error):
             raise
         findings = [Finding(None, None, str(error))]
+    if findings and found.erasure is None:
+        erased = _erased_since(guard, found)
+        if erased is not None:
+            return _verdict(guard, erased, heads)
     version = found.version if found.erasure is None else found.erasure.events
     head = found.head if found.erasure is None else found.erasure.head
     return Verdict(found.id, version, head, found.erasure, tuple(findings))
+
+
+def _erased_since(guard: Guard, found: Conversation) -> Conversation | None:
+    """The conversation, if it was erased while its events were read: then they are not missing."""
+    try:
+        with guard.unguarded.read() as reader:
+            now = reader.conversation_of(found.key)
+    except RecorderError as error:
+        if not is_damage(error):
+            raise
+        return None
+    return now if now is not None and now.erasure is not None else None
 
 
 def _of_an_erased(guard: Guard, found: Conversation, kept: Iterable[Published]) -> Iterator[Finding]:

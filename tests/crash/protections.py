@@ -282,6 +282,27 @@ PROTECTIONS = {
 """,
         "tests/eventstore/test_interruptions.py -k memory",
     ),
+    "erased-since": Protection(
+        "a conversation that is erased while it is read is not said to be damaged",
+        "eventstore/store.py",
+        "            _existing(reader, conversation)  # it may have been erased since\n",
+        "",
+        "tests/conformance/test_erased_while_read.py -k reading_on and sqlite",
+    ),
+    "erased-import": Protection(
+        "… nor while an import compares it",
+        "eventstore/importing.py",
+        "                not_erased(reader.conversation(self._conversation))  # it may have been erased since\n",
+        "",
+        "tests/conformance/test_erased_while_read.py -k importing_again and sqlite",
+    ),
+    "erased-verify": Protection(
+        "… nor while it is verified",
+        "eventstore/maintenance/verify.py",
+        "        if erased is not None:\n",
+        "        if False:\n",
+        "tests/conformance/test_erased_while_read.py -k verifying and sqlite",
+    ),
     "one-moment": Protection(
         "a reader sees one moment",
         f"{SQLITE}/recorder.py",

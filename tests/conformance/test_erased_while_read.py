@@ -1,0 +1,57 @@
+"""A conversation that is erased while others read it is said to be erased, never to be damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from eventstore import ConversationErased, Event, Message, Store
+from eventstore.maintenance import verify as verification
+from eventstore.maintenance.row_checks import Pass
+
+EVENTS = 2_500
+HISTORY = [Message(source="user", content=str(n)) for n in range(EVENTS)]
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    store.ingest("c", HISTORY)
+    return store
+
+
+@pytest.mark.parametrize("read", [Store.events, Store.log], ids=["events", "log"])
+def test_reading_on_says_that_it_was_erased(filled: Store, read: Callable[[Store, str], Iterator[object]]):
+    reading = read(filled, "c")
+    next(reading)
+    filled.erase("c", reason="asked for", complete=False)
+    with pytest.raises(ConversationErased, match="asked for"):
+        list(reading)
+
+
+def test_importing_again_says_that_it_was_erased(filled: Store):
+    def source() -> Iterator[Event]:
+        for place, event in enumerate(HISTORY):
+            if place == 1_500:
+                filled.erase("c", reason="asked for", complete=False)
+            yield event
+
+    with pytest.raises(ConversationErased, match="asked for"):
+        filled.ingest("c", source())
+
+
+def test_verifying_finds_no_damage(filled: Store, monkeypatch: pytest.MonkeyPatch):
+    class ErasesFirst(Pass):
+        def over(self, *where: object) -> None:
+            filled.erase("c", reason="asked for", complete=False)
+            super().over(*where)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(verification, "Pass", ErasesFirst)
+    (verdict,) = [each for each in filled.verify("c") if each.conversation == "c"]
+    assert verdict.findings == ()
+    assert verdict.erasure is not None
+
+
+def test_a_snapshot_that_is_open_reads_on(filled: Store):
+    with filled.snapshot("c") as snapshot:
+        assert len(list(snapshot.events())) == EVENTS
