@@ -7,6 +7,7 @@
     ├── ConversationNotFound   no such conversation: check the id
     ├── ConversationErased     it was erased on purpose: only a receipt is left
     ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
+    ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another one
     ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
     └── StoreUnavailable       the database cannot be opened, read or written now
@@ -78,6 +79,10 @@ class ConversationErased(EventStoreError):
 
 class InvalidEvent(EventStoreError, ValueError):
     """The event, or the batch, breaks a rule. Nothing was written; correct it and append again."""
+
+
+class InvalidArgument(EventStoreError, ValueError):
+    """A number that does not fit 64 bits, or a moment outside of the years 1970 to 9999. Nothing was done."""
 
 
 class UnknownEventType(EventStoreError):

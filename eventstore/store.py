@@ -11,6 +11,7 @@ from itertools import chain
 from types import TracebackType
 from typing import Literal, TypeVar
 
+from eventstore.arguments import NUMBER_MAX, moment, to_microseconds, whole
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, decide, summaries_named
 from eventstore.errors import (
@@ -53,7 +54,6 @@ from eventstore.stored.rows import (
     from_microseconds,
     not_erased,
     stored_event_of,
-    to_microseconds,
     with_times,
 )
 from eventstore.transaction import InlineProjection, Snapshot, WritableSnapshot
@@ -63,6 +63,8 @@ __all__ = ["EVENT_BYTES_MAX", "Store"]
 T = TypeVar("T")
 
 _PAGE = 1_000
+_JOBS_MAX = 64
+"""Conversations that are copied at a time."""
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
 
 
@@ -79,6 +81,7 @@ class Store:
         clock: Callable[[], datetime] | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
+        whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = self.guard = recorder if isinstance(recorder, Guard) else Guard(recorder)
         self.guard.record_limit(event_bytes_max)
         self._own_clock = clock is None
@@ -197,12 +200,12 @@ class Store:
         events are read, and ``CorruptEvent`` where an event is missing or unreadable: a shortened history is never
         passed off as whole. Cost: the events yielded, read a page at a time.
         """
-        pages = self._pages(conversation, start, stop)
+        pages = self._pages(conversation, *_range(start, stop))
         return chain.from_iterable(dense_events(conversation, rows, first, end) for rows, first, end in pages)
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
         """The same events, each with the store's clock when it was recorded."""
-        pages = self._pages(conversation, start, stop)
+        pages = self._pages(conversation, *_range(start, stop))
         return (
             Logged(from_microseconds(row.recorded_at), event)
             for rows, first, end in pages
@@ -221,7 +224,8 @@ class Store:
 
         Give the last id of one page as ``after`` of the next. Cost: the conversations returned.
         """
-        page = self._query(lambda reader: reader.conversations(after, max(limit, 0)))
+        least = max(whole("limit", limit), 0)
+        page = self._query(lambda reader: reader.conversations(after, least))
         return self._listed(page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
@@ -250,6 +254,12 @@ class Store:
         later gets an earlier position. Raises ``CorruptEvent`` at one that is unreadable; follow on behind its
         ``position``. Cost: the events yielded, read a page at a time.
         """
+        whole("after_position", after_position)
+        if limit is not None:
+            whole("limit", limit)
+        return self._follow(after_position, limit)
+
+    def _follow(self, after_position: int, limit: int | None) -> Iterator[Recorded]:
         yielded = 0
         while limit is None or yielded < limit:
             size = _PAGE if limit is None else min(_PAGE, limit - yielded)
@@ -269,6 +279,7 @@ class Store:
         A follower that gets a number has seen events that are not in the store any more. It drops what it keeps of
         them, and follows on from its position: no position is given twice. On a PostgreSQL server: None.
         """
+        whole("position", position)
         recorder = self._recorder.unguarded
         if not isinstance(recorder, RecorderOfFile):
             return None
@@ -349,6 +360,7 @@ class Store:
 
         Raises ``StoreUnavailable``; what is wrong with one conversation is yielded with it.
         """
+        whole("jobs", jobs, 1, _JOBS_MAX)
         with translated():
             yield from move_store(source._recorder, self._recorder, jobs=jobs)
 
@@ -444,13 +456,13 @@ class Store:
         with translated():
             return self._recorder.query(work)
 
-    def _pages(self, conversation: str, start: int, stop: int | None) -> Iterator[tuple[Sequence[Row], int, int]]:
+    def _pages(self, conversation: str, start: int, stop: int) -> Iterator[tuple[Sequence[Row], int, int]]:
         """Pages of rows, each with the range of ids that it should hold. The first one is read at once, together with
         the conversation: most histories fit it.
         """
 
         def page(reader: Reader, found: Conversation, first: int) -> tuple[Sequence[Row], int, int]:
-            end = min(first + _PAGE, found.version if stop is None else min(stop, found.version))
+            end = min(first + _PAGE, min(stop, found.version))
             return reader.rows(found.key, first, end, _PAGE) if first < end else (), first, end
 
         def opening(reader: Reader) -> tuple[Conversation, tuple[Sequence[Row], int, int]]:
@@ -471,6 +483,11 @@ class Store:
         return pages()
 
 
+def _range(start: int, stop: int | None) -> tuple[int, int]:
+    """The range of ids; one that is not given ends with the conversation."""
+    return whole("start", start), NUMBER_MAX if stop is None else whole("stop", stop)
+
+
 def _placed_rows(reader: Reader, after_position: int, size: int) -> Sequence[PlacedRow]:
     return reader.placed_rows(after_position, size)
 
@@ -488,6 +505,8 @@ def _existing(reader: Reader, conversation: str) -> Conversation:
 
 def _brings_summary(transaction: Transaction, found: Conversation, synthetic_id: int) -> bool:
     condensation = summary_of(synthetic_id)
+    if condensation >= found.version:
+        return False
     rows = transaction.structural_rows(found.key, condensation, condensation + 1, 1)
     event = event_of(found.id, rows[0]) if rows and rows[0].id == condensation else None
     return isinstance(event, CondensationAction) and event.summary is not None
@@ -522,4 +541,4 @@ def _recalled(
 
 
 def _microseconds() -> int:
-    return time.time_ns() // 1_000
+    return moment(time.time_ns() // 1_000)

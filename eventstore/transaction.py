@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from eventstore.arguments import whole
 from eventstore.errors import CorruptEvent
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Reader, Record, Row, Transaction
@@ -51,8 +52,10 @@ class Snapshot:
 
     def head_at(self, version: int) -> bytes | None:
         """The head when the conversation had ``version`` events, which it did; None for 0."""
-        if version == self.version:
+        if whole("version", version) == self.version:
             return self.head
+        if not 0 < version < self.version:
+            return None
         rows = self._reader.rows(self._conversation.key, version - 1, version, 1)
         return rows[0].head if rows and rows[0].id == version - 1 else None
 
@@ -61,7 +64,7 @@ class Snapshot:
 
         Cost: the events yielded; they are read a page at a time.
         """
-        stop = self.version if stop is None else min(stop, self.version)
+        start, stop = max(whole("start", start), 0), self._last(stop)
         while start < stop:
             rows = self._reader.rows(self._conversation.key, start, stop, _PAGE)
             yield from dense_events(self.conversation, rows, start, min(start + _PAGE, stop))
@@ -83,6 +86,9 @@ class Snapshot:
         Raises ``CorruptEvent`` where one is missing or unreadable. Cost: intervals and events returned; of intervals
         that neither begin and end with a shown event nor at an end of the history, an event more.
         """
+        if intervals:  # ascending, so the ends say it of all
+            whole("the first interval", intervals[0][0])
+            whole("the last interval", intervals[-1][1])
         rows = self._reader.shown_rows(self._conversation.key, intervals)
         conversation = self.conversation
         events = [event_of(conversation, row) for row in rows]
@@ -94,7 +100,7 @@ class Snapshot:
 
         Raises ``CorruptEvent`` where one is missing or unreadable. Cost: those events, and up to two more.
         """
-        stop = self.version if stop is None else min(stop, self.version)
+        start, stop = max(whole("start", start), 0), self._last(stop)
         if start >= stop:
             return
         before = self._counts_before([start, stop])
@@ -109,6 +115,9 @@ class Snapshot:
                 start, expected = row.id + 1, expected + 1
             if expected < all_of_them and len(rows) < _PAGE:
                 raise CorruptEvent(self.conversation, start, _HIDDEN)
+
+    def _last(self, stop: int | None) -> int:
+        return self.version if stop is None else min(whole("stop", stop), self.version)
 
     def _check_that_all_are_there(self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]) -> None:
         """Each shown row says how many such rows are before it, so an interval says how many it must have."""
@@ -158,7 +167,7 @@ class Snapshot:
 
         Raises ``CorruptEvent`` where the newest is of a later version than the history has: then its end is missing.
         """
-        asked = _ANY_VERSION if version is None else version
+        asked = _ANY_VERSION if version is None else whole("version", version)
         record = self._reader.record_at(projection, self._conversation.key, asked)
         if version is None and record is not None and record.version > self.version:
             raise CorruptEvent(self.conversation, self.version, f"it is missing: {projection!r} knows {record.version}")
@@ -166,6 +175,7 @@ class Snapshot:
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
         """All records of a projection for versions greater than ``after``, ascending, read a page at a time."""
+        whole("after", after)
         while records := self._reader.records(projection, self._conversation.key, after, _PAGE):
             yield from records
             after = records[-1].version

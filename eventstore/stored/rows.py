@@ -25,7 +25,6 @@ __all__ = [
     "not_erased",
     "sound",
     "stored_event_of",
-    "to_microseconds",
     "with_times",
 ]
 
@@ -114,13 +113,6 @@ def beginning_with_an_event(conversation: Conversation | None) -> Conversation |
     if conversation is not None and conversation.version == 0:
         raise CorruptEvent(conversation.id, 0, "it is missing, as all of the conversation is")
     return conversation
-
-
-def to_microseconds(moment: datetime) -> int:
-    """Microseconds since 1970, UTC. Exact. Raises ``TypeError`` for a time that names no zone."""
-    if moment.tzinfo is None:
-        raise TypeError(f"the time {moment.isoformat()} names no zone; give an aware time, such as datetime.now(UTC)")
-    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 @lru_cache(64)  # the events of one batch have one time

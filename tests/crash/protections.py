@@ -303,6 +303,13 @@ PROTECTIONS = {
         "        if False:\n",
         "tests/conformance/test_erased_while_read.py -k verifying and sqlite",
     ),
+    "clock": Protection(
+        "a moment that the store could not read again is not acknowledged",
+        "eventstore/arguments.py",
+        "    if not 0 <= microseconds < _YEAR_10000:",
+        "    if False:",
+        "tests/conformance/test_arguments.py -k clock and sqlite",
+    ),
     "one-moment": Protection(
         "a reader sees one moment",
         f"{SQLITE}/recorder.py",

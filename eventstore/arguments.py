@@ -1,0 +1,56 @@
+"""Check the numbers and moments that callers give, before a database or a calendar meets them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from eventstore.errors import InvalidArgument
+
+__all__ = ["NUMBER_MAX", "NUMBER_MIN", "moment", "to_microseconds", "whole"]
+
+NUMBER_MIN: Final = -(2**63)
+NUMBER_MAX: Final = 2**63 - 1
+"""The numbers of 64 bits: a database stores no others."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_YEAR_10000: Final = 253_402_300_800_000_000
+
+
+def whole(name: str, value: int, least: int = NUMBER_MIN, most: int = NUMBER_MAX) -> int:
+    """Return the number, if it is a whole one from ``least`` to ``most``.
+
+    Raises ``TypeError`` for what is no whole number, ``InvalidArgument`` for one that is out of range.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is a whole number, not {value!r}")
+    if not least <= value <= most:
+        raise InvalidArgument(f"{name} is {value}; use a whole number from {least} to {most}")
+    return value
+
+
+def moment(microseconds: int) -> int:
+    """Return the moment, in microseconds since 1970, if its year is between 1970 and 9999. Raises ``InvalidArgument``.
+
+    A store keeps no other: what it could not read again, it must not acknowledge.
+    """
+    if not 0 <= microseconds < _YEAR_10000:
+        seconds = microseconds // 1_000_000
+        raise InvalidArgument(
+            f"the clock is {seconds} seconds after the beginning of 1970, and the store keeps the years 1970 to 9999; "
+            f"nothing was written. Set the clock of this machine, or the clock that open_store was given"
+        )
+    return microseconds
+
+
+def to_microseconds(time: datetime) -> int:
+    """Return a moment in microseconds since 1970, UTC. Exact.
+
+    Raises ``TypeError`` for what is no time or names no zone, ``InvalidArgument`` outside of the years 1970 to 9999.
+    """
+    if not isinstance(time, datetime):
+        raise TypeError(f"a clock gives a datetime, not {time!r}")
+    if time.tzinfo is None:
+        raise TypeError(f"the time {time.isoformat()} names no zone; give an aware time, such as datetime.now(UTC)")
+    return moment((time - _EPOCH) // _MICROSECOND)

@@ -1,0 +1,126 @@
+"""Numbers and moments that no database keeps are refused by name, and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from eventstore import (
+    ANY_VERSION,
+    CondensationAction,
+    EventStoreError,
+    InvalidArgument,
+    Message,
+    Observation,
+    Snapshot,
+    Store,
+    open_store,
+)
+from eventstore import store as store_module
+from eventstore.recorders.base import Recorder
+from projections import Views
+
+HI = Message(source="user", content="hi")
+TOO_LARGE = (2**63, -(2**63) - 1, 10**30, -(10**30))
+NOT_WHOLE = (1.5, "1", True, None, b"1")
+
+
+def on_snapshot(read: Callable[[Snapshot, int], object]) -> Callable[[Store, int], object]:
+    return lambda store, number: store.query("c", lambda snapshot: read(snapshot, number))
+
+
+CALLS: dict[str, Callable[[Store, int], object]] = {
+    "events, start": lambda store, n: list(store.events("c", n)),
+    "events, stop": lambda store, n: list(store.events("c", 0, n)),
+    "log, start": lambda store, n: list(store.log("c", n)),
+    "log, stop": lambda store, n: list(store.log("c", 0, n)),
+    "conversations, limit": lambda store, n: store.conversations(limit=n),
+    "follow": lambda store, n: store.follow(n),
+    "follow, limit": lambda store, n: store.follow(0, n),
+    "lost_after": lambda store, n: store.lost_after(n),
+    "event_bytes_max": lambda store, n: Store(store.guard, event_bytes_max=n),
+    "bring, jobs": lambda store, n: list(store.bring(store, jobs=n)),
+    "snapshot.head_at": on_snapshot(lambda snapshot, n: snapshot.head_at(n)),
+    "snapshot.events, start": on_snapshot(lambda snapshot, n: list(snapshot.events(n))),
+    "snapshot.events, stop": on_snapshot(lambda snapshot, n: list(snapshot.events(0, n))),
+    "snapshot.structural_events": on_snapshot(lambda snapshot, n: list(snapshot.structural_events(n))),
+    "snapshot.shown_events": on_snapshot(lambda snapshot, n: snapshot.shown_events([(0, n)])),
+    "snapshot.record_at": on_snapshot(lambda snapshot, n: snapshot.record_at("p", n)),
+    "snapshot.records": on_snapshot(lambda snapshot, n: list(snapshot.records("p", n))),
+}
+NONE_IS_ALL = ("stop", "limit", "record_at")
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    store.append("c", [HI] * 3, expected_version=0)
+    return store
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_number_beyond_64_bits_is_refused_by_name(filled: Store, name: str):
+    for number in TOO_LARGE:
+        with pytest.raises(InvalidArgument, match=rf"is {number}; use a whole number from -?\d+ to \d+"):
+            CALLS[name](filled, number)
+    assert filled.version("c") == 3
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_no_whole_number_is_refused(filled: Store, name: str):
+    for wrong in NOT_WHOLE:
+        if wrong is None and name.endswith(NONE_IS_ALL) and name != "conversations, limit":
+            continue
+        with pytest.raises(TypeError, match="is a whole number, not"):
+            CALLS[name](filled, wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", TOO_LARGE)
+def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled: Store, number: int):
+    views = Views(filled)
+    calls: list[Callable[[], object]] = [
+        lambda: filled.append("c", HI, expected_version=number),
+        lambda: filled.append("c", Observation(content="x", cause=number), expected_version=ANY_VERSION),
+        lambda: filled.append("c", CondensationAction(forgotten_event_ids=[number]), expected_version=ANY_VERSION),
+        lambda: filled.append(
+            "c",
+            CondensationAction(forgotten_events_start_id=0, forgotten_events_end_id=number),
+            expected_version=ANY_VERSION,
+        ),
+        lambda: filled.ingest("i", [Message(source="user", content="x", id=number)]),
+        lambda: views.at("c", number),
+        lambda: views.why("c", number),
+        lambda: views.difference("c", 0, number),
+    ]
+    for call in calls:
+        with pytest.raises((EventStoreError, ValueError)) as raised:
+            call()
+        assert not isinstance(raised.value, OverflowError)
+    assert filled.version("c") == 3
+
+
+@pytest.mark.parametrize("year, keeps", [(1, False), (1969, False), (1970, True), (9999, True)])
+def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(recorder: Recorder, year: int, keeps: bool):
+    store = Store(recorder, clock=lambda: datetime(year, 12, 31, tzinfo=UTC))
+    if keeps:
+        (recorded,) = store.append("c", HI, expected_version=0)
+        assert recorded.recorded_at.year == year
+        assert [event.id for event in store.events("c")] == [0]
+        return
+    for call in (lambda: store.append("c", HI, expected_version=0), lambda: store.ingest("c", [HI] * 2)):
+        with pytest.raises(InvalidArgument, match="the store keeps the years 1970 to 9999; nothing was written"):
+            call()
+    assert store.version("c") == 0
+
+
+def test_the_clock_of_the_machine_is_looked_at_too(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store_module.time, "time_ns", lambda: -1_000_000)
+    with pytest.raises(InvalidArgument, match="Set the clock of this machine"):
+        store.append("c", HI, expected_version=0)
+    assert store.version("c") == 0
+
+
+def test_a_clock_that_gives_no_time_is_refused():
+    with open_store("memory:", clock=lambda: 5) as store, pytest.raises(TypeError, match="a clock gives a datetime"):  # type: ignore[arg-type,return-value]
+        store.append("c", HI, expected_version=0)
