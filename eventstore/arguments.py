@@ -18,7 +18,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _YEAR_10000: Final = 253_402_300_800_000_000
 
 
-def whole(name: str, value: int, least: int = NUMBER_MIN, most: int = NUMBER_MAX) -> int:
+def whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_MAX) -> int:
     """Return the number, if it is a whole one from ``least`` to ``most``.
 
     Raises ``TypeError`` for what is no whole number, ``InvalidArgument`` for one that is out of range.
@@ -44,7 +44,7 @@ def moment(microseconds: int) -> int:
     return microseconds
 
 
-def to_microseconds(time: datetime) -> int:
+def to_microseconds(time: object) -> int:
     """Return a moment in microseconds since 1970, UTC. Exact.
 
     Raises ``TypeError`` for what is no time or names no zone, ``InvalidArgument`` outside of the years 1970 to 9999.

@@ -7,7 +7,7 @@ It holds plain text, also of an encrypted store; the file is for its owner only.
 """
 
 from foldlog.archives.lines import NotAnArchive
-from foldlog.archives.reading import is_archive, read_archive
+from foldlog.archives.reading import LeftOut, is_archive, read_archive
 from foldlog.archives.writing import Problem, Written, write_archive
 
-__all__ = ["NotAnArchive", "Problem", "Written", "is_archive", "read_archive", "write_archive"]
+__all__ = ["LeftOut", "NotAnArchive", "Problem", "Written", "is_archive", "read_archive", "write_archive"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, Store, VersionConflict
 from eventstore.maintenance.copy import Arrival, Arrived, Carried, RememberedKey, chunked
 from eventstore.maintenance.damage import translated
 from eventstore.recorders.base import Row
+from eventstore.stored.rows import from_microseconds
 from foldlog.archives.compression import NotReadable, decompressed, is_compressed
 from foldlog.archives.lines import (
     VERSION,
@@ -23,10 +26,18 @@ from foldlog.archives.lines import (
 )
 from foldlog.archives.writing import Problem
 
-__all__ = ["is_archive", "read_archive"]
+__all__ = ["LeftOut", "is_archive", "read_archive"]
 
 _BEGINNING = b'{"foldlog_archive":'
 _BESIDE_THE_BODY = 4_096
+_AHEAD_US: Final = 86_400 * 1_000_000
+"""Clocks of two machines may differ by so much: a day."""
+
+
+class LeftOut(NamedTuple):
+    """The receipt of an erased conversation that was not imported."""
+
+    conversation: str
 
 
 def is_archive(path: Path) -> bool:
@@ -40,11 +51,13 @@ def is_archive(path: Path) -> bool:
             return True  # reading it says why
 
 
-def read_archive(store: Store, path: Path) -> Iterator[Arrived | Problem]:
+def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterator[Arrived | Problem | LeftOut]:
     """Bring in what the archive at ``path`` holds, a conversation at a time, each whole and with its heads checked, or
     not at all.
 
-    What the store has already is not brought in again; a tail that it does not have yet is added. Raises ``OSError``,
+    What the store has already is not brought in again; a tail that it does not have yet is added. A receipt refuses its
+    id in this store for ever, so receipts come only with ``receipts``. A conversation that was recorded later than a
+    day from now is a problem: no event could be recorded after it with a true time. Raises ``OSError``,
     ``NotAnArchive`` where the file is damaged, from there on, and ``StoreUnavailable``. Cost: its events; memory for
     one transaction of them.
     """
@@ -59,7 +72,7 @@ def read_archive(store: Store, path: Path) -> Iterator[Arrived | Problem]:
         count = events = 0
         while (last := lines.next_of("end")) is None:
             rest = _Rest(lines)
-            yield _bring_in(store, rest)
+            yield LeftOut(rest.left_out()) if rest.is_receipt and not receipts else _bring_in(store, rest)
             if rest.given_up is None:
                 count += 1
                 events += rest.events
@@ -75,6 +88,7 @@ def _bring_in(store: Store, rest: _Rest) -> Arrived | Problem:
     """One conversation."""
     what = rest.what
     try:
+        rest.check_time(what.created_at if what.erasure is None else what.erasure.erased_at, "it")
         with Arrival(store.guard, what) as arrival:
             for chunk in chunked(rest.rows()):
                 arrival.add(chunk)
@@ -97,13 +111,32 @@ class _Rest:
         if line is None:
             raise lines.bad("the archive ends here, and its last line is missing: it was cut off")
         self._lines = lines
+        self._latest = time.time_ns() // 1_000 + _AHEAD_US
         self.what: Carried = conversation_of(lines.read(line, ConversationLine))
         self.events = 0
         self.given_up: str | None = None
 
+    @property
+    def is_receipt(self) -> bool:
+        return self.what.erasure is not None
+
+    def left_out(self) -> str:
+        self.skip()
+        return self.what.id
+
+    def check_time(self, moment: int, what: str) -> None:
+        """Raises ``InvalidEvent`` for a moment to come: the clock of a conversation never runs backwards."""
+        if moment > self._latest:
+            raise InvalidEvent(
+                f"{what} has the time {from_microseconds(moment).isoformat()}, which is later than this machine's "
+                f"clock; nothing of the conversation was imported. Set the clock, or import it after that time"
+            )
+
     def rows(self) -> Iterator[Row]:
         while (line := self._next_event()) is not None:
-            yield row_of(self._lines, self.what.id, line)
+            row = row_of(self._lines, self.what.id, line)
+            self.check_time(row.recorded_at, f"event {row.id}")
+            yield row
 
     def keys(self) -> Iterator[RememberedKey]:
         while (line := self._lines.next_of("key")) is not None:

@@ -13,7 +13,7 @@ from foldlog.cli.stores import open_existing
 if TYPE_CHECKING:
     from eventstore import Store
     from eventstore.maintenance.copy import Arrived
-    from foldlog.archives import Problem
+    from foldlog.archives import LeftOut, Problem
 
 __all__ = ["parted", "read", "write"]
 
@@ -62,11 +62,11 @@ def parted(
     return archives, [path for path in paths if path not in archives]
 
 
-def read(store: Store, path: Path) -> Iterator[Arrived | Problem | str]:
+def read(store: Store, path: Path, *, receipts: bool) -> Iterator[Arrived | Problem | LeftOut | str]:
     """What became of each conversation of an archive; last, where it is damaged, what is wrong with it."""
     from foldlog.archives import NotAnArchive, read_archive
 
     try:
-        yield from read_archive(store, path)
+        yield from read_archive(store, path, receipts=receipts)
     except NotAnArchive as error:
         yield str(error)

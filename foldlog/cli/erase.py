@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foldlog.cli import terminal
-from foldlog.cli.gist import count
+from foldlog.cli.gist import count, gist
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_LOOKED_AT_MAX = 1_000
+_WORDS_MAX = 200
+
 
 def run(
     conversation: ConversationId,
@@ -25,19 +30,23 @@ def run(
     audit: Annotated[
         Path | None, typer.Option("--audit", metavar="FILE", help="Erase it from this audit database too.")
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Erase a history for good: its events, and all that was derived from them, from tables, free pages and logs.
 
-    From the first moment on nobody reads it. What stays is a receipt: when, why, how many events, and the last head.
-    Its id is not used again. Archives and backups made before still hold it; those made later hold the receipt.
+    In a terminal it shows the history and asks first. From the first moment on nobody reads it. What stays is a
+    receipt: when, why, how many events, and the last head. Its id is not used again. Archives and backups made before
+    still hold it; those made later hold the receipt.
     """
     if not reason.strip():
         raise Refused("--reason is empty; say why, the receipt keeps it")
     with open_existing(db) as store:
         if audit is not None:
             _check(store, audit)
+        if not yes:
+            _ask(store, conversation)
         receipt = store.erase(conversation, reason=reason)
         problem = None if audit is None else _erase_there(store, audit, conversation)
     erased_at = "" if receipt.erased_at is None else receipt.erased_at.isoformat()
@@ -64,6 +73,40 @@ def run(
         there = f"{audit} still holds it: {problem}; 'foldlog audit --to {audit}' erases it there"
         terminal.warn(f"conversation {conversation!r} is erased, and {there}")
     return DONE if problem is None else FINDINGS
+
+
+def _ask(store: Store, conversation: str) -> None:
+    """Refused unless a person in a terminal agrees. One that is erased already is not asked for: that is finished."""
+    row = store.conversation(conversation)
+    if row.erased_at is not None:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused(
+            "erase asks before it acts, and here is no terminal to ask in; nothing was erased. Add --yes to erase "
+            "without a question"
+        )
+    name = terminal.printable(row.id, one_line=True)
+    begun = row.created_at.isoformat(sep=" ", timespec="seconds")
+    sys.stderr.write(f"{name}: {count(row.version, 'event')}, begun {begun}\n{_first_words(store, row.id)}\n")
+    sys.stderr.write("Erase it for good? Nothing brings it back. [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused(f"conversation {conversation!r} stays as it is; nothing was erased")
+
+
+def _first_words(store: Store, conversation: str) -> str:
+    """The first message of the user, so that a person sees which history it is. Cost: the events before it."""
+    from eventstore import EventStoreError, Message
+
+    try:
+        for event in islice(store.events(conversation), _LOOKED_AT_MAX):
+            if isinstance(event, Message) and event.source == "user":
+                return f"first message of the user: {gist(event, _WORDS_MAX)}"
+    except (
+        EventStoreError
+    ) as error:  # damaged, or encrypted under a key that is not given: it can be erased all the same
+        return f"its first message cannot be read: {error}"
+    return f"no message of the user among its first {_LOOKED_AT_MAX} events"
 
 
 def _check(store: Store, audit: Path) -> None:

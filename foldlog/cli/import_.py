@@ -25,6 +25,10 @@ __all__ = ["Brought", "bring_in", "run"]
 
 _FINDINGS_SHOWN = 20
 _TELL_EVERY = 200
+_RECEIPT = (
+    "receipts of erased conversations were left out: a receipt refuses its id in this store for ever; add --receipts "
+    "to import them from an archive that you trust"
+)
 
 
 class Brought(NamedTuple):
@@ -68,6 +72,9 @@ def run(
         typer.Option("--prefix", metavar="TEXT", show_default=False, help="Text before the name of each conversation."),
     ] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Import nothing if anything cannot be read.")] = False,
+    receipts: Annotated[
+        bool, typer.Option("--receipts", help="Also import an archive's receipts of erased conversations.")
+    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -86,7 +93,7 @@ def run(
     elsewhere: list[str] = []
     with open_or_create(db) as store:
         try:
-            for outcome in _everything(store, sources, archives, conversation, quiet=as_json):
+            for outcome in _everything(store, sources, archives, conversation, receipts=receipts, quiet=as_json):
                 match outcome:
                     case Brought():
                         brought.append(outcome)
@@ -97,7 +104,7 @@ def run(
                 raise
             elsewhere.append(_broken_off(brought, error))
     _warn(elsewhere, len(elsewhere), "these paths")
-    for note in dict.fromkeys(one.note for one in brought if one.note and one.added):
+    for note in dict.fromkeys(one.note for one in brought if one.note and (one.added or one.note == _RECEIPT)):
         terminal.complain(f"note: {note}")
     if not any(one.version for one in brought) and not any(one.refused for one in brought):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
@@ -119,13 +126,19 @@ def _sources(paths: list[Path], format: str, prefix: str) -> Sources:
 
 
 def _everything(
-    store: Store, sources: Sources, archives: Iterable[Path], conversation: str | None, *, quiet: bool
+    store: Store,
+    sources: Sources,
+    archives: Iterable[Path],
+    conversation: str | None,
+    *,
+    receipts: bool,
+    quiet: bool,
 ) -> Iterator[Brought | str]:
     """What became of each history; a text says what is wrong beside them."""
     yield from bring_in(store, sources, conversation, quiet=quiet)
     yield from map(str, sources.findings)
     for archive in archives:
-        yield from _from_archive(store, archive, quiet=quiet)
+        yield from _from_archive(store, archive, receipts=receipts, quiet=quiet)
 
 
 def _broken_off(brought: Sequence[Brought], error: EventStoreError) -> str:
@@ -137,13 +150,16 @@ def _broken_off(brought: Sequence[Brought], error: EventStoreError) -> str:
     return f"{error}; the import ended there, after {histories} with {events}, which stay; run it again and it goes on"
 
 
-def _from_archive(store: Store, path: Path, *, quiet: bool) -> Iterator[Brought | str]:
+def _from_archive(store: Store, path: Path, *, receipts: bool, quiet: bool) -> Iterator[Brought | str]:
     """What became of each history in an archive; a text says what is wrong with it as a whole."""
-    from foldlog.archives import Problem
+    from foldlog.archives import LeftOut, Problem
 
-    for outcome in read(store, path):
+    for outcome in read(store, path, receipts=receipts):
         if isinstance(outcome, str):
             yield outcome
+            continue
+        if isinstance(outcome, LeftOut):
+            yield Brought(str(path), outcome.conversation, "archive", 0, 0, False, (), 0, _RECEIPT)
             continue
         problems = (f"{path}: {outcome.problem}",) if isinstance(outcome, Problem) else ()
         added, version = (0, 0) if isinstance(outcome, Problem) else (outcome.added, outcome.version)

@@ -310,6 +310,20 @@ PROTECTIONS = {
         "    if False:",
         "tests/conformance/test_arguments.py -k clock and sqlite",
     ),
+    "receipts": Protection(
+        "an archive refuses no id for ever unless it is trusted to",
+        "foldlog/archives/reading.py",
+        "if rest.is_receipt and not receipts else",
+        "if False else",
+        "tests/foldlog/test_archives.py -k receipts_come_only",
+    ),
+    "archive-clock": Protection(
+        "an archive sets no clock to a time to come",
+        "foldlog/archives/reading.py",
+        "        if moment > self._latest:",
+        "        if False:",
+        "tests/foldlog/test_archives.py -k time_to_come",
+    ),
     "one-moment": Protection(
         "a reader sees one moment",
         f"{SQLITE}/recorder.py",

@@ -179,7 +179,7 @@ def test_a_list_has_the_titles_that_sources_give(foldlog, write):
     assert "\n  The " in out
     assert "\n  First\n" in out
     assert "\x1b[31m" not in out
-    assert foldlog("erase", "s1", "--reason", "asked to").status == 0
+    assert foldlog("erase", "s1", "--yes", "--reason", "asked to").status == 0
     assert foldlog("list", "--titles", "--json").document["conversations"][1]["title"] is None
 
 

@@ -123,7 +123,7 @@ def test_what_was_erased_does_not_come_back_under_a_new_name(foldlog, tmp_path, 
     monkeypatch.chdir(tmp_path)
     with open_store("sqlite:///foldlog.db") as opened:
         old_names(opened, ("x", chat("a", "b", "c")))
-    assert foldlog("erase", "x", "--reason", "asked to").status == 0
+    assert foldlog("erase", "x", "--yes", "--reason", "asked to").status == 0
     lines(tmp_path / "1" / "x.jsonl", chat("a", "b", "c"))
     ran = foldlog("import", "1")
     assert ran.status == 1

@@ -132,3 +132,39 @@ def test_a_line_is_cut_as_rich_cuts_it(color, text):
     plain = re.sub("\x1b\\[[0-9;]*m", "", written.getvalue())
     assert plain.rstrip() == re.sub("\x1b\\[[0-9;]*m", "", expected.getvalue()).rstrip()
     assert color is None or written.getvalue().startswith("\x1b[2m     7  \x1b[0m\x1b[1;32muser    \x1b[0m")
+
+
+def in_a_terminal(arguments: list[str], typed: str) -> tuple[int, str]:
+    """Run the command in a terminal in which a person types; return its exit status and all that it shows."""
+    foldlog = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([foldlog, *arguments], stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(ours, typed.encode())
+    shown = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other side has closed a terminal
+        while part := os.read(ours, 65536):
+            shown += part
+    os.close(ours)
+    return process.wait(), shown.decode()
+
+
+@pytest.mark.parametrize(
+    "typed, erased", [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False), ("\4", False)]
+)
+def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
+    url = f"sqlite:///{tmp_path}/s.db"
+    with open_store(url) as store:
+        greeting = Message(source="agent", content="How can I help?")
+        store.append("c1", [greeting, Message(source="user", content="my \x1b[2Jsecret")], expected_version=0)
+    status, shown = in_a_terminal(["erase", "c1", "--reason", "asked to", "--db", url], typed)
+    assert "c1: 2 events, begun " in shown
+    assert "first message of the user: my " in shown
+    assert "\x1b[2J" not in shown
+    assert "Erase it for good? Nothing brings it back. [y/N]" in shown
+    assert status == (0 if erased else 2)
+    assert ("nothing was erased" in shown) != erased
+    with open_store(url) as store:
+        assert (store.conversation("c1").erased_at is not None) == erased
+    if erased:  # it is finished without a question
+        assert in_a_terminal(["erase", "c1", "--reason", "asked to", "--db", url], "")[0] == 0

@@ -8,8 +8,10 @@ from contextlib import closing
 import pytest
 
 from eventstore import Message, Store, open_store
+from foldlog.cli import erase
 from foldlog.reports import audit_database
 from projections import Views
+from tests.foldlog.records import said
 
 KEY = "ab" * 32
 STEERS = "\x1b[31mred\x1b]0;title\x07"
@@ -109,7 +111,7 @@ def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
     assert foldlog("audit", "--to", "audit.db").status == 0
     assert b"3 of one" in (tmp_path / "audit.db").read_bytes()
     head = heads_of(store)["one"]
-    receipt = foldlog("erase", "one", "--reason", "asked to", "--audit", "audit.db", "--json").document
+    receipt = foldlog("erase", "one", "--yes", "--reason", "asked to", "--audit", "audit.db", "--json").document
     assert (receipt["conversation"], receipt["events"], receipt["reason"]) == ("one", 5, "asked to")
     assert receipt["head"] == head
     for file in tmp_path.iterdir():
@@ -128,7 +130,7 @@ def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_remo
     foldlog, store, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("eventstore.recorders.sqlite.store_file._DESCRIPTORS", "/nowhere")
-    ran = foldlog("erase", "one", "--reason", "asked to", "--json")
+    ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--json")
     assert ran.status == 0
     assert ran.document["bytes_pending"] is True
     assert "bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum --db " in ran.err
@@ -141,9 +143,9 @@ def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_remo
 
 def test_erase_needs_a_reason_and_a_history_that_is_there(foldlog, store):
     assert foldlog("erase", "one").status == 2
-    assert foldlog("erase", "one", "--reason", "  ").status == 2
-    assert foldlog("erase", "nobody", "--reason", "x").status == 2
-    assert foldlog("erase", "one", "--reason", "x", "--audit", "nowhere.db").status == 2
+    assert foldlog("erase", "one", "--yes", "--reason", "  ").status == 2
+    assert foldlog("erase", "nobody", "--yes", "--reason", "x").status == 2
+    assert foldlog("erase", "one", "--yes", "--reason", "x", "--audit", "nowhere.db").status == 2
     assert foldlog("verify", "--json").document["checked"]["erased"] == 0
 
 
@@ -156,7 +158,7 @@ def test_nothing_is_erased_where_the_audit_database_cannot_take_part(foldlog, st
     with closing(sqlite3.connect(tmp_path / "locked.db")) as another:
         another.execute("BEGIN IMMEDIATE")
         for file in ("others.db", "notes.txt", "empty.db", "locked.db"):
-            ran = foldlog("erase", "one", "--reason", "asked to", "--audit", file)
+            ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--audit", file)
             assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
             assert "nothing was erased" in ran.err
             assert file in ran.err
@@ -173,7 +175,7 @@ def test_an_audit_database_that_fails_after_the_erasure_is_a_finding_that_says_h
     foldlog("audit", "--to", "audit.db")
     with monkeypatch.context() as broken:
         broken.setattr(audit_database, "update", fails)
-        ran = foldlog("erase", "one", "--reason", "asked to", "--audit", "audit.db", "--json")
+        ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--audit", "audit.db", "--json")
     assert (ran.status, ran.document["conversation"]) == (1, "one")
     assert "audit.db still holds it: database or disk is full; 'foldlog audit --to audit.db' erases it" in ran.err
     assert foldlog("audit", "--to", "audit.db").status == 0
@@ -181,10 +183,10 @@ def test_an_audit_database_that_fails_after_the_erasure_is_a_finding_that_says_h
 
 
 def test_an_archive_brings_everything_to_another_store_with_its_heads(foldlog, store, tmp_path):
-    foldlog("erase", "two", "--reason", "asked to")
+    foldlog("erase", "two", "--yes", "--reason", "asked to")
     written = foldlog("export", "--all", "all.foldlog", "--json").document
     assert (written["conversations"], written["events"], written["findings"]) == (3, 10, [])
-    ran = foldlog("import", "all.foldlog", "--db", "sqlite:///other.db", "--json")
+    ran = foldlog("import", "all.foldlog", "--receipts", "--db", "sqlite:///other.db", "--json")
     assert ran.status == 0
     assert [(e["format"], e["added"]) for e in ran.document["imported"]] == [
         ("archive", 5),
@@ -192,7 +194,7 @@ def test_an_archive_brings_everything_to_another_store_with_its_heads(foldlog, s
         ("archive", 0),
     ]
     assert heads_of(tmp_path / "other.db") == heads_of(store)
-    again = foldlog("import", "all.foldlog", "--db", "sqlite:///other.db")
+    again = foldlog("import", "all.foldlog", "--receipts", "--db", "sqlite:///other.db")
     assert again.status == 0
     assert "nothing new, 5 events as before" in again.out
 
@@ -345,7 +347,7 @@ def test_no_name_steers_a_terminal(foldlog, store, tmp_path):
         ["export", "--all", "all.foldlog"],
         ["import", "all.foldlog", "--db", "sqlite:///other.db"],
         ["rekey"],
-        ["erase", STEERS, "--reason", STEERS],
+        ["erase", STEERS, "--yes", "--reason", STEERS],
         ["verify"],
     ):
         ran = foldlog(*arguments)
@@ -389,3 +391,33 @@ def test_a_lost_write_ahead_log_is_noticed_against_a_published_head(foldlog, sto
     ran = foldlog("verify", "--db", f"sqlite:///{crashed / 'foldlog.db'}", "--heads", "heads.json")
     assert ran.status == 1
     assert "its end is cut off" in ran.err
+
+
+def test_receipts_of_an_archive_come_only_where_they_are_asked_for(foldlog, write):
+    foldlog("import", write("kept.jsonl", [said(0, "kept")]))
+    foldlog("import", write("gone.jsonl", [said(0, "gone")]))
+    assert foldlog("erase", "gone", "--reason", "asked for", "--yes").status == 0
+    assert foldlog("export", "--all", "all.foldlog").status == 0
+    target = ("--db", "sqlite:///target.db")
+    left_out = foldlog("import", "all.foldlog", *target)
+    assert left_out.status == 0
+    assert "receipts of erased conversations were left out" in left_out.err
+    assert "--receipts" in left_out.err
+    assert [row["id"] for row in foldlog("list", "--json", *target).document["conversations"]] == ["kept"]
+    assert foldlog("import", "all.foldlog", "--receipts", *target).status == 0
+    assert foldlog("import", "gone.jsonl", *target).status == 1
+
+
+def test_erase_asks_for_yes_where_there_is_no_terminal(foldlog, store):
+    ran = foldlog("erase", "one", "--reason", "asked to")
+    assert ran.status == 2
+    assert "here is no terminal to ask in; nothing was erased. Add --yes" in ran.err
+    assert foldlog("log", "one").status == 0
+    assert foldlog("erase", "one", "--reason", "asked to", "--yes").status == 0
+    assert foldlog("erase", "one", "--reason", "asked to").status == 0  # it is finished without a question
+
+
+def test_a_history_whose_first_words_cannot_be_read_can_be_erased(store):
+    spoil(store, 0)
+    with open_store(f"sqlite:///{store}") as opened:
+        assert erase._first_words(opened, "one").startswith("its first message cannot be read: ")

@@ -70,7 +70,7 @@ def test_a_mistyped_store_is_not_made(foldlog, tmp_path):
 def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
     foldlog("backup", "copy.db")
-    foldlog("erase", "five", "--reason", "asked to")
+    foldlog("erase", "five", "--yes", "--reason", "asked to")
     done = foldlog("restore", "copy.db")
     assert done.status == 0
     assert "restored 6 events of 1 conversation, every event verified; the file that was there is " in done.out
