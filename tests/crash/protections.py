@@ -324,6 +324,13 @@ PROTECTIONS = {
         "        if False:",
         "tests/foldlog/test_archives.py -k time_to_come",
     ),
+    "foreign-schema": Protection(
+        "a file with a trigger or a view of another maker is not opened",
+        f"{SQLITE}/schema.py",
+        "    _check_nothing_foreign(connection, path, found)\n    return found == _NEWEST",
+        "    return found == _NEWEST",
+        "tests/eventstore/test_sqlite.py -k schema_that_is_not_ours",
+    ),
     "one-moment": Protection(
         "a reader sees one moment",
         f"{SQLITE}/recorder.py",

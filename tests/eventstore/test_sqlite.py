@@ -510,3 +510,56 @@ def test_a_file_of_which_nothing_is_left_is_no_empty_store(tmp_path: Path, mode:
         open_store(f"sqlite:///{path}?mode={mode}")
     assert path.stat().st_size == 0
     open_store(f"sqlite:///{path}").close()
+
+
+FOREIGN = {
+    "a trigger that swallows events": (
+        "CREATE TRIGGER t BEFORE INSERT ON events WHEN new.body LIKE '%evidence%' BEGIN SELECT RAISE(IGNORE); END",
+        "a trigger 't' that foldlog did not make",
+    ),
+    "our trigger, doing something else": (
+        "DROP TRIGGER events_keep_their_positions;"
+        "CREATE TRIGGER events_keep_their_positions BEFORE DELETE ON events BEGIN SELECT 1; END",
+        "a trigger 'events_keep_their_positions' that foldlog did not make",
+    ),
+    "a view without end instead of a table": (
+        "DROP TABLE tracking; CREATE VIEW tracking AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
+        "SELECT 1 AS application, 1 AS notification FROM r WHERE n < 0",
+        "a view 'tracking' that foldlog did not make",
+    ),
+    "a view beside the tables": ("CREATE VIEW v AS SELECT 1", "a view 'v' that foldlog did not make"),
+    "a table that takes an event and stores nothing": (
+        "DROP TABLE tracking; CREATE TABLE tracking (application BLOB, notification INTEGER, UNIQUE (application) ON "
+        "CONFLICT IGNORE)",
+        "a table 'tracking' that foldlog did not make",
+    ),
+}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+@pytest.mark.parametrize("mode", ["rwc", "rw", "ro"])
+def test_a_file_with_a_schema_that_is_not_ours_is_refused(path: str, foreign: str, mode: str):
+    statements, problem = FOREIGN[foreign]
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c1", HI, expected_version=0)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(statements)
+    with pytest.raises(StoreUnavailable, match=problem):
+        open_store(f"sqlite:///{path}?mode={mode}")
+
+
+def test_an_index_or_a_table_beside_ours_is_no_harm(path: str):
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c1", HI, expected_version=0)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE INDEX by_kind ON events (kind); CREATE TABLE notes (text)")
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c1", HI, expected_version=1)
+
+
+def test_no_connection_trusts_the_functions_of_a_schema(recorder: SQLiteRecorder):
+    begin(recorder)
+    with recorder.read():
+        pass
+    for connection in (recorder._writing.connection, recorder._readers._idle[0]):
+        assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)  # type: ignore[union-attr]

@@ -50,6 +50,7 @@ def open_reader(path: str, *, patience_s: float = PATIENCE_S, writable: bool = T
         cached_statements=256,
     )
     connection.text_factory = bytes
+    connection.execute("PRAGMA trusted_schema = OFF")  # functions with side effects are for our statements only
     return connection
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
 from typing import Final
 
 from eventstore.recorders.errors import DatabaseError
@@ -20,15 +22,20 @@ _NEWEST: Final = max(_MIGRATIONS)
 def is_current(connection: sqlite3.Connection, path: str) -> bool:
     """Whether the file has the newest schema; False for an older one, and for an empty file.
 
-    Raises ``DatabaseError`` where the file is no store of ours, or of a newer schema.
+    Raises ``DatabaseError`` where the file is no store of ours, or of a newer schema, or has more in its schema than
+    the migrations made.
     """
-    return _schema(connection, path) == _NEWEST
+    found = _schema(connection, path)
+    _check_nothing_foreign(connection, path, found)
+    return found == _NEWEST
 
 
 def check_is_store(connection: sqlite3.Connection, path: str) -> None:
     """Raises ``DatabaseError`` where the file is empty, no store of ours, or of a newer schema."""
-    if _schema(connection, path) == 0:
+    found = _schema(connection, path)
+    if found == 0:
         raise DatabaseError(f"{path} is empty, which no store is; choose another file")
+    _check_nothing_foreign(connection, path, found)
 
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
@@ -69,6 +76,42 @@ def _schema(connection: sqlite3.Connection, path: str) -> int:
             f"upgrade foldlog to open it"
         )
     return schema
+
+
+def _check_nothing_foreign(connection: sqlite3.Connection, path: str, schema: int) -> None:
+    """Raises ``DatabaseError`` for a trigger or a view that the migrations did not make, and for a table of theirs that
+    is of another kind. A trigger, or a table that resolves conflicts, can take in an event and store nothing.
+    """
+    ours = _made_by_migrations(schema)
+    for kind, name, statement in connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL"):
+        kind, name = _text(kind), _text(name)
+        expected = ours.get((kind, name))
+        is_one_of_ours = any(name == other for _, other in ours)
+        if expected == _words(statement) or (kind in ("table", "index") and not is_one_of_ours):
+            continue
+        raise DatabaseError(
+            f"{path} has a {kind} {name!r} that foldlog did not make, so nothing was read or written: it could hide "
+            f"events, or take them in and store nothing. Remove it with sqlite3, or copy the events with "
+            f"'foldlog salvage'"
+        )
+
+
+@cache
+def _made_by_migrations(schema: int) -> dict[tuple[str, str], str]:
+    """What the migrations up to this one make, by kind and name."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for number in range(1, schema + 1):
+            connection.executescript(_MIGRATIONS[number])
+        made = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL").fetchall()
+    return {(kind, name): _words(statement) for kind, name, statement in made}
+
+
+def _words(statement: str | bytes) -> str:
+    return " ".join(_text(statement).split())
+
+
+def _text(stored: str | bytes) -> str:
+    return stored.decode(errors="replace") if isinstance(stored, bytes) else str(stored)
 
 
 def _split(script: str) -> Iterator[str]:
