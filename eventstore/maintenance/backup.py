@@ -18,6 +18,7 @@ from eventstore.maintenance.erase import purge
 from eventstore.maintenance.verify import Verdict, verify
 from eventstore.recorders.base import RecorderOfFile, Transaction
 from eventstore.stored.guard import Guard
+from eventstore.whole_file import new_beside, sync_folder
 
 __all__ = ["BackedUp", "Vacuumed", "back_up", "vacuum"]
 
@@ -61,19 +62,20 @@ def back_up(guard: Guard, path: str, on_progress: Callable[[int, int], object] =
     target = Path(path)
     if target.exists():
         raise StoreUnavailable(f"{path} exists already; give the backup a name of its own")
-    part = target.with_name(f"{target.name}.part-{os.getpid()}")
+    part = None
     try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        part = new_beside(target)
         recorder.copy_to(str(part), on_progress)
         with contextlib.closing(Guard(recorder.beside(str(part)), guard.codecs.settings)) as copy:
             verdicts = list(verify(copy))
         _sync(part)
         part.rename(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise StoreUnavailable(f"cannot write the backup {path}: {error.strerror or error}") from error
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            part.unlink(missing_ok=True)
     named = [verdict for verdict in verdicts if verdict.conversation is not None]
     return BackedUp(
         path,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
@@ -56,9 +57,15 @@ class KeyRing:
         """Keys from a file, one a line, the one that encrypts first; lines that begin with ``#`` are remarks."""
         try:
             with open(path, encoding="utf-8") as file:
+                status = os.fstat(file.fileno())
                 lines = [line.strip() for line in file]
         except (OSError, UnicodeDecodeError) as error:
             raise KeyUnavailable(f"the key file {path!r} cannot be read: {error}; {_HOW_TO_MAKE_ONE}") from error
+        if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            raise KeyUnavailable(
+                f"the key file {path!r} has mode {status.st_mode & 0o777:04o}, so other users can read it; make it "
+                f"yours alone (chmod 600), and rekey if others may have read it"
+            )
         return cls(_secrets(line for line in lines if line and not line.startswith("#")), where=f"key file {path!r}")
 
     @classmethod

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +9,7 @@ from typing import NamedTuple
 from eventstore import ConversationErased, CorruptEvent, Store
 from eventstore.maintenance.copy import carried
 from eventstore.maintenance.damage import translated
+from eventstore.whole_file import whole_file
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line
 
@@ -38,17 +37,8 @@ def write_archive(store: Store, path: Path, conversations: Iterable[str]) -> Wri
     A conversation that is damaged is left out, and named. Raises ``OSError``, ``ConversationNotFound``,
     ``KeyUnavailable`` and ``StoreUnavailable``. Cost: its events; memory for one page of them.
     """
-    handle, partial = tempfile.mkstemp(prefix=f"{path.name[:100]}.", suffix=".partial", dir=path.parent)  # mode 0600
-    try:
-        with open(handle, "wb") as file:
-            with compressed(file) as sink, translated():
-                written = _write(store, sink, conversations)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    with whole_file(path) as file, compressed(file) as sink, translated():
+        written = _write(store, sink, conversations)
     return written
 
 

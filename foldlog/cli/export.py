@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import io
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from eventstore.whole_file import whole_file
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
@@ -135,21 +134,10 @@ def _write(file: TextIO, records: Iterable[Any]) -> int:
 
 
 def _to_file(path: Path, records: Iterable[Any]) -> int:
-    with _whole_or_not(path) as file:
-        return _write(file, records)
-
-
-@contextmanager
-def _whole_or_not(path: Path) -> Iterator[TextIO]:
-    """The file at ``path``, mode 0600, once all of it is written, and what was there until then.
-
-    The name of the partial file is random: nobody can put a link there beforehand.
-    """
-    handle, name = tempfile.mkstemp(prefix=f"{path.name[:100]}.", suffix=".partial", dir=path.parent)  # mode 0600
-    partial = Path(name)
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            yield file
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as binary:
+        file = io.TextIOWrapper(binary, encoding="utf-8", write_through=True)
+        try:
+            return _write(file, records)
+        finally:
+            file.flush()
+            file.detach()  # the file is synced before it is closed

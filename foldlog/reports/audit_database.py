@@ -6,6 +6,7 @@ It is followed from where it ended, so that a second run adds only what is new. 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -196,8 +197,12 @@ def check(store: Store, path: Path) -> None:
 def open_database(store: Store, path: Path) -> Database:
     new = not path.exists() or path.stat().st_size == 0
     try:
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # private from its first moment
         connection = sqlite3.connect(path, check_same_thread=False)  # a follower's thread writes, another one describes
         found = store.uuid if new else _store_of(connection, path)
+    except FileExistsError as error:
+        raise NoAuditDatabase(path, "a symbolic link is there, and its target does not exist") from error
     except sqlite3.Error as error:
         raise NoAuditDatabase(path, str(error)) from error
     if found != store.uuid:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from condensers.replays import Replay
+from eventstore.whole_file import whole_file
 
 __all__ = ["PlotRefused", "check_plot", "comparison", "plot_comparison"]
 
@@ -99,7 +100,8 @@ def plot_comparison(replays: Mapping[str, Replay], path: Path, *, title: str = "
     )
     for text in legend.get_texts():
         text.set_parse_math(False)  # a name may have dollar signs
-    figure.savefig(path, dpi=120)
+    with whole_file(path) as file:
+        figure.savefig(file, dpi=120, format=path.suffix.removeprefix(".") or "png")
 
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")

@@ -195,6 +195,7 @@ def test_with_another_key_it_says_which_one_is_missing(path: Path):
 
 def test_a_key_is_read_from_the_environment_or_from_a_file(tmp_path: Path):
     file = tmp_path / "keys"
+    file.touch(0o600)
     file.write_text(f"# the newest first\n{NEW.get_secret_value()}\n\n{OLD.get_secret_value()}\n")
     new, both = KeyRing([NEW]), KeyRing.from_environment({"FOLDLOG_KEY_FILE": str(file)})
     assert both is not None
@@ -204,6 +205,18 @@ def test_a_key_is_read_from_the_environment_or_from_a_file(tmp_path: Path):
     given = KeyRing.from_environment({"FOLDLOG_KEY": f"{NEW.get_secret_value()} {OLD.get_secret_value()}"})
     assert repr(given) == repr(both)
     assert KeyRing.from_environment({}) is None
+
+
+@pytest.mark.parametrize("mode, refused", [(0o600, False), (0o400, False), (0o640, True), (0o644, True), (0o604, True)])
+def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path, mode: int, refused: bool):
+    file = tmp_path / "keys"
+    file.write_text(NEW.get_secret_value())
+    file.chmod(mode)
+    if refused:
+        with pytest.raises(KeyUnavailable, match=rf"has mode {mode:04o}, so other users can read it; .*chmod 600"):
+            KeyRing.from_file(str(file))
+    else:
+        assert KeyRing.from_file(str(file)).current == KeyRing([NEW]).current
 
 
 def test_an_open_store_takes_what_the_environment_says(path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -19,6 +19,7 @@ _ERASURE = "tests/eventstore/test_erasure.py"
 _SALVAGE = "tests/eventstore/test_salvage.py"
 _ARCHIVES = "tests/foldlog/test_archives.py"
 _TRUST = "tests/foldlog/test_trust.py"
+_PRIVATE = "tests/foldlog/test_private_files.py"
 _DAMAGE = "tests/fuzz/test_damage.py"
 _SQL = "eventstore/recorders/sql/sqlite/queries.sql"
 
@@ -355,11 +356,39 @@ PROTECTIONS = {
         _ARCHIVES,
     ),
     "private": Protection(
-        "an archive is its owner's, whatever lies there",
-        "foldlog/archives/writing.py",
-        'tempfile.mkstemp(prefix=f"{path.name[:100]}.", suffix=".partial", dir=path.parent)',
-        'os.open(f"{path}.partial", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), f"{path}.partial"',
-        _ARCHIVES,
+        "a file that a command writes is its owner's, whatever lies there",
+        "eventstore/whole_file.py",
+        'tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=".part", dir=path.parent)',
+        'os.open(f"{path}.part", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), f"{path}.part"',
+        f"{_PRIVATE} -k replaces_a_link",
+    ),
+    "synced": Protection(
+        "… and is on disk before it takes its name",
+        "eventstore/whole_file.py",
+        "            os.fsync(file.fileno())\n",
+        "",
+        f"{_PRIVATE} -k synced",
+    ),
+    "lock-link": Protection(
+        "the lock file of a store is not opened through a link",
+        "eventstore/recorders/sqlite/write_lock.py",
+        "os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW",
+        "os.O_CREAT | os.O_RDWR",
+        f"{_PRIVATE} -k lock_file",
+    ),
+    "audit-link": Protection(
+        "no audit database is made through a link",
+        "foldlog/reports/audit_database.py",
+        "os.O_CREAT | os.O_EXCL | os.O_RDWR",
+        "os.O_CREAT | os.O_RDWR",
+        f"{_PRIVATE} -k audit_database",
+    ),
+    "key-file": Protection(
+        "a key file that others can read is refused",
+        "eventstore/stored/keys.py",
+        "status.st_mode & (stat.S_IRGRP | stat.S_IROTH)",
+        "False",
+        f"{_ENCRYPTION} -k others_can_read",
     ),
     "one-page": Protection(
         "a page that cannot be read costs one conversation",

@@ -121,7 +121,7 @@ class WriteLock:
         )
 
     def _open(self) -> None:
-        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
         if os.fstat(self._file).st_size < _NAME_BYTES_MAX:
             os.ftruncate(self._file, _NAME_BYTES_MAX)
@@ -135,7 +135,7 @@ class WriteLock:
         if pending is None or not pending.resume():
             # First kept, then started: an exception of a signal handler must not leave a thread that gets the lock for
             # a process that knows nothing of it.
-            pending = self._pending = _Pending(os.open(self._path, os.O_RDWR))
+            pending = self._pending = _Pending(os.open(self._path, os.O_RDWR | os.O_NOFOLLOW))
             try:
                 pending.start()
             except RuntimeError:  # the program ends, so no thread can be started

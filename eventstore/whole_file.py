@@ -1,0 +1,59 @@
+"""Write a file for its owner alone, that appears whole or not at all.
+
+What commands write has the text of conversations. So a file has mode 0600 from its first moment, whatever the umask. It
+is written under a random name in the same folder, where no other user can have put a link beforehand; then it is synced
+and takes its name, which replaces a link of that name and does not follow it; then the folder is synced.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["new_beside", "sync_folder", "whole_file"]
+
+_NAME_MAX = 100
+"""Characters of the name that a temporary name begins with: a name has 255 bytes at most."""
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the name ``path`` when the block ends without an exception; else nothing is left of it.
+
+    Raises ``OSError``. Durability: on disk, under its name, when the block has ended.
+    """
+    handle, name = _made_beside(path)
+    part = Path(name)
+    try:
+        with open(handle, "wb") as file:  # never by its name again: another file may have it
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def new_beside(path: Path) -> Path:
+    """Make an empty file of mode 0600 with a random name in the folder of ``path``."""
+    handle, name = _made_beside(path)
+    os.close(handle)
+    return Path(name)
+
+
+def _made_beside(path: Path) -> tuple[int, str]:
+    return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=".part", dir=path.parent)  # of mode 0600
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,114 @@
+"""Every file that a command writes is its owner's alone, written through no link, and whole or not there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventstore import Message, StoreUnavailable, open_store
+from eventstore.whole_file import whole_file
+
+COMMANDS: dict[str, tuple[list[str], str]] = {
+    "export": (["export", "c", "-o", "FILE"], "out.jsonl"),
+    "archive": (["export", "--all", "FILE"], "all.foldlog"),
+    "audit database": (["audit", "--to", "FILE"], "audit.db"),
+    "backup": (["backup", "FILE"], "copy.db"),
+    "salvage": (["salvage", "foldlog.db", "FILE"], "new.db"),
+    "plot": (["compare", "c", "--plot", "FILE"], "plot.png"),
+    "copy": (["copy", "sqlite:///foldlog.db", "sqlite:///FILE"], "other.db"),
+}
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
+        store.append("c", [Message(source="user", content="secret")] * 3, expected_version=0)
+    return tmp_path
+
+
+@pytest.fixture
+def _open_umask() -> Any:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_open_umask")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_is_its_owners_and_nothing_lies_beside_it(foldlog: Any, filled: Path, command: str):
+    arguments, name = COMMANDS[command]
+    before = {path.name for path in filled.iterdir()}
+    ran = foldlog(*[argument.replace("FILE", name) for argument in arguments])
+    assert ran.status == 0, ran.err
+    made = {path.name: stat.S_IMODE(path.stat().st_mode) for path in filled.iterdir() if path.name not in before}
+    made = {other: mode for other, mode in made.items() if other.removeprefix("foldlog.db") == other}
+    assert made.pop(name) == 0o600
+    assert made.keys() <= {f"{name}-queue", f"{name}-wal", f"{name}-shm"}
+    assert set(made.values()) <= {0o600}
+
+
+@pytest.mark.parametrize("command", ["export", "archive", "plot"])
+def test_a_file_replaces_a_link_and_does_not_follow_it(foldlog: Any, filled: Path, command: str):
+    arguments, name = COMMANDS[command]
+    (filled / "victim.txt").write_text("precious")
+    for link in (name, f"{name}.partial", f"{name}.part"):
+        (filled / link).symlink_to("victim.txt")
+    ran = foldlog(*[argument.replace("FILE", name) for argument in arguments])
+    assert ran.status == 0, ran.err
+    assert (filled / "victim.txt").read_text() == "precious"
+    assert not (filled / name).is_symlink()
+
+
+def test_an_audit_database_is_not_made_through_a_link(foldlog: Any, filled: Path):
+    (filled / "audit.db").symlink_to("elsewhere.db")
+    ran = foldlog("audit", "--to", "audit.db")
+    assert ran.status == 2
+    assert "a symbolic link is there" in ran.err
+    assert not (filled / "elsewhere.db").exists()
+
+
+def test_the_lock_file_of_a_store_is_no_link(tmp_path: Path):
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    (tmp_path / "h.db-queue").symlink_to(victim)
+    with pytest.raises(StoreUnavailable, match="symbolic links"):
+        open_store(f"sqlite:///{tmp_path / 'h.db'}")
+    assert victim.read_text() == "precious"
+
+
+def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path):
+    path = tmp_path / "out"
+    path.write_text("before")
+
+    def fail() -> None:
+        with whole_file(path) as file:
+            file.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert path.read_text() == "before"
+    assert [other.name for other in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_file_and_its_name_are_synced_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    done: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        sync(descriptor)
+
+    def replaced(old: Path, new: Path) -> None:
+        done.append("name")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    with whole_file(tmp_path / "out") as file:
+        file.write(b"all")
+    assert done == ["file", "name", "folder"]
