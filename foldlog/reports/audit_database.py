@@ -203,6 +203,8 @@ def open_database(store: Store, path: Path) -> Database:
         found = store.uuid if new else _store_of(connection, path)
     except FileExistsError as error:
         raise NoAuditDatabase(path, "a symbolic link is there, and its target does not exist") from error
+    except OSError as error:
+        raise NoAuditDatabase(path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
         raise NoAuditDatabase(path, str(error)) from error
     if found != store.uuid:
