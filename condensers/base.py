@@ -275,6 +275,11 @@ CondenserBase = Condenser
 
 def _condense_by_step(self: Condenser, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
     """Return the View to go on with, or a condensation to append before asking again. See ``Condenser.condense``."""
+    if not isinstance(view, View):
+        raise TypeError(
+            f"condense takes a View, not a {builtins.type(view).__name__}; "
+            f"write condenser.condense(View.from_events(events))"
+        )
     return self.step(view, agent_llm).result
 
 

@@ -59,8 +59,12 @@ def open(
     version made it.
     """
     chosen = None if condenser is None else _made(condenser)
+    if agent_llm is not None:
+        from condensers.models.estimate import counting
+
+        counting(agent_llm)  # an object that is no model is refused before anything is opened
     if chosen is not None:
-        chosen.for_agent(agent_llm)  # a condenser that lacks a model is refused before anything is opened
+        chosen.for_agent(agent_llm)  # so is a condenser that lacks a model
     return Histories(open_store(url, durability=durability, clock=clock), condenser=chosen, agent_llm=agent_llm)
 
 

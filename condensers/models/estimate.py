@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from condensers.base import AgentModel
+from condensers.errors import InvalidCondenser
 from condensers.models.prompt_sums import PromptSums
 from condensers.models.tokens import TokenCounter
 from projections import View
@@ -82,5 +83,17 @@ ESTIMATE = Estimate()
 
 
 def counting(agent_llm: AgentModel | None) -> AgentModel:
-    """Return the agent's model, or, if it is unknown, the estimate that counts in its place."""
-    return ESTIMATE if agent_llm is None else agent_llm
+    """Return the agent's model, or, if it is unknown, the estimate that counts in its place.
+
+    Raises ``InvalidCondenser`` where ``agent_llm`` lacks a part of ``AgentModel``.
+    """
+    if agent_llm is None:
+        return ESTIMATE
+    parts = ("model", "max_input_tokens", "max_output_tokens", "token_sums")
+    if missing := [part for part in parts if not hasattr(agent_llm, part)]:
+        raise InvalidCondenser(
+            f"agent_llm is of type {type(agent_llm).__name__}, which has no {', '.join(missing)}; give a model, such "
+            f"as foldlog.LLM(foldlog.LLMConfig(model='openai/gpt-4o')), or an object with the attributes of "
+            f"condensers.AgentModel"
+        )
+    return agent_llm

@@ -81,6 +81,13 @@ class LLMConfig(BaseModel):
         default_factory=dict, repr=False, description="anything else for litellm.completion, passed on as it is"
     )
 
+    @field_validator("api_key")
+    @classmethod
+    def _is_not_masked(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and set(key.get_secret_value()) == {"*"}:
+            raise ValueError("it is masked, as JSON of a configuration shows it; give the key, or api_key_env")
+        return key
+
     @field_validator("extra")
     @classmethod
     def _is_not_ours(cls, extra: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 import pytest
@@ -186,6 +187,27 @@ def test_equal_condensers_keep_reports_of_their_own():
     one.add_metadata("who", "one")
     other.add_metadata("who", "other")
     assert [take_report(other), take_report(one), take_report(one)] == [({"who": "other"},), ({"who": "one"},), ()]
+
+
+def test_a_masked_key_is_not_taken_for_a_key():
+    masked = json.loads(LLMConfig(model="m", api_key="sk-secret").model_dump_json())
+    with pytest.raises(InvalidCondenser, match=r"llm_config.api_key: it is masked.*api_key_env"):
+        from_config({"type": "llm", "llm_config": masked})
+
+
+@pytest.mark.parametrize("kind", ["recent", "digest", "noop", "amortized"])
+def test_a_list_of_events_is_refused_with_what_to_write(kind):
+    with pytest.raises(TypeError, match=r"takes a View, not a list; write condenser.condense\(View.from_events"):
+        from_config({"type": kind}).condense(messages(3))
+
+
+def test_an_object_that_is_no_model_is_refused_before_a_store_is_opened(tmp_path):
+    for wrong, said in (("openai/gpt-4o", "type str"), (object(), "no model, max_input_tokens, max_output_tokens")):
+        with pytest.raises(InvalidCondenser, match=said):
+            foldlog.open(f"sqlite:///{tmp_path}/h.db", agent_llm=wrong)
+        with foldlog.open("memory:") as histories, pytest.raises(InvalidCondenser, match=said):
+            CondenseHandler(histories.store, histories.views, NoOpCondenser(), wrong)
+    assert not (tmp_path / "h.db").exists()
 
 
 def test_a_condenser_without_a_configuration_says_so():

@@ -215,7 +215,7 @@ CONDENSERS = (
     ),
     Statement(
         "`condense(list_of_events)`",
-        "`condense(View.from_events(events))`",
+        "`condense(View.from_events(events))`; a list is refused with these words",
         "result = AmortizedForgettingCondenser(max_size=4, keep_first=0).condense(View.from_events(history.events()))\n"
         "assert isinstance(result, Condensation)",
         "A list does not say what was forgotten before.",
