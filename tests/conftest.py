@@ -17,7 +17,13 @@ from tests.postgres.servers import Server, ServerUnavailable, new_primary
 
 
 def pytest_configure() -> None:
-    """In the background Ctrl-C is ignored, and whatever the tests start would ignore it too."""
+    """Start as in a terminal's foreground, and write as into a file.
+
+    In the background Ctrl-C is ignored, and whatever the tests start would ignore it too. A process that has loaded
+    readline, as pytest's has, hands the width of its terminal to the processes that run the tests.
+    """
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
