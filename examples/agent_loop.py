@@ -1,6 +1,6 @@
 """A small agent that works in a folder with a shell, and never outgrows its model's context.
 
-    python examples/agent_loop.py "why does the test fail? mend it" --model openai/gpt-4o-mini --folder .
+    python examples/agent_loop.py "why does the test fail? fix it" --model openai/gpt-4o-mini --folder .
     python examples/agent_loop.py "anything" --rehearse
 
 Everything that happens is appended to a history, and what the model is shown is that history's View. Before each call
@@ -105,7 +105,7 @@ def run_agent(
 
 
 def condense(history: History, reason: str, say: Callable[[str], None]) -> None:
-    """Ask for a condensation and have it made: a request that nobody answers would be made for ever.
+    """Ask for a condensation and have it made: an unanswered request would be made again for ever.
 
     Raises ``InvalidCondenser`` where the condenser answers no requests, besides what ``history.step`` raises.
     """

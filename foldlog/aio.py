@@ -89,7 +89,7 @@ class Opening:
             return Histories(await pool.run(self._opened, finish=True), pool)
         except BaseException as error:
             outcome = getattr(error, "outcome", None)
-            if outcome is not None and outcome.value is not None:  # cancelled, and open: nobody else would close it
+            if outcome is not None and outcome.value is not None:  # cancelled, and open: no other code would close it
                 outcome.value.close()
             pool.close()
             raise

@@ -156,7 +156,7 @@ class History:
             return View.from_events(())
 
     def at(self, version: int) -> View:
-        """What the model was shown when the history had ``version`` events. Cost: the size of that View.
+        """Return what the model was shown when the history had ``version`` events. Cost: the size of that View.
 
         Raises what ``Views.at`` raises for a version that the history never had.
         """
@@ -226,8 +226,8 @@ class History:
             return ()
 
     def step(self) -> View | Condensation:
-        """What to do before the agent's model is called: go on with the View, or, where a condensation was due and has
-        been appended, step again.
+        """Prepare the call of the agent's model: return the View to go on with, or a condensation that was due and has
+        been appended; then step again.
 
         Any number of threads may step while others append: see ``condensers.CondenseHandler.handle`` for that, and for
         what it raises; ``NoCondensationAvailable`` above all, where one is required and impossible. Cost: the View, and
@@ -279,7 +279,7 @@ class History:
         return self._views.why(self.id, event_id=event_id)
 
     def difference(self, before: int, after: int) -> Difference:
-        """What entered the View and what left it between two versions, and what was summarized. Raises
+        """Return what entered the View and what left it between two versions, and what was summarized. Raises
         ``NoSuchVersion``.
         """
         return self._views.difference(self.id, before, after)

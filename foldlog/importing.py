@@ -18,8 +18,8 @@ from foldlog.formats.delta import delta
 __all__ = ["Imported", "ReadOtherwise", "import_source"]
 
 _SHARED_MIN = 3
-"""So many events in common, or all, make a conversation with a former name the beginning of a history. Two histories of
-one task begin with the same prompt.
+"""How many equal first events (or all) make a conversation with a former name the beginning of a history: two histories
+of one task begin with the same prompt.
 """
 
 Watch = Callable[[Iterator[Event]], Iterator[Event]]

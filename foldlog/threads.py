@@ -141,7 +141,7 @@ async def _run_in_asyncio(pool: Pool, call: _Call[T], finish: bool) -> Outcome[T
         try:
             loop.call_soon_threadsafe(wake)
         except RuntimeError:
-            return  # the loop is closed, so nobody waits any more
+            return  # the loop is closed: no task waits any more
 
     call.notify = notify
     pool.submit(call)
@@ -171,7 +171,7 @@ async def _run_in_trio(pool: Pool, call: _Call[T], finish: bool) -> Outcome[T]:
         try:
             token.run_sync_soon(done.set)
         except trio.RunFinishedError:
-            return  # nobody waits any more
+            return  # no task waits any more
 
     call.notify = notify
     pool.submit(call)

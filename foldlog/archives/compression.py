@@ -31,7 +31,7 @@ class Sink(Protocol):
 
 @contextmanager
 def compressed(file: BinaryIO) -> Iterator[Sink]:
-    """What is written goes into ``file``, compressed; all of it once the context ends."""
+    """Give a sink that compresses into ``file``; the file is complete once the context ends."""
     try:
         import zstandard
     except ImportError:
@@ -50,7 +50,7 @@ def is_compressed(file: BinaryIO) -> bool:
 
 
 def decompressed(file: BinaryIO) -> Iterator[bytes]:
-    """The content, in pieces of at most 256 KiB. Raises ``NotReadable`` where it is damaged, or needs a package."""
+    """Yield the content in pieces of at most 256 KiB. Raises ``NotReadable`` if it is damaged or needs a package."""
     if not is_compressed(file):
         raise NotReadable("it is compressed neither with zstd nor with gzip")
     zstd = file.read(4) == _ZSTD

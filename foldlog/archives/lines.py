@@ -46,7 +46,7 @@ _Hex = Annotated[str, Meta(pattern="^([0-9a-f]{2}){0,64}$")]
 
 
 class NotAnArchive(ValueError):
-    """It is no archive, or not from here on. The message says where and why; what came before it was brought in."""
+    """The file is not an archive, or damaged from here on: the message says where. The part before was copied."""
 
 
 class ArchiveLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -138,7 +138,7 @@ def conversation_line(what: Carried) -> bytes:
 
 
 def event_line(conversation: str, row: Row) -> bytes:
-    """The body stands in it byte for byte; one that cannot, in base64. Raises ``CorruptEvent`` for a damaged row."""
+    """Return the line of an event, its body as it is or in base64. Raises ``CorruptEvent`` for a damaged row."""
     if row.encoding != PLAIN:
         raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"))
     fields = {
@@ -182,7 +182,7 @@ class Lines:
         self._ahead: bytes | None = None
 
     def next(self) -> bytes | None:
-        """The next line; None at the end of the file."""
+        """Return the next line, or None at the end of the file."""
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             return ahead
@@ -193,7 +193,7 @@ class Lines:
             raise self.bad(str(error)) from error
 
     def next_of(self, first_key: str) -> bytes | None:
-        """The next line, if this is its first key."""
+        """Return the next line if this is its first key."""
         following = self.next()
         if following is not None and following.startswith(b'{"%b":' % first_key.encode()):
             return following
@@ -201,11 +201,11 @@ class Lines:
         return None
 
     def bad(self, problem: str) -> NotAnArchive:
-        """The error that says what is wrong with this line."""
-        return NotAnArchive(f"{self._path}, line {self._number}: {problem}; what came before it was brought in")
+        """Return the error that says what is wrong with this line."""
+        return NotAnArchive(f"{self._path}, line {self._number}: {problem}; the conversations before it were copied")
 
     def read(self, text: bytes, type_: type[T]) -> T:
-        """The line ``text`` as what it should be."""
+        """Return the line ``text`` as a value of this type."""
         try:
             return msgspec.convert(json.loads(text), type_)
         except (ValueError, RecursionError) as error:  # msgspec.ValidationError is a ValueError
@@ -221,8 +221,8 @@ def conversation_of(read: ConversationLine) -> Carried:
 
 
 def row_of(lines: Lines, conversation: str, text: bytes) -> Row:
-    """The row of an event's line. Raises ``CorruptEvent`` where it is none, whatever its head says: an archive may be
-    made up.
+    """Return the row of an event's line. Raises ``CorruptEvent`` if the line is not an event, whatever its head says:
+    an archive may be forged.
     """
     try:
         read = _event.decode(text)

@@ -1,4 +1,4 @@
-"""Bringing in what an archive holds."""
+"""Copy the conversations of an archive into a store."""
 
 from __future__ import annotations
 
@@ -52,13 +52,12 @@ def is_archive(path: Path) -> bool:
 
 
 def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterator[Arrived | Problem | LeftOut]:
-    """Bring in what the archive at ``path`` holds, a conversation at a time, each whole and with its heads checked, or
-    not at all.
+    """Copy the conversations of the archive at ``path``, each whole and with its heads checked, or not at all.
 
-    What the store has already is not brought in again; a tail that it does not have yet is added. A receipt refuses its
-    id in this store for ever, so receipts come only with ``receipts``. A conversation that was recorded later than a
-    day from now is a problem: no event could be recorded after it with a true time. Raises ``OSError``,
-    ``NotAnArchive`` where the file is damaged, from there on, and ``StoreUnavailable``. Cost: its events; memory for
+    Events that the store has already are not copied again; a tail that it lacks is added. A receipt refuses its id in
+    this store for ever, so receipts come only with ``receipts``. A conversation that was recorded later than a day from
+    now is a problem: no event could be recorded after it with a true time. Raises ``OSError``, ``NotAnArchive`` at the
+    place where the file is damaged, and ``StoreUnavailable``. Cost: its events; memory for
     one transaction of them.
     """
     with path.open("rb") as file, translated():

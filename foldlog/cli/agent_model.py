@@ -31,8 +31,9 @@ AgentModelName = Annotated[
 
 
 def agent_model(name: str | None) -> AgentModel | None:
-    """The model of that name; without a name one that counts tokens and has no limit, or None where litellm, which
-    counts, is not installed. Raises ``InvalidCondenser`` where a name is given all the same.
+    """Return the model of that name. Without a name, return one that counts tokens and has no limit, or None if
+    litellm, which counts, is not installed. Raises ``InvalidCondenser`` if a name is given and litellm is not
+    installed.
     """
     if name is None and importlib.util.find_spec("litellm") is None:
         return None

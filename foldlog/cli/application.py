@@ -71,7 +71,7 @@ def _tell_version(asked: bool) -> None:
 
 
 def build() -> typer.Typer:
-    """The application with all its commands."""
+    """Return the application with all its commands."""
     application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode="rich")
     application.callback(cls=_Group, context_settings=dict(_SETTINGS))(_foldlog)
     for heading, names in COMMANDS.items():
@@ -102,7 +102,7 @@ def _foldlog(
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
     ] = False,
 ) -> None:
-    """What there is besides the commands."""
+    """Handle the options that stand before a command."""
 
 
 def _unwrapped(text: str) -> str:
@@ -111,7 +111,7 @@ def _unwrapped(text: str) -> str:
 
 
 def main() -> None:
-    """The entry point: runs the command line and leaves with its exit status."""
+    """Run the command line and exit with its status."""
     gc.set_threshold(100_000, 20, 100)  # events are many objects in no cycle: looking for cycles took half of the time
     arguments = sys.argv[1:]
     status = _run(arguments or ["--help"])

@@ -48,7 +48,7 @@ def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: 
 def parted(
     paths: Sequence[Path], conversation: str | None, prefix: str, *, strict: bool
 ) -> tuple[list[Path], list[Path]]:
-    """Archives, and the other paths. Refused where an option is given that archives do not have."""
+    """Return the archives and the other paths. Refuse an option that archives do not have."""
     from foldlog.archives import is_archive
 
     archives = [path for path in paths if path.is_file() and is_archive(path)]
@@ -63,7 +63,7 @@ def parted(
 
 
 def read(store: Store, path: Path, *, receipts: bool) -> Iterator[Arrived | Problem | LeftOut | str]:
-    """What became of each conversation of an archive; last, where it is damaged, what is wrong with it."""
+    """Yield the outcome of each conversation of an archive; last, if the archive is damaged, what is wrong with it."""
     from foldlog.archives import NotAnArchive, read_archive
 
     try:

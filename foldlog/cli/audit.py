@@ -261,5 +261,5 @@ def _row(forgetting: Forgetting) -> Sequence[str | Text]:
 
 
 def _tokens(said: Any) -> str:
-    """A number of tokens; a condensation's metadata may say anything."""
+    """Return a number of tokens as text; a condensation's metadata may hold any value."""
     return f"{said:,}" if isinstance(said, int) else terminal.printable(str(said), one_line=True)

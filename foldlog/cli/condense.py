@@ -230,7 +230,7 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
         ("View", f"{count(len(before), 'event')} → {len(after):,}"),
         (
             "tokens",
-            f"{tokens[0]:,} → {tokens[1]:,}, as {tokenizer} counts them" if tokens else "nobody could count them",
+            f"{tokens[0]:,} → {tokens[1]:,}, as {tokenizer} counts them" if tokens else "could not be counted",
         ),
         ("cost", _cost(spending)),
     ]

@@ -65,7 +65,7 @@ def run(
             f"({already:,} were there already){equal}"
         )
         if behind:
-            terminal.console().print(f"{count(len(behind), 'history', 'histories')} grew meanwhile: run it again")
+            terminal.console().print(f"{count(len(behind), 'history', 'histories')} grew during the copy: run it again")
     for name, problem in problems:
         terminal.warn(f"conversation {name!r}: {problem}")
     return FINDINGS if problems else DONE

@@ -41,7 +41,7 @@ class _Forgetting(NamedTuple):
 
     @property
     def why(self) -> str:
-        return because(self.condensation, self.requests) or f"nobody said; the View had {len(self.before)} events"
+        return because(self.condensation, self.requests) or f"without a reason, at {len(self.before)} events"
 
 
 def run(
@@ -93,7 +93,7 @@ def _show(db: str, store: Store, views: Views, forgettings: list[_Forgetting], a
     imported = f"{count(version, 'event')} imported into" if added else f"{count(version, 'event')}, already in"
     _heading(console, f"1. A history: {imported} {name}")
     console.print(
-        "An agent mends a flaky test of an invented project, then adds what it is asked for, one thing after another. "
+        "An agent fixes a flaky test of an invented project, then adds one feature after another. "
         "Five times its history grew too long for its model, and a part of it was condensed."
     )
     _heading(console, "2. The View: what the model is shown now")
@@ -156,7 +156,7 @@ def _commands(db: str, last: _Forgetting) -> list[str]:
 
 
 def _program() -> str:
-    """The command as the shell that this was started from finds it."""
+    """Return the command that started this process, as the shell finds it."""
     return "foldlog" if shutil.which("foldlog") else shlex.quote(os.path.relpath(sys.argv[0]))
 
 

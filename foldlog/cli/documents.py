@@ -11,7 +11,7 @@ __all__ = ["event_document"]
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """The event as it is stored, with its id; one that this version does not know as its writer wrote it."""
+    """Return the event as it is stored, with its id; an unknown event as its writer wrote it."""
     import json
 
     import msgspec

@@ -34,11 +34,11 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Erase a history for good: its events, and all that was derived from them, from tables, free pages and logs.
+    """Erase a history for good: its events and all derived data, from tables, free pages and logs.
 
-    In a terminal it shows the history and asks first. From the first moment on nobody reads it. What stays is a
-    receipt: when, why, how many events, and the last head. Its id is not used again. Archives and backups made before
-    still hold it; those made later hold the receipt.
+    In a terminal it shows the history and asks first. It cannot be read from the first moment on. A receipt stays:
+    when, why, how many events, and the last head. Its id is not used again. Archives and backups made before still hold
+    it; later ones hold the receipt.
     """
     if not reason.strip():
         raise Refused("--reason is empty; say why, the receipt keeps it")
@@ -120,7 +120,7 @@ def _check(store: Store, audit: Path) -> None:
 
 
 def _erase_there(store: Store, audit: Path, conversation: str) -> str | None:
-    """What went wrong as it was erased from the audit database; None where it is gone."""
+    """Erase the conversation from the audit database. Return what went wrong, or None."""
     import sqlite3
 
     from eventstore import EventStoreError

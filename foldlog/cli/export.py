@@ -60,7 +60,7 @@ def run(
 ) -> int:
     """Write a history as its source wrote it, one JSON record a line; forgotten events too.
 
-    With --all, histories go into one compressed file with their heads, times and keys, for 'foldlog import' to bring
+    With --all, histories go into one compressed file with their heads, times and keys, for 'foldlog import' to copy
     in as they are. It holds plain text, also of an encrypted store.
     """
     if archive is not None:
@@ -111,7 +111,7 @@ def _noted(notes: list[str]) -> dict[str, list[str]]:
 
 
 def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
-    """The records up to the first that cannot be read or written, a finding: a document has to have its end."""
+    """Yield the records up to the first that cannot be read or written: that one is a finding."""
     from eventstore import EventStoreError
 
     try:

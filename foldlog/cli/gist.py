@@ -34,7 +34,7 @@ STYLES = {
 
 
 def label(event: Event) -> str:
-    """What kind of event it is, in the word of ``STYLES``."""
+    """Return the kind of an event in the words of ``STYLES``."""
     events = _kinds()
     match event:
         case events.SystemMessage():
@@ -90,7 +90,7 @@ def _words(event: Event) -> str:
 
 
 def _thought(data: Any) -> str:
-    """What an annotation tells of a model's reasoning: the blocks of its thinking, or their summary."""
+    """Return what an annotation holds of a model's reasoning: the blocks of its thinking, or their summary."""
     blocks = data.get("summary") if isinstance(data, dict) else data
     blocks = blocks if isinstance(blocks, list) else []
     texts = (block.get("thinking", block.get("text")) for block in blocks if isinstance(block, dict))
@@ -125,7 +125,7 @@ def interval_words(intervals: tuple[tuple[int, int], ...], most: int = 6) -> str
 
 
 def summary_text(text: str, indent: str = "") -> str:
-    """A summary's text, with its own line breaks, each line indented."""
+    """Return a summary's text with its own line breaks, each line indented."""
     return "\n".join(f"{indent}{line}" for line in printable(text).splitlines())
 
 
@@ -145,7 +145,7 @@ def _plain(content: Content) -> str:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> str:
-    """What a person wants to see of a call: the command, or where it acts, before the rest."""
+    """Return the most telling part of a call: the command, or the file or place it acts on, before the rest."""
     if isinstance(arguments, str):
         arguments = _parsed(arguments)
     if not isinstance(arguments, dict):

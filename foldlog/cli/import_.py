@@ -1,4 +1,4 @@
-"""``foldlog import``: histories of other agents, brought in."""
+"""``foldlog import``: add histories of other agents."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _RECEIPT = (
 
 
 class Brought(NamedTuple):
-    """What became of one history. ``version`` is what the conversation has since; 0 where there is none of it, and
-    where it was ``refused`` as a whole.
+    """The outcome of one history. ``version`` is the conversation's version afterwards; 0 if there is no such
+    conversation, or the history was ``refused`` as a whole.
     """
 
     path: str
@@ -116,7 +116,7 @@ def run(
 
 
 def _sources(paths: list[Path], format: str, prefix: str) -> Sources:
-    """The histories under the paths. Refused, before anything is imported, where a path has none."""
+    """Return the histories under the paths. Refuse, before anything is imported, a path without a history."""
     from foldlog.formats import NotAHistory, UnknownFormat, open_sources
 
     try:
@@ -134,7 +134,7 @@ def _everything(
     receipts: bool,
     quiet: bool,
 ) -> Iterator[Brought | str]:
-    """What became of each history; a text says what is wrong beside them."""
+    """Yield the outcome of each history; a text is a problem of no single history."""
     yield from bring_in(store, sources, conversation, quiet=quiet)
     yield from map(str, sources.findings)
     for archive in archives:
@@ -142,7 +142,7 @@ def _everything(
 
 
 def _broken_off(brought: Sequence[Brought], error: EventStoreError) -> str:
-    """What to say where the store fails when some histories are in."""
+    """Return the message for a store that failed after some histories were imported."""
     from foldlog.cli.gist import count
 
     there = [one for one in brought if one.version]
@@ -151,7 +151,7 @@ def _broken_off(brought: Sequence[Brought], error: EventStoreError) -> str:
 
 
 def _from_archive(store: Store, path: Path, *, receipts: bool, quiet: bool) -> Iterator[Brought | str]:
-    """What became of each history in an archive; a text says what is wrong with it as a whole."""
+    """Yield the outcome of each history in an archive; a text is a problem of the archive as a whole."""
     from foldlog.archives import LeftOut, Problem
 
     for outcome in read(store, path, receipts=receipts):

@@ -50,7 +50,7 @@ def _version(store: Store, conversation: str) -> int:
 
 
 def _sound(store: Store, conversation: str, start: int, stop: int | None, findings: list[str]) -> Iterator[Event]:
-    """The events that can be read; one that cannot is a finding, and those behind it are read all the same."""
+    """Yield the readable events. An unreadable one is a finding, and the events after it are read all the same."""
     from eventstore import CorruptEvent
 
     end = store.version(conversation) if stop is None else min(stop, store.version(conversation))

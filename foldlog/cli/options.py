@@ -12,7 +12,7 @@ DEFAULT_DB = "sqlite:///foldlog.db"
 
 
 def completed(ctx: typer.Context, incomplete: str) -> list[str]:
-    """For shell completion: ids that begin so. Silent where there is no store."""
+    """Complete the id of a conversation in a shell. Return nothing if the store cannot be opened."""
     from eventstore import EventStoreError
     from foldlog.cli.stores import ids_from, open_existing
 

@@ -18,9 +18,9 @@ _WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "event
 
 
 def because(condensation: CondensationAction, requests: Sequence[CondensationRequest] = ()) -> str:
-    """Why it was made, in a few words that are safe to print: ``too many events, asked for (the prompt was too long)``.
+    """Return why it was made, in printable words: ``too many events, asked for (the prompt was too long)``.
 
-    ``requests`` are those that it fulfils: see ``requests_before``. Empty where nobody said why.
+    ``requests`` are those that it fulfils: see ``requests_before``. Empty if no reason is recorded.
     """
     said, outcome = condensation.metadata.get("reason"), condensation.metadata.get("outcome")
     if outcome == "declined":

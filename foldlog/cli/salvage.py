@@ -67,8 +67,8 @@ def run(
 
 @contextmanager
 def _readable(source: str, target: str) -> Iterator[tuple[Store, int]]:
-    """The source as a store that can be asked; of a file, its rows in a file beside the target. And of how many
-    histories there are events and no name.
+    """Give the source as a readable store, and the number of conversations whose events have lost their name. The rows
+    of a damaged file are written to a file beside the target first.
     """
     from eventstore import open_store
     from eventstore.recorders.sqlite.carving import carve

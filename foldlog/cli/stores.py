@@ -14,15 +14,15 @@ __all__ = ["chosen", "ids_from", "open_existing", "open_or_create"]
 
 
 def open_or_create(db: str) -> Store:
-    """The store at ``db``; a SQLite file is made if it is not there. For commands that bring something in."""
+    """Open the store at ``db``, or create a SQLite file. For commands that add conversations."""
     from eventstore import open_store
 
     return open_store(db)
 
 
 def open_existing(db: str) -> Store:
-    """The store at ``db``, which must be there: a mistyped name must not make a new, empty store. A file that may not
-    be written is opened for reading.
+    """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. A file without write
+    permission is opened for reading.
     """
     from eventstore import open_store
     from eventstore.urls import parse
@@ -35,7 +35,7 @@ def open_existing(db: str) -> Store:
         return open_store(db)
     if not os.path.exists(location.path):
         raise Refused(
-            f"there is no store at {location.path}; bring histories in with 'foldlog import PATH', or name the store "
+            f"there is no store at {location.path}; import histories with 'foldlog import PATH', or name the store "
             f"with --db URL"
         )
     if "mode" in location.options:
@@ -46,8 +46,8 @@ def open_existing(db: str) -> Store:
 
 
 def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
-    """The conversations named, each once, or else all that have events. Raises ``ConversationNotFound`` or
-    ``ConversationErased`` before the first is done, where one of those named is not there, or not any more.
+    """Yield the named conversations, each once, or else all that have events. Raises ``ConversationNotFound`` or
+    ``ConversationErased`` before the first one, if a named one is unknown or erased.
     """
     if conversations:
         for name in conversations:

@@ -107,7 +107,7 @@ class Lines:
         sys.stdout.write(f"{text}\n")
 
     def _styled(self, text: str, spans: Iterable[tuple[str, str]]) -> str:
-        """The cut text with the codes of the spans that it begins with."""
+        """Return the cut text with the codes of the spans that it begins with."""
         styled: list[str] = []
         start = 0
         for span, style in spans:
@@ -118,7 +118,7 @@ class Lines:
         return "".join(styled)
 
     def _code(self, style: str) -> tuple[str, str]:
-        """What the terminal is sent before and after a span of this style."""
+        """Return the codes that a terminal is sent before and after a span of this style."""
         assert self._codes is not None
         if style not in self._codes:
             from rich.text import Text
@@ -185,12 +185,12 @@ def paused(bars: Progress) -> Iterator[None]:
 
 
 def complain(message: str) -> None:
-    """An error: one line on stderr."""
+    """Print an error: one line on stderr."""
     sys.stderr.write(f"foldlog: {printable(message, one_line=True)}\n")
 
 
 def warn(message: str) -> None:
-    """A finding: one line on stderr."""
+    """Print a finding: one line on stderr."""
     complain(f"found: {message}")
 
 
@@ -231,7 +231,7 @@ def _encoder() -> Callable[[Any], bytes]:
 
 
 def emit(document: Any) -> None:
-    """The one JSON document that ``--json`` promises."""
+    """Print the one JSON document that ``--json`` promises."""
     sys.stdout.write(f"{json_text(document, indent=2)}\n")
 
 

@@ -75,7 +75,7 @@ class _Found:
         self.findings: list[tuple[str | None, str]] = []
 
     def counted(self, verdicts: Iterator[Verdict], on_events: Any) -> Iterator[Verdict]:
-        """The verdicts on conversations, as they pass; that on the database is only counted."""
+        """Yield the verdicts on conversations; count the verdict on the database as well."""
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
             if verdict.conversation is None:
@@ -125,7 +125,7 @@ def _show_erased(verdict: Verdict) -> None:
 
 
 def _published(path: Path) -> dict[str, list[Published]]:
-    """The heads in a file. Several of one conversation may stand in it, of several versions."""
+    """Read the heads in a file. It may hold several heads of one conversation, at several versions."""
     from eventstore.maintenance.verify import Published
 
     heads: dict[str, list[Published]] = {}

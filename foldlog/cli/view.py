@@ -79,7 +79,7 @@ def _event(event: Event, role: str | None) -> dict[str, Any]:
 
 
 def show(console: Console, conversation: str, view: View) -> None:
-    """The View as people read it: one line an event, summaries whole."""
+    """Print the View for people: one line an event, summaries whole."""
     from rich.padding import Padding
     from rich.text import Text
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "run"]
 
 SETTINGS = {"ignore_unknown_options": True}
-"""For the command line: the id of a summary begins with a minus, and is no option."""
+"""Let the id of a summary, which begins with a minus, pass as an argument."""
 
 
 def run(
@@ -77,7 +77,7 @@ def _summary(summary: CondensationSummary | None) -> dict[str, Any] | None:
 
 
 def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
-    """What the answer says, and a condensation's reason in the words that every command has for it."""
+    """Return the answer in words; a condensation's reason in the words of every command."""
     from eventstore import CondensationAction
 
     if not isinstance(answer.by, CondensationAction):

@@ -13,7 +13,7 @@ REJECTED = "The action was rejected, and no reason was given."
 """What a model is told of a rejection that holds no reason: "no output" would say that the action was done."""
 
 _CALLS_MAX = 10_000
-"""A call that is not answered within so many calls is not paired with its answer."""
+"""How many later calls a call waits for its result; after that the two are not paired."""
 
 
 class OpenCalls:
@@ -34,6 +34,6 @@ class OpenCalls:
         return closed
 
     def close(self, key: str) -> tuple[int, str] | None:
-        """The event id and the tool of the oldest call under ``key``, which is answered now."""
+        """Return the event id and the tool of the oldest open call under ``key``, and close that call."""
         waiting = self._waiting.get(key)
         return waiting.popleft() if waiting else None

@@ -49,7 +49,7 @@ def delta(predicted: Any, record: Any, levels: int = _LEVELS) -> Delta:
 
 
 def object_delta(predicted: dict[str, Any], record: dict[str, Any], levels: int = _LEVELS) -> dict[str, Any] | None:
-    """The same for two objects."""
+    """Return the same for two objects."""
     changed: dict[str, Any] = {}
     inside: dict[str, Any] = {}
     common = 0
@@ -89,12 +89,12 @@ def _same(a: Any, b: Any) -> bool:
     """Equal as JSON. Python takes 1, 1.0 and True for equal, JSON text does not; it has no infinities, Python does."""
     try:
         return bool(a == b) and _encode(a) == _encode(b)
-    except (ValueError, RecursionError):  # text that is no Unicode, nesting that is too deep to compare
+    except (ValueError, RecursionError):  # text that is not Unicode, nesting that is too deep to compare
         return False
 
 
 def apply(predicted: Any, difference: Delta) -> Any:
-    """The record that ``difference`` was taken from. ``predicted`` is not changed; values are shared with both."""
+    """Return the record that ``difference`` was taken from. ``predicted`` stays unchanged; values are shared."""
     if difference is None:
         return predicted
     if isinstance(difference, list):

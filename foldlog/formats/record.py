@@ -13,7 +13,7 @@ __all__ = ["Finding", "NotAnEvent", "described", "linked_to", "read_time", "rest
 
 
 class NotAnEvent(ValueError):
-    """This record is no event of the format: a finding where it stands. The rest is imported."""
+    """This record is not an event of the format: a finding at its place. The rest is imported."""
 
 
 class Finding(NamedTuple):
@@ -30,7 +30,7 @@ _JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean", in
 
 
 def described(value: Any) -> str:
-    """What a JSON value is, for a message: ``an array``, ``null``."""
+    """Name the type of a JSON value for a message: ``an array``, ``null``."""
     name = _JSON_NAMES.get(type(value))
     if name is None:
         return "null" if value is None else f"a {type(value).__name__}"
@@ -38,7 +38,7 @@ def described(value: Any) -> str:
 
 
 def read_time(text: Any) -> tuple[datetime | None, str | None]:
-    """A source's time as (timestamp, origin.time): the first where it names its zone, the second where it does not."""
+    """Return a source's time as (timestamp, origin.time): the first if it names its zone, else the second."""
     if type(text) is not str:
         return None, None
     try:
@@ -51,7 +51,7 @@ def read_time(text: Any) -> tuple[datetime | None, str | None]:
 
 
 def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
-    """The text that ``read_time`` most likely read: naive text as it was, an aware time in UTC with a Z."""
+    """Return the text that ``read_time`` most likely read: naive text unchanged, an aware time in UTC with a Z."""
     if timestamp is None:
         return None if origin is None else origin.time
     precision = "milliseconds" if timestamp.microsecond % 1000 == 0 else "microseconds"
@@ -65,6 +65,6 @@ def linked_to(parent: str, event: Event) -> None:
 
 
 def rest_of(event: Event, format: str) -> dict[str, Any]:
-    """What of its record an event of ``format`` does not hold. Of an event that is not, an export says what it can."""
+    """Return the part of its record that an event of ``format`` does not hold; empty for an event of another format."""
     origin = event.origin
     return origin.rest if origin is not None and origin.format == format and type(origin.rest) is dict else {}

@@ -46,7 +46,7 @@ class Source:
         return self._reader.size_bytes
 
     def events(self, *, as_history: bool = False) -> Iterator[Event]:
-        """Yield the events, with ids 0, 1, 2, …; what is no event becomes a finding and is left out.
+        """Yield the events, with ids 0, 1, 2, …; a record that is not an event becomes a finding.
 
         Memory: a record at a time, and what the format remembers.
         """

@@ -39,7 +39,7 @@ class SourceIds:
 
 
 def _packed(source_id: Any) -> bytes | None:
-    """The id in a slot; None where it is neither a UUID as it is usually written nor an integer."""
+    """Return the id as a slot; None if it is neither a UUID in its usual form nor an integer."""
     if type(source_id) is int and abs(source_id) < _INTEGER_MAX:
         return bytes((_INTEGER,)) + source_id.to_bytes(16, "big", signed=True)
     if type(source_id) is not str or len(source_id) != 36:

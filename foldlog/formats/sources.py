@@ -32,7 +32,7 @@ class Sources:
             self._check(path)
 
     def _check(self, path: Path) -> None:
-        """Raises ``NotAHistory`` where there is none."""
+        """Raise ``NotAHistory`` if the path has no history."""
         problems = []
         try:
             for found in histories(path, self._recognize):

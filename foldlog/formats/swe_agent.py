@@ -92,7 +92,7 @@ class _Dialect:
 
 
 def _said(message: dict[str, Any]) -> str:
-    """The text of a message, or the first of several."""
+    """Return the text of a message, or the first of several."""
     content = message.get("content")
     if type(content) is list and content and type(content[0]) is dict:
         content = content[0].get("text")

@@ -230,7 +230,9 @@ def open_database(store: Store, path: Path) -> Database:
 
 
 def _store_of(connection: sqlite3.Connection, path: Path) -> str:
-    """The store whose audit database this is. Nothing is written: it may be a file of somebody else."""
+    """Return the store that this audit database was made from. Nothing is written: the file may belong to another
+    program.
+    """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     row = connection.execute("SELECT uuid FROM store").fetchone() if tables >= {"store", "followed"} else None
     if row is None:
@@ -307,7 +309,7 @@ def _follow_some(
 
 
 def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
-    """The same of one conversation, from an event on; nothing of an erased one."""
+    """Yield the same for one conversation, from an event on; nothing for an erased one."""
     while True:
         try:
             if store.conversation(conversation).erased_at is None:
@@ -335,7 +337,7 @@ def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event
 
 
 def describe(store: Store, database: Database, conversation: str) -> bool:
-    """The conversation's own row, and its revisions; of an erased one nothing but the receipt stays.
+    """Write the conversation's own row and its revisions; for an erased one only the receipt.
 
     Returns whether anything was taken out.
     """
@@ -420,7 +422,7 @@ def _condensation_row(conversation: str, recorded_at: datetime, event: Condensat
 
 
 def _said(event: Event) -> str:
-    """The words of an event, for the full-text index."""
+    """Return the words of an event for the full-text index."""
     match event:
         case SystemMessage(content=content) | Message(content=content) | Observation(content=content):
             return _words(content)
@@ -454,14 +456,14 @@ def _plain(value: Any) -> str | None:
 
 
 def _number(value: Any) -> int | float | str | None:
-    """A number that SQLite can hold; whatever else stands in the place of one, as text."""
+    """Return a number that SQLite can hold; any other value as text."""
     if isinstance(value, float) or (isinstance(value, int) and value.bit_length() < _SQLITE_BITS):
         return value
     return _plain(value)
 
 
 def _text(text: str) -> str:
-    """What SQLite can hold of a text: lone surrogates are shown as escapes."""
+    """Return a text that SQLite can hold: lone surrogates become escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

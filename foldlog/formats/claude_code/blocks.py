@@ -15,13 +15,13 @@ _Block = dict[str, Any]
 
 
 def kind_of(block: Any) -> str | None:
-    """The type of a content block, or None where it is none."""
+    """Return the type of a content block, or None if the value is not a block."""
     kind = block.get("type") if type(block) is dict else None
     return kind if type(kind) is str else None
 
 
 def part_of(block: Any) -> _Block | None:
-    """A text or an image as a part; None for whatever else a block may be."""
+    """Return a text or an image as a part; None for any other block."""
     kind = kind_of(block)
     if kind == "text" and type(block.get("text")) is str:
         return {"type": "text", "text": block["text"]}
@@ -39,14 +39,14 @@ def _url_of(source: dict[str, Any]) -> str | None:
 
 
 def content_of(blocks: Any) -> Content:
-    """What a user or a tool says: a text as it is, of blocks those that are a text or an image."""
+    """Return the content of a user or a tool: a text unchanged, of blocks the texts and images."""
     if type(blocks) is list:
         return tuple(part for block in blocks if (part := part_of(block)) is not None)
     return blocks if type(blocks) is str else ""
 
 
 def said(parts: list[_Block]) -> Content:
-    """What a model says, which is always in blocks: one text as a text."""
+    """Return the content of a model, which always comes in blocks: a single text as text."""
     if len(parts) == 1 and "text" in parts[0]:
         text: str = parts[0]["text"]
         return text
@@ -54,7 +54,7 @@ def said(parts: list[_Block]) -> Content:
 
 
 def given(content: Content) -> str | list[_Block]:
-    """The content of a user or a tool as it most likely was given."""
+    """Return the content of a user or a tool in its most likely source form."""
     return content if isinstance(content, str) else blocks_of(content)
 
 

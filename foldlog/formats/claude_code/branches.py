@@ -44,10 +44,10 @@ class Branch:
 
 
 def active_branch(records: Iterable[Any]) -> Branch:
-    """Return which chain of a log is shown: the main chain, or in a log of nothing but a side chain that one.
+    """Return the shown chain of a log: the main chain, or the side chain of a log that has nothing else.
 
-    ``records`` is read up to three times, so it is no one-shot iterator. Cost: memory that does not grow where each
-    line follows the one before it, or answers a call of those; else some words for each line.
+    ``records`` is read up to three times, so it must not be a one-shot iterator. Cost: memory that does not grow where
+    each line follows the one before it, or answers a call of those; else some words for each line.
     """
     for side in (False, True):
         copies: set[int] = set()
@@ -68,7 +68,7 @@ def _lines(records: Iterable[Any], side: bool) -> Iterator[tuple[int, dict[str, 
 
 
 def _is_linear(records: Iterable[Any], side: bool, copies: set[int]) -> bool | None:
-    """Whether nothing branches off; None where nobody says anything. ``copies`` gets the lines that repeat a call."""
+    """Return whether the log has no branches; None without messages. ``copies`` gets the lines that repeat a call."""
     last: str | None = None
     spoke = False
     callers: Recent[str, frozenset[Any]] = Recent(_CALLERS_MAX)
@@ -95,10 +95,10 @@ PREVIOUS = object()
 
 
 def parent_of(record: dict[str, Any]) -> Any:
-    """The id of the line that this one follows, ``PREVIOUS``, or None: it begins anew."""
+    """Return the id of the line before this one, or ``PREVIOUS``; None if the line begins a new tree."""
     parent = record.get("parentUuid", PREVIOUS)
     if type(parent) is not str and (is_boundary(record) or is_summary(record)):
-        parent = record.get("logicalParentUuid")  # a compaction begins anew, and follows what it sums up
+        parent = record.get("logicalParentUuid")  # a compaction begins a tree and follows what it sums up
         return parent if type(parent) is str else PREVIOUS
     return parent if type(parent) is str or parent is PREVIOUS else None
 
@@ -110,7 +110,7 @@ def _blocks(record: dict[str, Any]) -> list[Any]:
 
 
 def calls_of(record: dict[str, Any]) -> frozenset[Any]:
-    """The ids of the calls that a line makes."""
+    """Return the ids of the calls in a line."""
     if record.get("type") != "assistant":
         return frozenset()
     ids = (block.get("id") for block in _blocks(record) if kind_of(block) == "tool_use")
@@ -206,14 +206,14 @@ class _Tree:
         self._numbers[uuid] = number
 
     def sessions(self, members: Set[int]) -> tuple[str, list[str]]:
-        """The session of the last line that is shown, and those of which no line is shown."""
+        """Return the session of the last shown line, and the sessions without a shown line."""
         shown = {name: numbers[-1] for name, numbers in self._sessions.items() if not members.isdisjoint(numbers)}
         last = max(shown, key=lambda name: shown[name], default="")
         return last, [name for name in self._sessions if name not in shown]
 
     def branch(self) -> set[int]:
-        """The lines from the tip up, with what parallel calls leave beside them: lines of the same responses, and
-        results that answer them.
+        """Return the lines from the tip to the root, with what parallel calls leave beside them: lines of the same
+        responses, and results that answer them.
         """
         branch: set[int] = set()
         place = self._tip

@@ -18,7 +18,7 @@ def is_boundary(record: dict[str, Any]) -> bool:
 
 
 def cleared_by(record: dict[str, Any]) -> list[str]:
-    """The ids of the calls whose results a microcompaction cleared: their model is shown a word in their place."""
+    """Return the ids of the calls whose results a microcompaction cleared: their model sees a placeholder instead."""
     metadata = record.get("microcompactMetadata")
     if record.get("type") != "system" or record.get("subtype") != "microcompact_boundary" or type(metadata) is not dict:
         return []
@@ -41,7 +41,9 @@ _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
 def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
-    """What a boundary tells of how its condensation came about, and the same in the words of our condensers."""
+    """Return the metadata of a condensation from its boundary: the source's own, and the same in the terms of our
+    condensers.
+    """
     metadata = {key: value for key, value in _compact_metadata(boundary).items() if not key.startswith("preserved")}
     trigger = metadata.get("trigger")
     if type(trigger) is str and trigger in _REASONS:
@@ -60,7 +62,7 @@ class Kept(NamedTuple):
 
     @classmethod
     def by(cls, boundary: dict[str, Any]) -> Kept:
-        """What the boundary's metadata says is kept."""
+        """Read from the boundary's metadata what is kept."""
         metadata = _compact_metadata(boundary)
         messages, segment = metadata.get("preservedMessages"), metadata.get("preservedSegment")
         if type(messages) is dict:
@@ -126,7 +128,7 @@ class Standing:
         return members[::-1]
 
     def parted(self, kept: Kept) -> tuple[tuple[int, ...], int]:
-        """The ids that a compaction forgets, and how many stay."""
+        """Return the ids that a compaction forgets, and the number of events that stay."""
         members, places = self._members, range(0)
         if kept.first is not None and kept.last is not None:
             names = [uuid for _, uuid in members]

@@ -17,7 +17,7 @@ ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "versio
 """Fields that one line after the other repeats."""
 
 _CALLS_MAX = 10_000
-"""A call that is not answered within so many calls is not paired with its answer."""
+"""How many later calls a call waits for its result; after that the two are not paired."""
 _RESPONSES_MAX = 100
 """Side chains run side by side, so that the lines of several responses alternate."""
 
@@ -59,12 +59,12 @@ class Before:
         self._last_response = _NO_RESPONSE
 
     def call(self, call_id: str | None) -> Call | None:
-        """The call that the next result with this id answers: the oldest that waits."""
+        """Return the call that the next result with this id answers: the oldest open one."""
         waiting = None if call_id is None else self._calls.get(call_id)
         return waiting[0] if waiting else None
 
     def response(self, response_id: str | None) -> Response:
-        """What its lines share; of a new one what the last one said, without its thinking."""
+        """Return what the lines of a response share; for a new response, that of the last one without its thinking."""
         known = None if response_id is None else self._responses.get(response_id)
         return known or self._last_response._replace(thinking=())
 

@@ -56,7 +56,7 @@ class Decoder:
         self._number = -1
 
     def events(self, record: Any) -> list[Event]:
-        """The events of the next line, at least one. Raises ``NotAnEvent`` where it is none."""
+        """Return the events of the next line, at least one. Raises ``NotAnEvent`` if the line is not an event."""
         self._number += 1
         if type(record) is not dict:
             raise NotAnEvent(f"expected an event object, found {described(record)}")
@@ -132,7 +132,7 @@ def _text(value: Any) -> str:
 
 
 def _text_in(content: Any) -> str:
-    """The text of a summary: of blocks those that are one, a line each."""
+    """Return the text of a summary: of blocks the texts, a line each."""
     if type(content) is list:
         parts = (part_of(block) or {} for block in content)
         return "\n".join(part["text"] for part in parts if "text" in part)
@@ -179,7 +179,7 @@ class _Line:
         return Annotation(name=self._kind, data=data, **{**self.fields, "shown": False})
 
     def _next(self) -> dict[str, Any]:
-        """The common fields of the next event of this line."""
+        """Return the common fields of the next event of this line."""
         if not self._events:
             return self.fields
         place = len(self._events)
@@ -193,7 +193,7 @@ class _Line:
         self._events.append(Message(content=content, source="agent" if agent else source, **fields))
 
     def _read_blocks(self, blocks: list[Any]) -> None:
-        """What a user or a tool says."""
+        """Read the blocks of a user or a tool."""
         parts: list[Any] = []
         for place, block in enumerate(blocks):
             part = part_of(block)
@@ -228,7 +228,7 @@ class _Line:
         )
 
     def _read_response(self, blocks: list[Any]) -> None:
-        """What a model says: a text before a call is the call's thought."""
+        """Read the blocks of a model: a text before a call is the call's thought."""
         response_id = self._message.get("id")
         if type(response_id) is not str:
             response_id = self.origin.id if type(self.origin.id) is str else None

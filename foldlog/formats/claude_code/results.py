@@ -20,7 +20,7 @@ _ERROR_TAGS = re.compile(r"</?tool_use_error>")
 
 
 def structured(tool: str, arguments: Any, content: Content, *, is_error: bool) -> Any:
-    """What ``toolUseResult`` most likely is of a call of ``tool`` and its result. Cost: the length of the text."""
+    """Predict the ``toolUseResult`` of a call of ``tool`` and its result. Cost: the length of the text."""
     asked = arguments if type(arguments) is dict else {}
     text = content if isinstance(content, str) else ""
     if is_error:
@@ -53,7 +53,7 @@ def structured(tool: str, arguments: Any, content: Content, *, is_error: bool) -
 
 
 def _file(asked: dict[str, Any], text: str) -> dict[str, Any]:
-    """A file that was read: the text numbers its lines."""
+    """Predict the result of reading a file: the text numbers its lines."""
     listing = text.partition(_REMINDER)[0]
     first = _LINE_NUMBER.match(listing)
     count = listing.count("\n") + 1

@@ -52,7 +52,7 @@ class Switches:
     def before(self, record: dict[str, Any]) -> _Group | None:
         """Return the group to go back to before this line, or None where the line follows the newest one.
 
-        Version 0 of an empty group means a line that begins anew.
+        Version 0 of an empty group means a line that begins a new tree.
         """
         self._joins = False
         if is_side(record) != self._side or not (record.get("type") in SAID or is_boundary(record)):

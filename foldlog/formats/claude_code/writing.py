@@ -35,7 +35,7 @@ SPEAKERS = ("user", "assistant")
 
 Marks = dict[str, Any]
 MARKS = ("events", "others")
-"""What of ``origin.rest`` is no difference but says how to predict the line, on the first event made of it:
+"""Keys of ``origin.rest`` that say how to predict the line, on the first event made of it:
 
     events  how many events were made of it, where it is not one
     others  the blocks of its content that no event holds, each as [place, block]
@@ -52,7 +52,7 @@ class Encoder:
         self.left_out: Counter[str] = Counter()
 
     def records(self, event: Event) -> list[Any]:
-        """The lines that are complete with ``event``; a retraction has none."""
+        """Return the lines that are complete with ``event``; a retraction has none."""
         if type(event) is Retraction:
             self.left_out["retraction"] += 1
             self._standing.follow(event, None)
@@ -84,7 +84,7 @@ class Encoder:
         return record
 
     def _compaction(self, event: CondensationAction) -> list[Any]:
-        """The lines of a condensation of ours, which may keep what it likes. One without a summary has no lines."""
+        """Return the lines of a condensation of ours, which may keep any events. One without a summary has no lines."""
         if event.summary is None:
             self.left_out.update(["condensation"] if event.metadata.get("outcome") != "declined" else [])
             self._standing.follow(event, None)
@@ -106,12 +106,12 @@ class Encoder:
 
 
 def _line_id(event_id: int, number: int = 0) -> str:
-    """An id for a line of an event that came from no line."""
+    """Return an id for a line of an event that did not come from a line."""
     return f"{event_id:08x}-0000-4000-8000-{number:012x}"
 
 
 def predicted(events: Sequence[Event], marks: Marks, before: Before) -> dict[str, Any]:
-    """The line that ``events`` seem to come from, as far as their fields and the lines before tell."""
+    """Predict the line of ``events`` from their fields and the lines before."""
     event = events[0]
     record: dict[str, Any] = {}
     origin = event.origin
@@ -168,12 +168,12 @@ def _predict_said(speaker: str, events: Sequence[Event], marks: Marks, before: B
 
 
 def _response(event: Event, before: Before) -> Response:
-    """The response that the line of ``event`` belongs to. A text does not say which: the last one."""
+    """Return the response that the line of ``event`` belongs to. A text does not name one: then it is the last one."""
     return before.response(event.response_id) if type(event) is Action else before.last_response
 
 
 def _content(events: Sequence[Event], response: Response) -> str | list[Any]:
-    """The content that the events of one line were made of."""
+    """Return the content that the events of one line were made of."""
     if len(events) == 1 and type(events[0]) is Message and events[0].source != "agent":
         return given(events[0].content)
     content: list[Any] = []
@@ -230,7 +230,7 @@ def _result(observation: Observation) -> dict[str, Any]:
 
 
 def _predict_result(observation: Observation, before: Before, record: dict[str, Any]) -> None:
-    """A result follows the line of the call that it answers, and is there once more, structured."""
+    """Predict the line of a result: it follows the line of its call, and holds the result a second time, structured."""
     call = before.call(observation.call_id)
     if call is None:
         return

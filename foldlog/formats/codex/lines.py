@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 def line_of(record: dict[str, Any]) -> Line | None:
-    """Return what a record says, or None where it is no line of a rollout."""
+    """Return what a record says, or None if it is not a line of a rollout."""
     kind = record.get("type")
     if type(kind) is str:
         is_bare = "payload" not in record and kind not in ENVELOPES

@@ -12,7 +12,7 @@ _TEXTS = ("input_text", "output_text")
 
 
 def content_of(parts: Any) -> Content:
-    """Parts as content: one text as it is, more of them as parts. What is no text and no image is left out."""
+    """Return parts as content: a single text as text, several as parts. Only texts and images are kept."""
     if type(parts) is not list:
         return parts if type(parts) is str else ""
     content: list[dict[str, Any]] = []
@@ -42,7 +42,7 @@ def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
 
 
 def texts_in(parts: Any) -> list[str]:
-    """The texts among the parts of a message, a summary or a content."""
+    """Return the texts among the parts of a message, a summary or a content."""
     found = (part.get("text") for part in parts if type(part) is dict) if type(parts) is list else ()
     return [text for text in found if type(text) is str]
 

@@ -40,7 +40,7 @@ _SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 _CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
 """What Codex itself tells the model as a user: all of it in a tag, or instructions from files."""
 _SAID_MAX = 20
-"""Instructions that one of so many messages before them says are not said again."""
+"""In how many earlier messages instructions are looked for, so as not to repeat them."""
 
 
 class Decoder:
@@ -57,9 +57,10 @@ class Decoder:
         self._said: deque[str] = deque(maxlen=_SAID_MAX)
 
     def events(self, record: Any) -> list[Event]:
-        """The events of the next record: one, or for a compaction with a history one for each of its items too.
+        """Return the events of the next record: one, and for a compaction with a history also one for each of its
+        items.
 
-        Raises ``NotAnEvent`` where it is no record.
+        Raises ``NotAnEvent`` if the value is not a record.
         """
         if type(record) is not dict:
             raise NotAnEvent(f"expected a record object, found {described(record)}")
@@ -110,7 +111,7 @@ class Decoder:
         return aborted
 
     def _event(self, line: str, payload: Any, repeats: Repeats, marks: Marks, place: int = 0) -> Event:
-        """The event of a payload, which is the one at ``place`` of its record."""
+        """Return the event of a payload, which is the one at ``place`` of its record."""
         fields: dict[str, Any] = {"id": self._next_id + place, "origin": Origin(format=NAME)}
         if type(payload) is not dict:
             return Annotation(name=line, data=payload, **fields)
@@ -189,7 +190,7 @@ class Decoder:
         )
 
     def _unsaid(self, line: str, payload: dict[str, Any]) -> list[str]:
-        """The keys under which it brings instructions that no message before it said."""
+        """Return the keys under which the payload holds instructions that no earlier message held."""
         said = (self._base, *self._said)
         keys = [
             key
@@ -209,7 +210,9 @@ class Decoder:
     def _compacted(
         self, payload: dict[str, Any], events: list[Event], items: list[Any], marks: Marks
     ) -> CondensationAction:
-        """The condensation. What of its history is no summary goes to ``items``, and is made ``events``."""
+        """Return the condensation. Items of its history that are not a summary are added to ``items`` and become
+        ``events``.
+        """
         said, history = payload.get("message"), payload.get("replacement_history")
         message = said if type(said) is str else ""
         forgotten, offset = self._shown.compact(but_instructions=type(history) is not list)
@@ -227,7 +230,7 @@ class Decoder:
         return CondensationAction(**fields)
 
     def _replace(self, history: list[Any], message: str, events: list[Event], items: list[Any], marks: Marks) -> str:
-        """What was shown before is shown no more, but ``history`` is: the text of its summary, if it has one."""
+        """Replace the shown items by ``history``. Return the text of its summary, empty if it has none."""
         self._open_calls = OpenCalls()
         self._said.clear()
         place = _place_of_summary(history, message)
@@ -277,7 +280,7 @@ def _turns(payload: dict[str, Any]) -> int:
 
 
 def _instructions(value: Any) -> str:
-    """The text of instructions, which may stand in an object."""
+    """Return the text of instructions, which may be wrapped in an object."""
     text = value.get("text") if type(value) is dict else value
     return text if type(text) is str else ""
 

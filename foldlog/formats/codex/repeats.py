@@ -34,7 +34,7 @@ class Repeats:
         self._untold: list[str] = []  # in a reasoning item, and not yet told by events
 
     def expected(self, line: str, name: str) -> dict[str, Any]:
-        """What is expected of the payload, of type ``name``, of a record of type ``line``."""
+        """Return the expected fields of the payload, of type ``name``, of a record of type ``line``."""
         expected = self._expected.get((line, name), {})
         if (line, name) == ("response_item", "reasoning") and self._thoughts:
             return {**expected, "summary": [{"type": "summary_text", "text": text} for text in self._thoughts]}

@@ -38,7 +38,7 @@ class Shown:
         self._insert(len(self._ids), event.id, role)
 
     def summarize(self, condensation_id: int, offset: int) -> None:
-        """The summary of this condensation stands at ``offset``."""
+        """Note that the summary of this condensation stands at ``offset``."""
         self._insert(offset, summary_id(condensation_id), _Role.OTHER)
 
     def _insert(self, place: int, event_id: int, role: _Role) -> None:

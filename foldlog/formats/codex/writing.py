@@ -36,13 +36,13 @@ ROLLED_BACK = "thread_rolled_back"
 
 Marks = dict[str, Any]
 MARKS = ("bare", "line", "type", "at", "output", "item", "history", "summary", "prefix", "aborted")
-"""What of ``origin.rest`` is no difference but says how to predict the record:
+"""Keys of ``origin.rest`` that say how to predict the record:
 
     bare     the record is its own payload, as in old rollouts
     line     the record's type, where the event suggests another
-    type     an Action, an Observation: the payload's type, where it is no function call; a CondensationAction: where it
-             is no compaction
-    at       a SystemMessage: the keys of the payload under which its texts stand, where it is no message
+    type     an Action, an Observation: the payload's type, if not a function call; a CondensationAction: if not a
+             compaction
+    at       a SystemMessage: the keys of the payload of its texts, if it is not a message
     output   an Observation: "parts", or "object" where the content stands in one with other keys
     item     it is an item of the replacement history of the next ``compacted``
     history  a CondensationAction has a replacement history, of the items before it
@@ -75,7 +75,7 @@ class Encoder:
         self._items: list[Any] = []
 
     def records(self, event: Event) -> list[Any]:
-        """The record of ``event``, unless it is an item of one to come."""
+        """Return the record of ``event``; none for an item of a later record."""
         if event.origin is None:
             return self._added(event)
         rest = rest_of(event, NAME)
@@ -105,7 +105,7 @@ class Encoder:
         return records
 
     def _compacted(self, event: CondensationAction | Retraction) -> list[Any]:
-        """The line of a condensation or retraction of ours. One that was declined changes nothing and has none."""
+        """Return the line of a condensation or retraction of ours. A declined one changes nothing and has no line."""
         summary = event.summary if isinstance(event, CondensationAction) else None
         if isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined":
             return []
@@ -146,7 +146,7 @@ def _added(event: Event) -> list[Any]:
 
 
 def usual_line(event: Event) -> str:
-    """The type of the record that ``event`` most likely comes from."""
+    """Return the most likely type of the record of ``event``."""
     match event:
         case CondensationAction():
             return "compacted"
@@ -158,7 +158,7 @@ def usual_line(event: Event) -> str:
 
 
 def predicted(event: Event, marks: Marks, repeats: Repeats, items: list[Any] | None = None) -> dict[str, Any]:
-    """The record that ``event`` seems to come from, as far as its fields and the records before it tell.
+    """Predict the record of ``event`` from its fields and the records before it.
 
     ``items`` are those of the replacement history that go before a condensation.
     """
@@ -174,7 +174,7 @@ def predicted(event: Event, marks: Marks, repeats: Repeats, items: list[Any] | N
 
 
 def predicted_payload(event: Event, marks: Marks, repeats: Repeats, items: list[Any] | None = None) -> Any:
-    """The payload of that record: an object, or for an Annotation that holds none, what it holds."""
+    """Predict the payload of that record: an object, or for an Annotation that holds another value, that value."""
     line = marks.get("line") or usual_line(event)
     payload: dict[str, Any] = {}
     match event:

@@ -1,4 +1,4 @@
-"""One history that was found at a path, or why there is none."""
+"""One history that was found at a path, or the reason for finding none."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Found(NamedTuple):
 class NotAHistory(ValueError):
     """This path holds no history, and nothing of it is imported.
 
-    ``why`` says what it is instead. ``foreign`` is true where it is sound JSON of something else, which is no cause for
-    concern among other files.
+    ``why`` says what it is instead. ``foreign`` is true where it is sound JSON of another kind, which is harmless among
+    other files.
     """
 
     def __init__(self, path: Path, why: str, *, foreign: bool = False) -> None:

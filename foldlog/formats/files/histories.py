@@ -5,8 +5,8 @@
     a folder    with a record a file (``events/12.json``, ``events/event-00012-….json``): one history; any other: all
                 histories in the files and folders below it
 
-A container says more than its records (metrics, a task, a patch): that is no event and is not imported, but for what
-names the history and its active branch.
+A container holds more than its records (metrics, a task, a patch). That is not imported, except for the name of the
+history and its active branch.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _of_event_files(root: Path, folder: Path, names: list[str], format: Format) 
 
 
 def _sidecar(path: Path) -> dict[str, Any]:
-    """Return what stands beside the events. It is no history, so that it may be missing or damaged."""
+    """Return the file beside the events. It may be missing or damaged, since it is not the history itself."""
     try:
         value = parse(path.read_bytes())
     except (OSError, Unreadable):

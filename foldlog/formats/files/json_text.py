@@ -26,11 +26,11 @@ _strict = msgspec.json.Decoder()
 
 
 class Unreadable(ValueError):
-    """This text is no JSON, or none that can be held: a finding where it stands."""
+    """This text is not JSON, or JSON that cannot be stored: a finding at its place."""
 
 
 def parse(text: bytes) -> Any:
-    """The value of a JSON text in UTF-8. Raises ``Unreadable``. Cost: one pass, two where it is not strict JSON."""
+    """Return the value of a JSON text in UTF-8. Raises ``Unreadable``. Cost: one pass, two if it is not strict JSON."""
     try:
         value = _strict.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -56,12 +56,12 @@ def _parse_leniently(text: bytes) -> Any:
 
 
 def fault(error: json.JSONDecodeError) -> str:
-    """What the standard library says of a text that is no JSON, without where."""
+    """Return what the standard library says of an invalid JSON text, without the place."""
     return error.msg.removesuffix(" starting at").removesuffix(" at")
 
 
 def check_depth(value: Any) -> None:
-    """Raises ``Unreadable`` where ``value`` nests deeper than ``DEPTH_MAX``. Cost: what it holds, level by level."""
+    """Raise ``Unreadable`` if ``value`` nests deeper than ``DEPTH_MAX``. Cost: its content, level by level."""
     level = [value] if type(value) is dict or type(value) is list else []
     for _ in range(DEPTH_MAX):
         level = [

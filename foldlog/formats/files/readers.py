@@ -160,7 +160,7 @@ _NUMBERS = (int, float)
 
 
 def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, None, bool]:
-    """The elements of the array at the position, which is gone over, on request with their offsets.
+    """Yield the elements of the array at the position, on request with their offsets. The scanner ends after the array.
 
     Where the array breaks off, the last element says so, and the generator's value is False.
     """

@@ -78,7 +78,7 @@ class Scanner:
         return self._offset
 
     def peek(self) -> str:
-        """The next character that is no white space, not taken; "" at the end."""
+        """Return the next character that is not white space without taking it; "" at the end."""
         while True:
             match = _WHITESPACE.match(self._text, self._at)
             self._at = match.end() if match is not None else self._at
@@ -96,8 +96,8 @@ class Scanner:
         self._at += 1
 
     def value(self) -> Any:
-        """The next value. One that is too long, or nests too deep, is gone over and raises ``Unreadable``: the next one
-        can be read.
+        """Return the next value. Skip one that is too long or nests too deep and raise ``Unreadable``: the next one can
+        be read.
         """
         self.peek()
         while True:
@@ -141,7 +141,7 @@ class Scanner:
         return Unreadable(problem)
 
     def _broken_unless_cut(self, problem: str, place: int) -> None:
-        """A fault at the end of the window may only say that the window ends there."""
+        """Raise ``Broken`` with the problem at ``place``, unless only the window ends there and more text follows."""
         unterminated = problem.startswith("Unterminated string")
         if self._ended:
             cut = unterminated or place >= len(self._text.rstrip())
@@ -168,7 +168,7 @@ class Scanner:
                 return
 
     def _find(self, pattern: re.Pattern[str]) -> str:
-        """The next character that ``pattern`` matches, taken."""
+        """Take and return the next character that ``pattern`` matches."""
         while True:
             match = pattern.search(self._text, self._at)
             if match is not None:

@@ -14,7 +14,7 @@ SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 
 Marks = dict[str, Any]
 MARKS = ("calls", "answers", "function")
-"""What of ``origin.rest`` is no difference but says how to predict the message, on the first event made of it:
+"""Keys of ``origin.rest`` that say how to predict the message, on the first event made of it:
 
     calls     how many calls it makes, where it is not one
     answers   how many calls it answers, where it is not one
@@ -33,19 +33,19 @@ class Dialect(Protocol):
         """Keys of ``origin.rest`` that this dialect keeps its own marks under."""
 
     def speaker(self, message: dict[str, Any]) -> Source:
-        """Who says a message that is no call and no answer."""
+        """Return the source of a message without calls and answers."""
 
     def answers(self, message: dict[str, Any]) -> list[str]:
-        """The ids of the calls that a tool's message answers."""
+        """Return the ids of the calls that a tool's message answers."""
 
     def mark(self, message: dict[str, Any], marks: Marks) -> None:
         """Add what is needed to predict the message."""
 
     def predicted(self, message: dict[str, Any], events: list[Event], marks: Marks) -> dict[str, Any]:
-        """The message, from what would be OpenAI's."""
+        """Predict the message from the message that OpenAI would have."""
 
     def remember(self, message: dict[str, Any]) -> None:
-        """What the messages after this one are predicted from."""
+        """Remember what later messages are predicted from."""
 
 
 class OpenAI:

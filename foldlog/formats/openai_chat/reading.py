@@ -29,9 +29,9 @@ class Decoder:
         self._open_functions = OpenCalls()
 
     def events(self, record: Any) -> list[Event]:
-        """The events of the next message: one, or one for each call that it makes or answers.
+        """Return the events of the next message: one, or one for each call that it makes or answers.
 
-        Raises ``NotAnEvent`` where it is no message.
+        Raises ``NotAnEvent`` if the value is not a message.
         """
         if type(record) is not dict:
             raise NotAnEvent(f"expected a message object, found {described(record)}")
@@ -130,7 +130,7 @@ class Decoder:
 
 
 def _calls(message: dict[str, Any], marks: Marks) -> list[dict[str, Any]]:
-    """The calls of an assistant's message, or none where it has none that can be read."""
+    """Return the readable calls of an assistant's message."""
     calls = message.get("tool_calls")
     if type(calls) is list and calls and all(type(call) is dict for call in calls):
         return calls
@@ -146,7 +146,7 @@ def _text(value: Any) -> str:
 
 
 def _content(value: Any) -> Content:
-    """Text or parts as they are; anything else is no content."""
+    """Return text or parts unchanged; any other value is not content."""
     if type(value) is list and all(type(part) is dict for part in value):
         return tuple(value)
     return _text(value)

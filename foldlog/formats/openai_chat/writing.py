@@ -39,7 +39,7 @@ class Encoder:
         self.left_out: Counter[str] = Counter()
 
     def records(self, event: Event) -> list[Any]:
-        """The messages that are complete with ``event``."""
+        """Return the messages that are complete with ``event``."""
         complete = []
         if self._group and not self._continues(event):
             complete = self.end()
@@ -58,7 +58,7 @@ class Encoder:
         return type(event) is Action and type(first) is Action and event.response_id == first.response_id is not None
 
     def end(self) -> list[Any]:
-        """What is left when there are no more events: calls of one response may be still to come until then."""
+        """Return the remaining messages after the last event: further calls of one response may come until then."""
         group, self._group = self._group, []
         if not group:
             return []
@@ -83,7 +83,7 @@ def _given(content: Content) -> str | list[dict[str, Any]]:
 
 
 def predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
-    """The message that ``events`` seem to come from, as far as their fields tell; None where no message says this."""
+    """Predict the message of ``events`` from their fields; None if no message says this."""
     event = events[0]
     message: dict[str, Any] = {}
     match event:

@@ -12,7 +12,7 @@ What a record says, and where it goes:
     condense (observation)     CondensationSummary, an ordinary event
     null, change_agent_state, agent_state_changed    Annotation; in a history their observations are Observations
     every other action         Action: the call that the model wrote, where the record has it, else the action's name
-                               and its args; one of the user or of V0 itself is no call (its source says so)
+                               and its args; one of the user or of V0 itself is not a call (see its source)
     error, user_rejected       Message from the environment where it answers no action
     every other observation    Observation; its content is what V0's memory told the model
 

@@ -61,9 +61,9 @@ class Decoder:
         self._record_number = -1
 
     def events(self, record: Any) -> list[Event]:
-        """The events of the next record: one, or for an array one for each of its objects.
+        """Return the events of the next record: one, or for an array one for each of its objects.
 
-        Raises ``NotAnEvent`` where it is none; nothing of it is taken then.
+        Raises ``NotAnEvent`` if the record is not an event; then nothing of it is taken.
         """
         self._record_number += 1
         outside = not self._as_history and self._record_number in self._outside
@@ -250,7 +250,7 @@ def _annotation(naming: str, record: dict[str, Any], fields: dict[str, Any], mar
 
 
 def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
-    """The fields of a CondensationAction, or None where the arguments are none.
+    """Return the fields of a CondensationAction, or None if the arguments are malformed.
 
     As the reference has it: a list of ids (one end of a range beside it is ignored) or both ends of a range, not both;
     a summary and its offset, or neither.

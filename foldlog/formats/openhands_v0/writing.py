@@ -34,12 +34,12 @@ OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})
 """Observations that are bookkeeping in a stream."""
 
 _CAUSES_MAX = 10_000
-"""An answer that comes more than so many events after its action is not paired with it."""
+"""How many events an action waits for its result; after that the two are not paired."""
 _RESPONSES_MAX = 32
 """A model response is stored with the first event that carries it; events that repeat it soon after refer to it."""
 
 Marks = dict[str, Any]
-"""What of ``origin.rest`` is no difference but says how to predict the record:
+"""Keys of ``origin.rest`` that say how to predict the record:
 
     list    this event and the next n-1 stand in one array
     flat    arguments or extras stand beside the other keys
@@ -138,7 +138,9 @@ class Encoder:
         self._missing = 0
 
     def records(self, event: Event) -> list[Any]:
-        """The records that are complete with ``event``: one, or none while an array is not. A retraction has none."""
+        """Return the records that are complete with ``event``: one, or none while an array is open. A retraction has
+        none.
+        """
         if type(event) is Retraction:
             self.left_out["retraction"] += 1
             self._before.add(event, {})
@@ -165,7 +167,9 @@ class Encoder:
         return [array]
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:
-        """What a condensation of ours forgets, in the source's ids. Older summaries have none: V0 shows the newest."""
+        """Return what a condensation of ours forgets, in the source's ids. Older summaries have none: V0 shows the
+        newest.
+        """
         return [self._source_ids[i] for first, last in event.forgotten.intervals for i in range(first, last + 1)]
 
     def end(self) -> list[Any]:
@@ -180,7 +184,7 @@ def usual_naming(name: str) -> str:
 
 
 def predicted(event: Event, marks: Marks, before: Before) -> dict[str, Any]:
-    """The record that ``event`` seems to come from, as far as its fields and the events before it tell."""
+    """Predict the record of ``event`` from its fields and the events before it."""
     record: dict[str, Any] = {"source": event.source}
     origin = event.origin
     source_id = before.free_source_id if origin is None else origin.id
@@ -203,7 +207,7 @@ def predicted(event: Event, marks: Marks, before: Before) -> dict[str, Any]:
 
 
 def _predict_body(event: Event, marks: Marks, before: Before, record: dict[str, Any]) -> dict[str, Any] | None:
-    """Adds to ``record`` what its kind of event has; its arguments or extras are the answer."""
+    """Add the fields of this kind of event to ``record``. Return its arguments or extras."""
     match event:
         case Action():
             return _predict_action(event, marks, before, record)
@@ -273,7 +277,7 @@ def _extras(event: Observation, marks: Marks) -> dict[str, Any]:
 
 
 def _said(event: Message | SystemMessage, marks: Marks) -> tuple[str, dict[str, Any], str]:
-    """The action's name, its arguments, and the text that the record's ``message`` repeats."""
+    """Return the action's name, its arguments, and the text that the record's ``message`` repeats."""
     images: list[str] = []
     if isinstance(event.content, str):
         text = event.content

@@ -10,7 +10,7 @@ __all__ = ["blocks_of", "content_of", "parts_of", "split"]
 
 
 def content_of(blocks: Any) -> Content:
-    """Content blocks as content: one text as it is, more of them as parts. What is no text and no image is left out."""
+    """Return content blocks as content: a single text as text, several as parts. Only texts and images are kept."""
     if type(blocks) is not list:
         return blocks if type(blocks) is str else ""
     parts: list[dict[str, Any]] = []

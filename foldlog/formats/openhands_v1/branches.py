@@ -13,11 +13,11 @@ _ROOT = "__root__"
 
 
 def outside_branch(records: Iterable[Any], leaf: str | None = None) -> Container[int]:
-    """Numbers of the records that are not on the branch which ends in ``leaf``.
+    """Return the numbers of the records outside of the branch that ends in ``leaf``.
 
-    Where no leaf is named it is the last event that is neither a state update nor a conversation error. ``records`` is
-    read twice where the log branches, so it is no one-shot iterator. Cost: one pass; memory that does not grow unless
-    the log branches, and then an id for each event.
+    The default leaf is the last event that is neither a state update nor a conversation error. ``records`` is read
+    twice where the log branches, so it must not be a one-shot iterator. Cost: one pass; memory for an id of each event
+    if the log branches, else constant.
     """
     return () if _is_linear(records, leaf) else _outside(records, leaf)
 
@@ -54,7 +54,7 @@ def _outside(records: Iterable[Any], leaf: str | None) -> Container[int]:
         if type(record) is not dict:
             continue
         parent = record.get("parent_id")
-        # An old log says no parents: each event follows the one before it. The root's name is no event's id.
+        # An old log says no parents: each event follows the one before it. The root's name is not the id of an event.
         above = numbers.get(parent) if type(parent) is str else previous
         if above is not None:
             parents[number] = above

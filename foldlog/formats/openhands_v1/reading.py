@@ -42,7 +42,7 @@ _USUAL_SOURCE: dict[str, Source] = {
 }
 _SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
 _CALLS_MAX = 10_000
-"""A tool's message that comes more than so many calls after the observation is shown beside it."""
+"""How many calls later a tool's message still replaces its observation; after that both are shown."""
 
 
 class Decoder:
@@ -63,9 +63,9 @@ class Decoder:
         self._record_number = -1
 
     def events(self, record: Any) -> list[Event]:
-        """The event of the next record, after one that takes back what it replaces.
+        """Return the event of the next record, after a retraction of what it replaces.
 
-        Raises ``NotAnEvent`` where it is none.
+        Raises ``NotAnEvent`` if the record is not an event.
         """
         self._record_number += 1
         if type(record) is not dict:
@@ -110,7 +110,7 @@ class Decoder:
     def _replaced(self) -> list[Event]:
         """Return the event that forgets the system prompt before an update: a model is shown the last one only.
 
-        While a request waits there is none: an event that forgets would answer it.
+        Return none while a request waits: an event that forgets would answer it.
         """
         if self._prompt is None or self._awaits_condensation:
             return []
@@ -259,7 +259,7 @@ _TEXT_KEYS = ("content", "output", "stdout", "message")
 
 
 def _observed(observation: dict[str, Any], marks: Marks) -> tuple[Content, dict[str, Any]]:
-    """The content of an observation and the rest of it."""
+    """Return the content of an observation, and the rest of the observation."""
     for key in _TEXT_KEYS:
         value = observation.get(key)
         if type(value) is str or (type(value) is list and _is_blocks(value)):
@@ -272,7 +272,7 @@ def _observed(observation: dict[str, Any], marks: Marks) -> tuple[Content, dict[
     try:
         content = msgspec.json.encode(observation).decode()
     except (ValueError, RecursionError):
-        return "", observation  # text that is no Unicode: there is no JSON of it
+        return "", observation  # text that is not Unicode has no JSON form
     marks["text"] = ""
     return content, {}
 

@@ -45,14 +45,14 @@ SUMMARY = "-summary"
 """What the id of a condensation's summary has after the condensation's id."""
 
 _CAUSES_MAX = 10_000
-"""An answer that comes more than so many events after its action is not paired with it."""
+"""How many events an action waits for its result; after that the two are not paired."""
 
 
 Marks = dict[str, Any]
 MARKS = ("kind", "text", "plain", "nested", "extended", "replaces")
-"""What of ``origin.rest`` is no difference but says how to predict the record:
+"""Keys of ``origin.rest`` that say how to predict the record:
 
-    kind      an Observation: its kind, where it is no ObservationEvent; a SystemMessage: where it is an update
+    kind      an Observation: its kind, if not an ObservationEvent; a SystemMessage: if it is an update
     text      an ObservationEvent: the key of ``observation`` that is its content; "" if content is all of it, as JSON
     plain     its content is a text, not a list of blocks
     nested    an Action: its call stands in ``tool_call.function``, as in the first releases
@@ -78,11 +78,11 @@ class Before:
         return self._source_ids.get(event_id)
 
     def caller(self, call_id: str | None) -> int | None:
-        """The last action with this call id."""
+        """Return the last action with this call id."""
         return None if call_id is None else self._calls.get(call_id)
 
     def add(self, event: Event, source_id: Any) -> None:
-        """Remember ``event``, unless it is bookkeeping, of which most logs consist and which nobody answers."""
+        """Remember ``event``, unless it is bookkeeping: most events of a log are, and no event answers them."""
         if type(source_id) is str and type(event) is not Annotation:
             self._event_ids[source_id] = self.next_id
             self._source_ids[self.next_id] = source_id
@@ -100,7 +100,7 @@ class Encoder:
         self._source_ids = SourceIds()
 
     def records(self, event: Event) -> list[Any]:
-        """The record of ``event``; a retraction has none."""
+        """Return the record of ``event``; a retraction has none."""
         if type(event) is Retraction:
             self.left_out["retraction"] += 1
             self._before.add(event, None)
@@ -122,7 +122,7 @@ class Encoder:
         return [record]
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:
-        """What a condensation of ours forgets, in the source's ids."""
+        """Return what a condensation of ours forgets, in the source's ids."""
         intervals, summaries = event.forgotten
         ids = [self._source_ids[i] for first, last in intervals for i in range(first, last + 1)]
         return [*ids, *(f"{self._source_ids[summary_of(i)]}{SUMMARY}" for i in summaries)]
@@ -133,7 +133,7 @@ class Encoder:
 
 
 def predicted(event: Event, marks: Marks, before: Before) -> dict[str, Any]:
-    """The record that ``event`` seems to come from, as far as its fields and the events before it tell."""
+    """Predict the record of ``event`` from its fields and the events before it."""
     record: dict[str, Any] = {"source": event.source}
     origin = event.origin
     if origin is None:
