@@ -62,7 +62,7 @@ def open(
     if agent_llm is not None:
         from condensers.models.estimate import counting
 
-        counting(agent_llm)  # an object that is no model is refused before anything is opened
+        counting(agent_llm)  # an object that is not a model is refused before anything is opened
     if chosen is not None:
         chosen.for_agent(agent_llm)  # so is a condenser that lacks a model
     return Histories(open_store(url, durability=durability, clock=clock), condenser=chosen, agent_llm=agent_llm)

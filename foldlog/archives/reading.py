@@ -124,7 +124,7 @@ class _Rest:
         return self.what.id
 
     def check_time(self, moment: int, what: str) -> None:
-        """Raises ``InvalidEvent`` for a moment to come: the clock of a conversation never runs backwards."""
+        """Raise ``InvalidEvent`` for a moment to come: the clock of a conversation never runs backwards."""
         if moment > self._latest:
             raise InvalidEvent(
                 f"{what} has the time {from_microseconds(moment).isoformat()}, which is later than this machine's "

@@ -82,7 +82,7 @@ def _ask(store: Store, conversation: str) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
-            "erase asks before it acts, and here is no terminal to ask in; nothing was erased. Add --yes to erase "
+            "erase asks before it acts, which needs a terminal; nothing was erased. Add --yes to erase "
             "without a question"
         )
     name = terminal.printable(row.id, one_line=True)
@@ -95,7 +95,7 @@ def _ask(store: Store, conversation: str) -> None:
 
 
 def _first_words(store: Store, conversation: str) -> str:
-    """The first message of the user, so that a person sees which history it is. Cost: the events before it."""
+    """Return the user's first message, by which a person knows the history. Cost: the events before it."""
     from eventstore import EventStoreError, Message
 
     try:

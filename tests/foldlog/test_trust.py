@@ -411,7 +411,7 @@ def test_receipts_of_an_archive_come_only_where_they_are_asked_for(foldlog, writ
 def test_erase_asks_for_yes_where_there_is_no_terminal(foldlog, store):
     ran = foldlog("erase", "one", "--reason", "asked to")
     assert ran.status == 2
-    assert "here is no terminal to ask in; nothing was erased. Add --yes" in ran.err
+    assert "which needs a terminal; nothing was erased. Add --yes" in ran.err
     assert foldlog("log", "one").status == 0
     assert foldlog("erase", "one", "--reason", "asked to", "--yes").status == 0
     assert foldlog("erase", "one", "--reason", "asked to").status == 0  # it is finished without a question
