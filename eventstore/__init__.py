@@ -97,3 +97,5 @@ __all__ = [
     "summary_id",
     "summary_of",
 ]
+
+__path__.append(f"{__path__[0]}/former")  # modules that moved are found there under their former names

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eventstore.arguments import NUMBER_MAX, moment, to_microseconds, whole
 from eventstore.codec import Encoded, encode
@@ -415,6 +415,13 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            from eventstore.former import attribute
+
+            return attribute(self, name)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

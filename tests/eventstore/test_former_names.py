@@ -1,0 +1,37 @@
+"""Former names of modules and methods lead to the present ones."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from eventstore import Message, Store, open_store
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store("memory:")
+
+
+@pytest.mark.parametrize(
+    "former, present, name",
+    [
+        ("eventstore.keys", "eventstore.stored.keys", "KeyRing"),
+        ("eventstore.rows", "eventstore.stored.rows", "chained"),
+        ("eventstore.integrity", "eventstore.stored.hash_chain", "checksum_seed"),
+    ],
+)
+def test_a_module_is_found_under_its_former_name(former: str, present: str, name: str):
+    assert getattr(import_module(former), name) is getattr(import_module(present), name)
+
+
+def test_reseal_is_rekey(store: Store):
+    store.append("c", Message(source="user", content="x"), expected_version=0)
+    assert [rekeyed.conversation for rekeyed in store.reseal()] == ["c"]
+
+
+def test_a_name_that_never_was_is_an_attribute_error(store: Store):
+    with pytest.raises(AttributeError, match="'Store' object has no attribute 'resael'"):
+        store.resael  # noqa: B018
+    assert not hasattr(store, "guards")
