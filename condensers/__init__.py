@@ -41,6 +41,7 @@ if typing.TYPE_CHECKING:
     from condensers.handler import CondenseHandler
     from condensers.metadata import get_condensation_metadata
     from condensers.models.client import LLM
+    from condensers.models.event_tokens import event_tokens
     from condensers.models.llm_config import LLMConfig
     from condensers.models.requests import condensation_request, is_context_window_error, request_condensation_tool
     from condensers.replays import Replay, replay
@@ -98,6 +99,7 @@ __all__ = [
     "condensation_request",
     "condenser_from_config",
     "default_condenser",
+    "event_tokens",
     "from_config",
     "get_condensation_metadata",
     "is_context_window_error",
@@ -121,6 +123,7 @@ _HOMES = {
     "handler": ("CondenseHandler",),
     "metadata": ("get_condensation_metadata",),
     "models.client": ("LLM",),
+    "models.event_tokens": ("event_tokens",),
     "models.llm_config": ("LLMConfig",),
     "models.requests": ("condensation_request", "is_context_window_error", "request_condensation_tool"),
     "replays": ("Replay", "replay"),

@@ -231,6 +231,7 @@ class History:
     at = _method(sync.History.at)
     why = _method(sync.History.why)
     difference = _method(sync.History.difference)
+    lifetimes = _method(sync.History.lifetimes)
 
     @property
     def version(self) -> Coroutine[Any, Any, int]:

@@ -31,6 +31,7 @@ from projections import Difference, View, Views, Why, interrupt
 
 if TYPE_CHECKING:
     from condensers import AgentModel, Condensation, CondenseHandler, Condenser, CondenserConfig
+    from projections import Lifetimes
 
     ChosenCondenser = Condenser | CondenserConfig | Mapping[str, Any] | str | os.PathLike[str]
 
@@ -277,6 +278,14 @@ class History:
     def why(self, event_id: int) -> Why:
         """Why an event, or the summary with this id, is in the View now, or is not. Raises ``NoSuchEvent``."""
         return self._views.why(self.id, event_id=event_id)
+
+    def lifetimes(self) -> Lifetimes:
+        """For each event and summary: at which versions the View shows it, from when a model is sent it, why it left,
+        and its tokens, estimated. Raises ``ConversationNotFound``. Cost: the events, once.
+        """
+        from condensers import event_tokens
+
+        return self._views.lifetimes(self.id, event_tokens)
 
     def difference(self, before: int, after: int) -> Difference:
         """Return what entered the View and what left it between two versions, and what was summarized. Raises

@@ -4,6 +4,7 @@
 ``view.py`` is its result; ``well_formed.py`` and ``messages.py`` make it fit for a model.
 ``revision.py``, ``revision_codec.py`` and ``loading.py`` store the structure of a View and load it again.
 ``views.py`` serves stored conversations; ``explain.py`` says why an event is shown or not, and what changed;
+``lifetimes.py`` says it for all events and versions at once, with the one pass of ``lifetimes_fold.py``;
 ``audit.py`` compares stored revisions with the log. Everything here can be deleted and rebuilt from the log.
 """
 
@@ -11,6 +12,7 @@ from projections.audit import Audit, Auditing, Finding, Forgetting, audit
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Summarized, Why
 from projections.interruption import interrupt
+from projections.lifetimes import Lifetime, Lifetimes, Moment, Span
 from projections.messages import Rendered
 from projections.view import View
 from projections.views import Views
@@ -22,9 +24,13 @@ __all__ = [
     "Difference",
     "Finding",
     "Forgetting",
+    "Lifetime",
+    "Lifetimes",
+    "Moment",
     "NoSuchEvent",
     "NoSuchVersion",
     "Rendered",
+    "Span",
     "Summarized",
     "View",
     "Views",

@@ -25,7 +25,17 @@ from typing import NamedTuple
 
 from eventstore.events import Action, Annotation, Event, Observation, UnknownEvent
 
-__all__ = ["ParallelCalls", "Units", "cut_positions", "fit_positions", "open_positions", "pending_positions", "units"]
+__all__ = [
+    "UNSEEN",
+    "ParallelCalls",
+    "Units",
+    "WaitingCalls",
+    "cut_positions",
+    "fit_positions",
+    "open_positions",
+    "pending_positions",
+    "units",
+]
 
 UNSEEN = frozenset({Annotation, UnknownEvent})
 """Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""
@@ -56,7 +66,7 @@ class Units(NamedTuple):
 def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units:
     """Return the units of a View."""
     parallel_calls, answers, loops, orphans, seen = found = Units([], {}, [], [], [])
-    waiting = _WaitingCalls()
+    waiting = WaitingCalls()
     of_response: dict[str, ParallelCalls] = {}
     of_call: dict[int, ParallelCalls] = {}
     loop: list[int] | None = None
@@ -95,7 +105,7 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
     return found
 
 
-class _WaitingCalls:
+class WaitingCalls:
     """Positions of actions without an observation yet, found by call id, the oldest first, or by the action's id."""
 
     def __init__(self) -> None:

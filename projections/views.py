@@ -15,14 +15,17 @@ from functools import partial
 
 from eventstore import Store
 from eventstore.errors import UnknownEventType
-from eventstore.events import NOT_RECORDED, CondensationAction, Event, summary_of
+from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
 from eventstore.transaction import Record, Snapshot, WritableSnapshot
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
 from projections.fold import Folded, summary_event
+from projections.lifetimes import Lifetimes
+from projections.lifetimes_fold import Count, LifetimesFold
 from projections.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
 from projections.messages import Dialect, checked
+from projections.retractions import target
 from projections.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.revision_codec import PROJECTION
 from projections.view import View
@@ -101,6 +104,21 @@ class Views:
             conversation,
             lambda snapshot: explain_difference(*views, lambda start: snapshot.structural_events(start, after)),
         )
+
+    def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
+        """Say for each event at which versions the View shows it, from when a model is sent it, and why it left.
+
+        ``count`` gives the tokens of an event, for example ``condensers.event_tokens``. Raises what ``current`` raises.
+        Cost: the events, once; for each structural event the View at that moment.
+        """
+        version = self._store.version(conversation)
+        targets = self._store.query(
+            conversation,
+            lambda snapshot: [target(e) for e in snapshot.structural_events(0, version) if isinstance(e, Retraction)],
+        )
+        folding = LifetimesFold(conversation, count, targets)
+        folding.take(self._store.events(conversation, 0, version))
+        return folding.result()
 
     def rebuild(self, conversation: str, progress: Progress | None = None) -> int:
         """Rebuild all revisions from the log and replace the stored ones in one transaction; return their number.

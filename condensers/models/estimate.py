@@ -19,14 +19,14 @@ from condensers.models.prompt_sums import PromptSums
 from condensers.models.tokens import TokenCounter
 from projections import View
 
-__all__ = ["ESTIMATE", "Estimate", "counting", "estimated"]
+__all__ = ["ESTIMATE", "OF_AN_IMAGE", "OF_A_CALL", "OF_A_MESSAGE", "Estimate", "counting", "estimated"]
 
 _PIECE = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
     r"|[A-Z]?[a-z]{1,2}|[A-Z]{1,2}(?![a-z])|[A-Z]|[0-9]{1,2}"
     r"|[!-/:-@\[-`{-~]|\n{1,8}[ \t]*|[\t\r]| {2,16}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
-_OF_A_MESSAGE, _OF_A_CALL, _OF_AN_IMAGE = 8, 16, 1_600
+OF_A_MESSAGE, OF_A_CALL, OF_AN_IMAGE = 8, 16, 1_600
 _OF_A_PROMPT = 8
 
 
@@ -42,21 +42,21 @@ def estimated(text: str) -> int:
 
 def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
     """Return the tokens of a prompt; it is additive over messages, as ``TokenCounter`` wants it."""
-    return _OF_A_PROMPT + sum(map(_of_message, messages)) + sum(_OF_A_CALL + _of_value(tool) for tool in tools)
+    return _OF_A_PROMPT + sum(map(_of_message, messages)) + sum(OF_A_CALL + _of_value(tool) for tool in tools)
 
 
 def _of_message(message: Mapping[str, Any]) -> int:
     content = message.get("content")
-    tokens = _OF_A_MESSAGE + (estimated(content) if isinstance(content, str) else sum(map(_of_part, content or ())))
+    tokens = OF_A_MESSAGE + (estimated(content) if isinstance(content, str) else sum(map(_of_part, content or ())))
     for call in message.get("tool_calls") or ():
-        tokens += _OF_A_CALL + _of_value(call["function"])
+        tokens += OF_A_CALL + _of_value(call["function"])
     return tokens + sum(map(_of_value, message.get("thinking_blocks") or ()))
 
 
 def _of_part(part: Mapping[str, Any]) -> int:
     if part.get("type") == "text":
         return estimated(part["text"])
-    return _OF_AN_IMAGE if part.get("type") == "image_url" else _of_value(part)
+    return OF_AN_IMAGE if part.get("type") == "image_url" else _of_value(part)
 
 
 def _of_value(value: Any) -> int:

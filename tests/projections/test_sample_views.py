@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from condensers import event_tokens
+from condensers.models.estimate import ESTIMATE
 from eventstore import open_store
 from eventstore.events import CondensationAction, Event
 from foldlog.formats import open_sources
 from projections import View, Views, audit
+from projections.units import UNSEEN
 
 SHIPPED = Path(__file__).parents[2] / "foldlog" / "sample"
 SAMPLES = Path(__file__).parents[3] / "shared" / "data"
@@ -30,13 +33,19 @@ def check(events: list[Event]) -> None:
         store.ingest("c", iter(events))
         reader = Views(store)
         slowly = View.from_events(())
+        lives = reader.lifetimes("c", event_tokens)
         for version in range(len(events) + 1):
             assert reader.at("c", version) == slowly
+            assert lives.ids_at(version) == [event.id for event in slowly]
+            sent = {slowly[place].id for place in slowly.fit_positions if type(slowly[place]) not in UNSEEN}
+            assert {event.id for event in slowly if lives.of(event.id).at(version) == "shown"} == sent
             slowly = slowly.then(events[version : version + 1])
         assert writer.current("c") == View.from_events(events)
         writer.rebuild("c")
         assert reader.current("c") == View.from_events(events)
         assert audit(store, "c").findings == ()
+        prompt = ESTIMATE.token_sums(slowly)[-1]
+        assert 0.9 * prompt - 100 <= lives.sizes[-1] <= 1.15 * prompt + 100  # the tokens of events, and of their prompt
 
 
 def test_the_shipped_history():

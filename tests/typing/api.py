@@ -20,7 +20,7 @@ from foldlog import (
     SystemMessage,
 )
 from foldlog.formats import FORMATS, Source, decode, encode, open_sources
-from projections import Difference, View, Views, Why, cut_points, well_formed
+from projections import Difference, Moment, View, Views, Why, cut_points, well_formed
 
 
 def an_exchange() -> tuple[SystemMessage, Message, Action, Observation]:
@@ -73,6 +73,7 @@ def the_loop() -> list[dict[str, Any]]:
         assert_type(histories.condenser.condensed_history(history), View | Condensation)
         assert_type(history.why(0), Why)
         assert_type(history.difference(0, 1), Difference)
+        assert_type(history.lifetimes().of(0).at(1), Moment)
         assert_type(histories.condenser, Condenser)
         return []
 

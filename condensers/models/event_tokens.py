@@ -1,0 +1,72 @@
+"""The tokens of one event by itself, estimated: for sums over many events, such as the size of a View over time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from condensers.models.estimate import OF_A_CALL, OF_A_MESSAGE, OF_AN_IMAGE, estimated
+from eventstore.events import (
+    Action,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+from projections.messages.turns import arguments_of
+
+__all__ = ["event_tokens"]
+
+_WHOLE = 2_048
+"""Characters of a text that is counted whole. Of a longer one four samples of a fourth of that are counted."""
+
+
+def event_tokens(event: Event) -> int:
+    """Return an estimate of the tokens that an event adds to a prompt, which errs high as ``Estimate`` does.
+
+    It is 0 for events that have no form as a message. The sum over the events of a View is near the estimate of its
+    prompt: neighbouring messages may be joined there. Cost: the characters, up to 2,048 for each text.
+    """
+    match event:
+        case SystemMessage(content=content, tools=tools):
+            return OF_A_MESSAGE + _of_content(content) + sum(OF_A_CALL + _of_value(tool) for tool in tools)
+        case Message(content=content) | Observation(content=content) | CondensationSummary(content=content):
+            return OF_A_MESSAGE + _of_content(content)
+        case Action(tool=tool, thought=thought, thinking=thinking):
+            said = _of_content(thought) + sum(map(_of_value, thinking))
+            call = {"name": tool, "arguments": arguments_of(event)}  # as messages have it, a text within JSON
+            return OF_A_MESSAGE + OF_A_CALL + _of_value(call) + said
+    return 0
+
+
+def _of_content(content: Content) -> int:
+    return _of_text(content) if isinstance(content, str) else sum(map(_of_part, content))
+
+
+def _of_part(part: dict[str, Any]) -> int:
+    text = part.get("text")
+    if isinstance(text, str):
+        return _of_text(text)
+    return OF_AN_IMAGE if part.get("type") in ("image_url", "image") else _of_value(part)
+
+
+def _of_value(value: Any) -> int:
+    return _of_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _of_text(text: str) -> int:
+    if len(text) <= _WHOLE:
+        return estimated(text)
+    size = _WHOLE // 4
+    samples = list(_samples(text, size))
+    return sum(map(estimated, samples)) * len(text) // (size * len(samples))
+
+
+def _samples(text: str, size: int) -> Iterable[str]:
+    """Yield four pieces of a text at equal distances, the first and the last among them."""
+    for number in range(4):
+        start = (len(text) - size) * number // 3
+        yield text[start : start + size]

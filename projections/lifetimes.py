@@ -1,0 +1,149 @@
+"""The lifetimes of events: at which versions the View of a conversation shows each of them, and why it left."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from projections.errors import NoSuchEvent, NoSuchVersion
+
+__all__ = ["Departure", "Lifetime", "Lifetimes", "Moment", "Span", "Standing"]
+
+Departure = Literal["summarized", "forgotten", "taken back"]
+"""Why an event left the View: a condensation with a summary or one without took it out, or a retraction did."""
+
+Moment = Literal["not yet", "never shown", "pending", "shown", "summarized", "forgotten", "taken back"]
+"""What an event is at one version. ``pending``: the View shows it, and a model is not sent it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Versions at which the View shows an event: ``start <= version < stop``; ``stop`` is None while it is shown.
+
+    ``by`` is the id of the structural event that took it out, None while it is shown. ``sent`` are the versions at
+    which that begins and ends, in turn, that a model is sent the event: an action waits for its observation, and for
+    those of its parallel calls.
+
+    For summaries: ``place`` is that of ``Lifetimes.order``; or ``index`` is its index, where each reading of the View
+    applies it again (the V0 dialect). ``departure`` is None where a summary goes on in the next span at another place.
+    """
+
+    start: int
+    stop: int | None = None
+    by: int | None = None
+    departure: Departure | None = None
+    sent: tuple[int, ...] = ()
+    place: int | None = None
+    index: int | None = None
+
+    def covers(self, version: int) -> bool:
+        """Return whether the View of this version shows the event."""
+        return self.start <= version and (self.stop is None or version < self.stop)
+
+    def is_sent(self, version: int) -> bool:
+        """Return whether a model is sent the event with the View of this version."""
+        return self.covers(version) and bisect_right(self.sent, version) % 2 == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """When the View shows one event, or the summary with this synthetic id. ``spans`` is empty if it never does; it has
+    several members where retractions took the event back and brought it again. ``tokens`` is what the caller's count
+    gives; 0 without one, and for events that were never shown.
+    """
+
+    id: int
+    spans: tuple[Span, ...] = ()
+    tokens: int = 0
+
+    def at(self, version: int) -> Moment:
+        """Return what the event is at this version."""
+        came = self.id if self.id >= 0 else -self.id - 2
+        if version <= came:
+            return "not yet"
+        past: Span | None = None
+        for span in self.spans:
+            if span.covers(version):
+                return "shown" if span.is_sent(version) else "pending"
+            if span.stop is not None and span.stop <= version:
+                past = span
+        return "never shown" if past is None or past.departure is None else past.departure
+
+
+class Standing(NamedTuple):
+    """A place of a summary, by its number, and the id of the event that it stands after; -1 for the beginning."""
+
+    summary: int
+    place: int
+    event: int
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """The lifetimes of all events of a conversation up to ``version``, by id, and of its summaries, by synthetic id.
+
+    ``order`` are the places of the summaries in the order in which Views show them: nearly always one for each.
+    """
+
+    conversation: str
+    version: int
+    events: Sequence[Lifetime]
+    summaries: Mapping[int, Lifetime]
+    order: Sequence[Standing]
+
+    def of(self, event_id: int) -> Lifetime:
+        """Return the lifetime of an event or a summary. Raises ``NoSuchEvent``."""
+        if 0 <= event_id < len(self.events):
+            return self.events[event_id]
+        if event_id in self.summaries:
+            return self.summaries[event_id]
+        raise NoSuchEvent(self.conversation, event_id, self.version)
+
+    def __iter__(self) -> Iterator[Lifetime]:
+        """Yield all of them, events first."""
+        yield from self.events
+        yield from self.summaries.values()
+
+    def ids_at(self, version: int) -> list[int]:
+        """Return the ids of the View at a version, in its order. Raises ``NoSuchVersion``. Cost: all events up to it,
+        a comparison each.
+        """
+        if not 0 <= version <= self.version:
+            raise NoSuchVersion(self.conversation, version, self.version)
+        register: tuple[int, int] | None = None
+        covering = {}
+        for summary, one in self.summaries.items():
+            span = next((span for span in one.spans if span.covers(version)), None)
+            if span is not None and span.index is not None:
+                register = span.index, summary
+            elif span is not None:
+                covering[summary] = span.place
+        standing = [at for at in self.order if covering.get(at.summary) == at.place]
+        ids: list[int] = []
+        place = 0
+        for one in self.events[:version]:
+            while place < len(standing) and standing[place].event < one.id:
+                ids.append(standing[place].summary)
+                place += 1
+            if any(span.covers(version) for span in one.spans):
+                ids.append(one.id)
+        ids += [at.summary for at in standing[place:]]
+        if register is not None:
+            ids.insert(*register)
+        return ids
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The tokens that the View of each version sends to a model, from version 0 on. Cost: all lifetimes, once."""
+        changes = [0] * (self.version + 2)
+        for one in self:
+            for span in one.spans:
+                for place, version in enumerate(span.sent):
+                    changes[version] += one.tokens if place % 2 == 0 else -one.tokens
+                if len(span.sent) % 2 and span.stop is not None:
+                    changes[span.stop] -= one.tokens
+        return tuple(accumulate(changes[: self.version + 1]))

@@ -1,0 +1,33 @@
+"""Lifetimes agree with the Views of all versions."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from eventstore.events import Event, Retraction
+from projections import View
+from projections.lifetimes_fold import LifetimesFold
+from projections.retractions import target
+from projections.units import UNSEEN
+from tests.properties.histories import histories
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories)
+def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> None:
+    folding = LifetimesFold("c", lambda event: 3, [target(event) for event in events if isinstance(event, Retraction)])
+    for start in range(0, len(events), 5):
+        folding.take(events[start : start + 5])
+    lives = folding.result()
+    assert lives.version == len(lives.events) == len(events)
+    for version in range(len(events) + 1):
+        view = View.from_events(events[:version])
+        assert lives.ids_at(version) == [event.id for event in view], version
+        sent = {view[place].id for place in view.fit_positions if type(view[place]) not in UNSEEN}
+        assert {one.id for one in lives if one.at(version) == "shown"} == sent, version
+        shown = {one.id for one in lives if one.at(version) in ("shown", "pending")}
+        assert shown == {event.id for event in view}, version
+        assert lives.sizes[version] == 3 * len(sent), version
+    for one in lives:
+        for span in one.spans:
+            assert span.stop is None or (span.by is not None and span.stop == span.by + 1)
