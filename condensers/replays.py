@@ -17,7 +17,7 @@ from condensers.base import AgentModel, Condensation, Condenser, Report
 from condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
 from condensers.models.budget import tokens_of, tokens_of_beginnings
 from condensers.models.estimate import counting
-from condensers.replayed import Fates, Numbers, Turn, Turns
+from condensers.replay_state import Fates, Numbers, Turn, Turns
 from condensers.reports import reports_of
 from condensers.strategies.noop import NoOpCondenser
 from eventstore.events import Action, CondensationAction, Event, Message, Retraction, summary_id
@@ -118,7 +118,7 @@ def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel 
 
 
 def _begins_a_turn(event: Event, response_id: str | None) -> bool:
-    """Whether the agent's model was called for this event: the calls of one response came of one call."""
+    """Return whether the agent's model was called for this event: all calls of a response come from one call."""
     if isinstance(event, Action):
         return (
             event.shown and event.source == "agent" and (event.response_id is None or event.response_id != response_id)
@@ -152,7 +152,7 @@ class Replaying:
         self._fates = Fates()
         self._turns = Turns()
         self._uncounted: list[int] = []
-        """Places of turns whose tokens nobody has counted yet."""
+        """Places of turns whose tokens are not counted yet."""
         self._made: list[Made] = []
         self._declined = 0
         self._reports: list[Report] = []
@@ -198,8 +198,8 @@ class Replaying:
         )
 
     def _turn(self, event_id: int, shown: View) -> Turn:
-        """Where the View itself is shown its tokens are counted later: of all the turns between two condensations at
-        once, for it only grows meanwhile.
+        """Return the turn. The tokens of an unchanged View are counted later, for all turns between two condensations
+        at once: until then the View only grows.
         """
         if shown is self._view:
             self._uncounted.append(len(self._turns))
@@ -207,7 +207,7 @@ class Replaying:
         return Turn(event_id, len(shown), len(self._view) - len(shown), tokens_of(shown, self._agent_llm))
 
     def _count_tokens(self) -> None:
-        """Of the turns that were left for later. To be called before the View changes other than at its end."""
+        """Count the tokens of the turns that wait. Call it before the View changes other than at its end."""
         if self._agent_llm is not None:
             lengths = [self._turns[place].events for place in self._uncounted]
             counts = tokens_of_beginnings(self._view, lengths, self._agent_llm)

@@ -61,7 +61,7 @@ class RollingCondenser(Condenser, ABC):
         """Return what to forget, due or not. Raises ``NoCondensationAvailable`` if nothing may be forgotten."""
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
-        """Return the last resort of a hard requirement: forget all that can be spared. None if there is none."""
+        """Return the last resort of a hard requirement, which forgets all that can be spared; None without one."""
         return None
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:

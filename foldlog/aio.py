@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from eventstore import Action, Event, Recorded, Store
 from foldlog import histories as sync
-from foldlog.threads import Outcome, Pool, pause
+from foldlog.threads import Outcome, ThreadPool, pause
 from projections import View
 
 if TYPE_CHECKING:
     from condensers import AgentModel
     from foldlog.histories import ChosenCondenser
 
-__all__ = ["Histories", "History", "Outcome", "open"]
+__all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "open"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,12 +68,12 @@ class Opening:
 
     def __init__(self, opened: Callable[[], sync.Histories]) -> None:
         self._opened = opened
-        self._histories: Histories | None = None
+        self._histories: AsyncHistories | None = None
 
-    def __await__(self) -> Generator[Any, Any, Histories]:
+    def __await__(self) -> Generator[Any, Any, AsyncHistories]:
         return self._open().__await__()
 
-    async def __aenter__(self) -> Histories:
+    async def __aenter__(self) -> AsyncHistories:
         self._histories = await self._open()
         return self._histories
 
@@ -83,10 +83,10 @@ class Opening:
         assert self._histories is not None  # it was entered
         await self._histories.close()
 
-    async def _open(self) -> Histories:
-        pool = Pool("foldlog", _THREADS)
+    async def _open(self) -> AsyncHistories:
+        pool = ThreadPool("foldlog", _THREADS)
         try:
-            return Histories(await pool.run(self._opened, finish=True), pool)
+            return AsyncHistories(await pool.run(self._opened, finish=True), pool)
         except BaseException as error:
             outcome = getattr(error, "outcome", None)
             if outcome is not None and outcome.value is not None:  # cancelled, and open: no other code would close it
@@ -97,14 +97,14 @@ class Opening:
 
 def _method(
     method: Callable[Concatenate[sync.History, P], T], *, writes: bool = False, steps: bool = False
-) -> Callable[Concatenate[History, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[AsyncHistory, P], Coroutine[Any, Any, T]]:
     """Return the async form of a method of a history, with the same arguments and the same docstring."""
 
-    def call(self: History, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+    def call(self: AsyncHistory, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         pool = self._histories.stepping if steps else self._histories.pool
         return pool.run(partial(method, self.sync, *args, **kwargs), finish=writes)
 
-    call.__name__, call.__qualname__, call.__doc__ = method.__name__, f"History.{method.__name__}", method.__doc__
+    call.__name__, call.__qualname__, call.__doc__ = method.__name__, f"AsyncHistory.{method.__name__}", method.__doc__
     return call
 
 
@@ -114,7 +114,7 @@ class _Pages(Generic[T]):
     It is a class because an async generator that a loop leaves early must be closed in the loop that ran it.
     """
 
-    def __init__(self, pool: Pool, iterate: Callable[[], Iterator[T]]) -> None:
+    def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[T]]) -> None:
         self._pool = pool
         self._iterate = iterate
         self._iterator: Iterator[T] | None = None
@@ -141,7 +141,7 @@ class _Pages(Generic[T]):
 class _Following:
     """An async iterator over everything recorded after a position, without an end."""
 
-    def __init__(self, pool: Pool, store: Store, after_position: int) -> None:
+    def __init__(self, pool: ThreadPool, store: Store, after_position: int) -> None:
         self._pool, self._store, self._position = pool, store, after_position
         self._page: Iterator[Recorded] = iter(())
         self._seen = -1
@@ -170,19 +170,19 @@ class _Following:
         return page
 
 
-class Histories:
+class AsyncHistories:
     """The histories of a store, by id. ``sync`` is the same of the sync face; see ``foldlog.Histories``.
 
     Any number of tasks, in any number of loops, may use it.
     """
 
-    def __init__(self, histories: sync.Histories, pool: Pool) -> None:
+    def __init__(self, histories: sync.Histories, pool: ThreadPool) -> None:
         self.sync = histories
         self.pool = pool
-        self.stepping = Pool("foldlog-steps", _STEPPING_THREADS)
+        self.stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
 
-    def __getitem__(self, conversation: str) -> History:
-        return History(self, conversation)
+    def __getitem__(self, conversation: str) -> AsyncHistory:
+        return AsyncHistory(self, conversation)
 
     def __aiter__(self) -> AsyncIterator[str]:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""
@@ -213,10 +213,10 @@ class Histories:
         return f"<async {self.sync!r}>"
 
 
-class History:
+class AsyncHistory:
     """One conversation. ``sync`` is the same of the sync face; see ``foldlog.History`` for every method."""
 
-    def __init__(self, histories: Histories, conversation: str) -> None:
+    def __init__(self, histories: AsyncHistories, conversation: str) -> None:
         self._histories = histories
         self.sync = histories.sync[conversation]
         self.id = conversation
@@ -256,4 +256,4 @@ class History:
         return self._histories.pool.run(work, finish=False)
 
     def __repr__(self) -> str:
-        return f"<async History {self.id!r}>"
+        return f"<AsyncHistory {self.id!r}>"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, NoReturn, TypeVar
 
-__all__ = ["Outcome", "Pool", "pause"]
+__all__ = ["Outcome", "ThreadPool", "pause"]
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class _Call(Generic[T]):
         self.notify()
 
 
-class Pool:
+class ThreadPool:
     """At most ``threads_max`` threads for the calls of any number of tasks and loops."""
 
     def __init__(self, name: str, threads_max: int) -> None:
@@ -129,7 +129,7 @@ def _in_trio() -> bool:
     return trio is not None and trio.lowlevel.in_trio_run()
 
 
-async def _run_in_asyncio(pool: Pool, call: _Call[T], finish: bool) -> Outcome[T]:
+async def _run_in_asyncio(pool: ThreadPool, call: _Call[T], finish: bool) -> Outcome[T]:
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[None] = loop.create_future()
 
@@ -162,7 +162,7 @@ async def _run_in_asyncio(pool: Pool, call: _Call[T], finish: bool) -> Outcome[T
     return call.outcome
 
 
-async def _run_in_trio(pool: Pool, call: _Call[T], finish: bool) -> Outcome[T]:
+async def _run_in_trio(pool: ThreadPool, call: _Call[T], finish: bool) -> Outcome[T]:
     import trio
 
     token, done = trio.lowlevel.current_trio_token(), trio.Event()

@@ -86,7 +86,7 @@ class Auditing:
     """An audit in progress. Iterate over it once, for each condensation and each finding as it is reached.
 
     ``version`` is the one up to which is audited. ``revisions`` and ``missing`` are those of ``Audit``, so far. Each
-    chunk of the log is read in a transaction of its own, so nothing waits for whoever iterates. Raises what
+    chunk of the log is read in a transaction of its own, so nothing waits for the caller that iterates. Raises what
     ``Views.current`` raises. Memory: the View, and a chunk.
     """
 

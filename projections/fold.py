@@ -53,7 +53,7 @@ class ViewState:
 
     ``items`` are the events shown, and summaries whose place is fixed; their ids ascend but for those of summaries.
     ``left_behind`` are ids of items whose unit lost another member: shown to no model. ``register`` and ``tomb`` belong
-    to the V0 dialect. ``past`` is how a retraction returns to an earlier state; it is no part of the state's value.
+    to the V0 dialect. ``past`` is how a retraction returns to an earlier state; it is not part of the state's value.
     """
 
     version: int = 0
@@ -241,7 +241,7 @@ class _Folding:
 
     @property
     def _items(self) -> list[Event]:
-        """The items as a list of its own. As long as events are only added to their end, there is none."""
+        """The items as a list of its own. It does not exist while events are only added to their end."""
         if self._changed is None:
             self._changed = [*self._start, *self._added]
         return self._changed

@@ -113,7 +113,7 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
         state=replace(earlier.state, version=retraction.id + 1, unhandled_condensation_request=requested),
         ordinals=_numbers(earlier.ordinals, earlier.since, earlier.next_ordinal),
         since=(),
-        next_ordinal=earlier.next_ordinal + 1,  # what follows is no neighbour of what is shown
+        next_ordinal=earlier.next_ordinal + 1,  # the next event is not a neighbour of the shown ones
         structural=folded.structural + 1,
         base=folded.base,
     )

@@ -46,7 +46,7 @@ RUN = 5
 """Number of integers that place the summaries of neighbouring condensations."""
 
 _DELTA_RATIO = 4
-"""A delta must be so many times smaller than its base to be worth a second read."""
+"""How many times smaller than its base a delta must be to be worth a second read."""
 
 Ints = tuple[int, ...]
 

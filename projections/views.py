@@ -54,7 +54,7 @@ class Views:
     """The Views of a store's conversations. Thread-safe.
 
     Also an inline projection: after ``store.register(views)`` the store keeps each revision in the transaction of its
-    event. Without that, Views are right all the same, and whoever reads one stores the revisions that are missing.
+    event. Without that, Views are right all the same, and a read stores the missing revisions.
     """
 
     name = PROJECTION

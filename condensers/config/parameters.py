@@ -83,7 +83,7 @@ class BrowserOutputCondenserConfig(CondenserConfig):
 
 
 class RecentEventsCondenserConfig(CondenserConfig):
-    """Shows the first events and the most recent ones, at every step anew."""
+    """Shows the first events and the most recent ones; each step chooses again."""
 
     aliases = ("recent_events",)
     type: Literal["recent"] = "recent"

@@ -85,7 +85,7 @@ CONDENSER_REGISTRY: dict[type[CondenserConfig], type[Condenser]] = {}
 _by_name: dict[str, type[CondenserConfig]] = {}
 
 LLMResolver = Callable[[Any, str], LLMConfig | None]
-"""What an ``llm_config`` (a table, a name, None where not given) at a path comes to; None where there is no model."""
+"""Return the model of an ``llm_config`` (a table, a name, or None if not given) at a path, or None without a model."""
 
 
 def register_config(config_type: type[CondenserConfig], condenser_type: type[Condenser]) -> None:
@@ -269,7 +269,7 @@ def _registration(entry_point: EntryPoint) -> Callable[[], object]:
     except (ImportError, AttributeError) as error:
         raise InvalidCondenser(
             f"the condenser {entry_point.name!r} of an installed package cannot be loaded from {entry_point.value!r}: "
-            f"{error}; mend or remove that package"
+            f"{error}; repair or remove that package"
         ) from error
 
 

@@ -163,7 +163,7 @@ def _refuse_misspelt(document: _Table) -> None:
     for key in document:
         for meant in ("condenser", "llm"):
             if key != meant and meant not in document and difflib.get_close_matches(key.lower(), [meant], cutoff=0.8):
-                raise InvalidCondenser(f"{key}: is no table that is known here; did you mean [{meant}]?")
+                raise InvalidCondenser(f"{key}: is not a known table; did you mean [{meant}]?")
 
 
 def _names(names: Any) -> str:

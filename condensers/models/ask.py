@@ -20,7 +20,7 @@ _LENGTH_MAX = 1_000_000
 def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
     """Return a whole reply to ``messages``; ``how`` are the other arguments of ``Summarizer.complete``.
 
-    Raises ``ModelCallFailed`` where there is none, and where it was cut off or withheld: half a memory is no memory.
+    Raises ``ModelCallFailed`` if there is no reply, or the reply is truncated or filtered.
     """
     reply = llm.complete(messages, **how)
     length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)

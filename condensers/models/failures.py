@@ -26,7 +26,7 @@ PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable
 """What may go better when it is tried again. A refusal, a bad key and a prompt that is too long do not."""
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What litellm raises, by accident, on a reply that is no chat completion and on a message that is none."""
+"""Errors that litellm raises by accident for a reply or a message that is not a chat completion."""
 
 RETRY_WAIT_MAX_S = 60.0
 """No wait between two attempts is longer, whatever a server asks for."""

@@ -103,7 +103,7 @@ def _seam(before: _Measured, view: View) -> int:
     merged across; and no call of the second piece has an id of the first, which would be renamed.
     """
     events, fit = view.events, view.fit_positions
-    shared = _shared(before.events, events, eq)  # a mask makes its events anew at each step, alike
+    shared = _shared(before.events, events, eq)  # a mask makes equal new events at each step
     sent_alike = fit[: _shared(before.fit, fit, eq)]
     goes_on = shared == len(before.events) and len(sent_alike) == len(before.fit)
     for cut in reversed(view.cut_points[: bisect_right(view.cut_points, shared)]):

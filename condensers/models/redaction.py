@@ -1,6 +1,6 @@
-"""Keys are told to nobody: they are taken out of what servers say before it goes into an error, and so into the log.
+"""Keys stay secret: they are removed from servers' replies before these go into an error, and so into the log.
 
-A server that refuses a key likes to repeat it, and a proxy repeats whole requests, headers and all. Nobody knows where
+A server that refuses a key likes to repeat it, and a proxy repeats whole requests, headers and all. It is unknown where
 litellm found the key that it sent, so every text that may be one is taken out. A reply may repeat a key, too; of it
 only what surely is one is taken out.
 """

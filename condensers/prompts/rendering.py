@@ -55,7 +55,7 @@ def event_text(event: Event) -> str:
 
 
 def event_blocks(events: Sequence[Event], limit: int | None) -> str:
-    """Return the ``event_block`` of every event that is no summary."""
+    """Return the ``event_block`` of every event that is not a summary."""
     return "\n\n".join(event_block(event, limit) for event in events if not isinstance(event, CondensationSummary))
 
 

@@ -3,6 +3,7 @@
 noop, pipeline                                    show everything; run others in order
 observation_masking, browser_output_masking, recent    show less at every step, forget nothing
 amortized, conversation_window, llm_attention     forget without a summary
-digest, llm_summary, structured_summary           forget and leave a summary; summarizing is their common part
+digest, llm_summary, structured_summary           forget and leave a summary; summarizing is their common part, and
+                                                  summaries makes one summary in pieces
 default                                           the condenser of a user who chooses none
 """

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from condensers.errors import InvalidCondenser
 from condensers.prompts.rendering import clipped, truncated
 from condensers.strategies.digest_facts import Section, facts, subject_of
-from condensers.strategies.summarizing import SummarizingCondenser, Summary
+from condensers.strategies.summaries import Summary
+from condensers.strategies.summarizing import SummarizingCondenser
 from eventstore.events import CondensationSummary, Event
 
 __all__ = ["Digest", "DigestCondenser"]

@@ -119,14 +119,14 @@ class LLMAttentionCondenser(RollingCondenser):
 
 
 def _leaves_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
-    """Return whether any choice of so many events forgets something. If none does, the model need not be asked."""
+    """Return whether any choice of this many events forgets something. If not, the model is not asked."""
     units = (range(start, stop) for start, stop in pairwise(view.cut_points) if start >= keep_first)
     sizes = [size for size in (sum(index in choosable for index in unit) for unit in units) if size]
     return bool(sizes) and places <= len(choosable) - min(sizes)
 
 
 def _ids(reply: Reply) -> list[int]:
-    """Return the ids in the reply, in its order. Raises ``ModelCallFailed`` if it is no list of ids."""
+    """Return the ids in the reply, in its order. Raises ``ModelCallFailed`` if it is not a list of ids."""
     given = read_json(reply, usable_text(reply), "the reply is not")
     ids = given.get("ids") if isinstance(given, dict) else None
     if not isinstance(ids, list) or not all(type(event_id) is int for event_id in ids):

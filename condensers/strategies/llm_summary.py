@@ -10,7 +10,8 @@ from condensers.models.agents_model import with_agents_model
 from condensers.models.ask import ask, made_by, report_on, usable_text
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
-from condensers.strategies.summarizing import SummarizingCondenser, Summary
+from condensers.strategies.summaries import Summary
+from condensers.strategies.summarizing import SummarizingCondenser
 from eventstore.events import Event
 
 __all__ = ["LLMSummarizingCondenser"]

@@ -12,7 +12,8 @@ from condensers.models.agents_model import with_agents_model
 from condensers.models.ask import ask, made_by, read_json, report_on, useless
 from condensers.prompts import load_prompt
 from condensers.prompts.rendering import event_blocks, previous_summary
-from condensers.strategies.summarizing import SelectionRule, SummarizingCondenser, Summary
+from condensers.strategies.summaries import Summary
+from condensers.strategies.summarizing import SelectionRule, SummarizingCondenser
 from eventstore.events import Event
 
 __all__ = ["FIELDS", "TOOL_NAME", "StructuredSummaryCondenser", "state_summary_tool"]
@@ -114,7 +115,7 @@ def state_summary_tool() -> dict[str, Any]:
 
 
 def _state(reply: Reply) -> dict[str, str]:
-    """Return the known fields that the model filled in. Raises ``ModelCallFailed`` if the reply is no state."""
+    """Return the known fields that the model filled in. Raises ``ModelCallFailed`` if the reply is not a state."""
     call = next((call for call in reply.tool_calls if call.name == TOOL_NAME), None)
     if call is None:
         called = ", ".join(call.name for call in reply.tool_calls) or "nothing"

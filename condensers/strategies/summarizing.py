@@ -9,9 +9,9 @@ never made  a condensation that forgets too little or saves no tokens; any at al
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from condensers.base import AgentModel, Condensation, Reason, Report
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
@@ -22,16 +22,16 @@ from condensers.prompts.rendering import event_text, truncated
 from condensers.reports import with_reports
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from condensers.selection import Span, after_system_prompt, forget, middle, next_cut, real
+from condensers.strategies.summaries import Summary, summarize_in_pieces
 from eventstore.events import CondensationSummary, Event, summary_id
 from projections import View
 
-__all__ = ["SelectionRule", "SummarizingCondenser", "Summary"]
+__all__ = ["SelectionRule", "SummarizingCondenser"]
 
 SelectionRule = Literal["openhands-v1", "openhands-v0"]
 """Whose arithmetic. V1's: a request halves the View as it is, the first system prompt always stays, and there is always
 room for a tail. V0's: a request aims at half of ``max_size``, ``keep_first`` alone says what stays at the head, and
 where that leaves room for nothing but the summary, everything else is forgotten."""
-
 
 TailRule = Literal["half", "fits"]
 """How much stays of the tail where tokens are over their limit: as much as brings the prompt down to half of the limit,
@@ -39,18 +39,6 @@ or as much as fits the limit beside a summary. The first condenses rarely, the s
 
 MAX_SIZE = 100
 """The events of a View that are condensed where ``max_size`` is not given and no token limit is known."""
-
-_PIECES_MAX = 8
-"""The most pieces into which the forgotten events are divided for a model that cannot read them all at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What shall stand for the forgotten: a text, what the condensation's metadata says of it, and what it took."""
-
-    text: str
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    reports: tuple[Report, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,10 +82,7 @@ class SummarizingCondenser(RollingCondenser):
         """Return the summary of ``events``, older summaries among them. Raises ``ModelCallFailed``; may take long."""
 
     def shorter(self, text: str) -> str | None:
-        """Return a shorter summary, asked for while it crowds the agent's prompt; None if there is no shorter one.
-
-        By default None: a model's text is not cut, since half a memory is no memory.
-        """
+        """Return a shorter summary while it crowds the prompt. None by default: a model's text is not truncated."""
         return None
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
@@ -110,7 +95,7 @@ class SummarizingCondenser(RollingCondenser):
             raise self._no_progress(view, agent_llm, over)
         span, *wider = worthwhile
         try:
-            summary = self._summary_of(view[span.start : span.stop], self.max_event_length)
+            summary = summarize_in_pieces(self.summarize, view[span.start : span.stop], self.max_event_length)
         except ModelCallFailed as error:
             raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.reports) from error
         if wider and over and not self._fits(view, span, summary, over):
@@ -132,7 +117,7 @@ class SummarizingCondenser(RollingCondenser):
         failures: list[ModelCallFailed] = []
         for limit in self._reset_limits(view[span.start : span.stop]):
             try:
-                summary = self._summary_of(view[span.start : span.stop], limit)
+                summary = summarize_in_pieces(self.summarize, view[span.start : span.stop], limit)
             except ModelCallFailed as error:
                 failures.append(error)
                 if error.failure == "rejected":
@@ -144,29 +129,6 @@ class SummarizingCondenser(RollingCondenser):
             f"the hard context reset was given up after {len(failures)} calls: {failures[-1].problem}",
             _reports(failures),
         ) from failures[-1]
-
-    def _summary_of(self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX) -> Summary:
-        """Call ``summarize``. If the events are more than the model takes, summarize one half after the other: the
-        summary of the first goes before the second, and so on with halves of halves, down to ``pieces``.
-
-        Raises ``ModelCallFailed``.
-        """
-        try:
-            return self.summarize(events, limit)
-        except ModelCallFailed as error:
-            if error.failure != "context_window" or len(events) < 2 or pieces < 2:
-                raise
-            reports = error.reports
-        half = len(events) // 2
-        try:
-            first = self._summary_of(events[:half], limit, pieces // 2)
-            reports += first.reports
-            goes_before = CondensationSummary(content=first.text)
-            second = self._summary_of((goes_before, *events[half:]), limit, pieces // 2)
-        except ModelCallFailed as error:
-            before = (*reports, *error.reports[:-1])
-            raise ModelCallFailed(error.model, error.failure, error.problem, error.report, before) from error
-        return replace(second, reports=(*reports, *second.reports))
 
     @property
     def _size(self) -> int:
@@ -263,7 +225,7 @@ class SummarizingCondenser(RollingCondenser):
         """Return the wider span with a summary that goes on from the first; the first two if the model fails."""
         events = (CondensationSummary(content=summary.text), *view[span.stop : wider.stop])
         try:
-            more = self._summary_of(events, self.max_event_length)
+            more = summarize_in_pieces(self.summarize, events, self.max_event_length)
         except ModelCallFailed as error:
             return span, replace(summary, reports=(*summary.reports, *error.reports))
         return wider, replace(more, reports=(*summary.reports, *more.reports))

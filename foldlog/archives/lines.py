@@ -21,11 +21,11 @@ from foldlog.archives.compression import NotReadable, decompressed
 __all__ = [
     "VERSION",
     "ArchiveLine",
+    "ArchiveLines",
     "ConversationLine",
     "EndLine",
     "GivenUpLine",
     "KeyLine",
-    "Lines",
     "NotAnArchive",
     "conversation_line",
     "conversation_of",
@@ -169,7 +169,7 @@ def _stands_in_a_line(row: Row) -> bool:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-class Lines:
+class ArchiveLines:
     """The lines of an archive, read one ahead. A line is at most ``length_max`` bytes long.
 
     Raises ``NotAnArchive``, with the number of the line.
@@ -220,7 +220,7 @@ def conversation_of(read: ConversationLine) -> Carried:
     return Carried(read.conversation, read.created_at, bytes.fromhex(read.salt), read.version, head, None)
 
 
-def row_of(lines: Lines, conversation: str, text: bytes) -> Row:
+def row_of(lines: ArchiveLines, conversation: str, text: bytes) -> Row:
     """Return the row of an event's line. Raises ``CorruptEvent`` if the line is not an event, whatever its head says:
     an archive may be forged.
     """

@@ -16,11 +16,11 @@ from foldlog.archives.compression import NotReadable, decompressed, is_compresse
 from foldlog.archives.lines import (
     VERSION,
     ArchiveLine,
+    ArchiveLines,
     ConversationLine,
     EndLine,
     GivenUpLine,
     KeyLine,
-    Lines,
     conversation_of,
     row_of,
 )
@@ -61,7 +61,7 @@ def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterato
     one transaction of them.
     """
     with path.open("rb") as file, translated():
-        lines = Lines(path, file, 2 * store.event_bytes_max + _BESIDE_THE_BODY)
+        lines = ArchiveLines(path, file, 2 * store.event_bytes_max + _BESIDE_THE_BODY)
         first = lines.next_of("foldlog_archive")
         if first is None:
             raise lines.bad("an archive of foldlog does not begin so")
@@ -105,7 +105,7 @@ def _bring_in(store: Store, rest: _Rest) -> Arrived | Problem:
 class _Rest:
     """The lines of one conversation, as far as they are still to come."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: ArchiveLines) -> None:
         line = lines.next()
         if line is None:
             raise lines.bad("the archive ends here, and its last line is missing: it was cut off")

@@ -57,7 +57,7 @@ class _Command(TyperCommand):
         return _told(super().get_params(ctx))
 
 
-class _Group(TyperGroup):
+class _Commands(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _told(super().get_params(ctx))
 
@@ -73,7 +73,7 @@ def _tell_version(asked: bool) -> None:
 def build() -> typer.Typer:
     """Return the application with all its commands."""
     application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode="rich")
-    application.callback(cls=_Group, context_settings=dict(_SETTINGS))(_foldlog)
+    application.callback(cls=_Commands, context_settings=dict(_SETTINGS))(_foldlog)
     for heading, names in COMMANDS.items():
         for name in names:
             _add(application, name, heading)

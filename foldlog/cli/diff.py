@@ -80,7 +80,7 @@ def _show(
     entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
     versions = f"from version {difference.before:,} to {difference.after:,}"
     console.print(Text(f"{name} {versions}: {entered} entered the View, {left} left it", style="bold"))
-    lines = terminal.Lines()
+    lines = terminal.PrintedLines()
     for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
         for event in events:
             lines.write((f"{sign}{event.id:>6}  {label(event):<8}{gist(event, lines.width)}", colour))

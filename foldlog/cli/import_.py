@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from eventstore import Event, EventStoreError, Store
-    from foldlog.formats import Finding, Source, Sources
+    from foldlog.formats import ImportFinding, Source, Sources
 
 __all__ = ["Brought", "bring_in", "run"]
 
@@ -173,7 +173,7 @@ def _from_archive(store: Store, path: Path, *, receipts: bool, quiet: bool) -> I
 
 
 def _refuse_findings(sources: Sources) -> None:
-    found: list[Finding] = []
+    found: list[ImportFinding] = []
     for source in sources:
         for _ in source.events():
             pass

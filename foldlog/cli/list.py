@@ -100,7 +100,7 @@ def _show(db: str, rows: Iterator[ConversationRow], title: _Title | None) -> Non
         where = terminal.printable(without_password(db))
         terminal.console().print(f"No conversations yet in {where}. Import some: foldlog import PATH")
         return
-    lines = terminal.Lines()
+    lines = terminal.PrintedLines()
     roomy = lines.width >= _ROOMY
     heading = ["conversation", "events", *(["first recorded (UTC)"] if roomy else [])]
     heading.append("last recorded (UTC)" if roomy else "last")
@@ -141,7 +141,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return f"{name:<{widths[0]}}{_GAP}{events:>{widths[1]}}{_GAP}{between}{last}"
 
 
-def _write(lines: terminal.Lines, cells: Sequence[str], widths: Sequence[int], style: str) -> None:
+def _write(lines: terminal.PrintedLines, cells: Sequence[str], widths: Sequence[int], style: str) -> None:
     """Write one row. A name that is wider than its column goes on below."""
     name, *more = terminal.folded(cells[0], widths[0])
     figures = [

@@ -70,7 +70,7 @@ def _show(events: Iterable[Event]) -> None:
     from eventstore import is_structural
     from foldlog.cli.gist import STYLES, gist, label
 
-    lines = terminal.Lines()
+    lines = terminal.PrintedLines()
     write, width = lines.write, lines.width
     for event in events:
         kind = label(event)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
-    "Lines",
     "Listed",
+    "PrintedLines",
     "complain",
     "console",
     "emit",
@@ -81,7 +81,7 @@ def print_line(console: Console, line: Text | str) -> None:
     console.print(line, no_wrap=True, overflow="ellipsis")
 
 
-class Lines:
+class PrintedLines:
     """Lines for a person, cut where the terminal ends, as ``print_line`` cuts them. For as many as a history has.
 
     Writes to stdout at once what rich would lay out span by span, which takes rich 0.1 ms for each line.

@@ -91,7 +91,7 @@ def show(console: Console, conversation: str, view: View) -> None:
     console.print(
         Text(f"{name} at version {view.version:,}: the model is shown {count(len(view), 'event')}{asked}", style="bold")
     )
-    lines = terminal.Lines()
+    lines = terminal.PrintedLines()
     for event in view:
         kind = label(event)
         start = ((f"{event.id:>6}  ", "dim"), (f"{kind:<8}", STYLES[kind]))

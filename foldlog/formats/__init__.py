@@ -21,14 +21,14 @@ from __future__ import annotations
 from foldlog.formats import registry
 from foldlog.formats.conversion import decode, encode
 from foldlog.formats.files.found import NotAHistory
-from foldlog.formats.record import Finding
+from foldlog.formats.record import ImportFinding
 from foldlog.formats.registry import UnknownFormat
 from foldlog.formats.source import Source
 from foldlog.formats.sources import Sources, detect, open_sources
 
 __all__ = [
     "FORMATS",
-    "Finding",
+    "ImportFinding",
     "NotAHistory",
     "Source",
     "Sources",

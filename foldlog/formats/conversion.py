@@ -9,7 +9,7 @@ from typing import Any
 from eventstore.errors import InvalidEvent
 from eventstore.events import Event
 from foldlog.formats.format import Decoder, Encoder, Options
-from foldlog.formats.record import Finding, NotAnEvent
+from foldlog.formats.record import ImportFinding, NotAnEvent
 from foldlog.formats.registry import UnknownFormat, format_named
 
 __all__ = ["ANY_HISTORY", "OtherFormat", "decode", "encode"]
@@ -32,7 +32,7 @@ def decode(
     format: str,
     *,
     as_history: bool = False,
-    findings: Callable[[Finding], None] | None = None,
+    findings: Callable[[ImportFinding], None] | None = None,
 ) -> Iterator[Event]:
     """Return the events of one history, in order, with ids 0, 1, 2, …
 
@@ -53,13 +53,13 @@ def decode(
 
 
 def _decoded(
-    records: Iterable[Any], decoder: Decoder, found: list[str], findings: Callable[[Finding], None] | None
+    records: Iterable[Any], decoder: Decoder, found: list[str], findings: Callable[[ImportFinding], None] | None
 ) -> Iterator[Event]:
     for number, record in enumerate(records):
         try:
             events = decoder.events(record)
         except NotAnEvent as error:
-            finding = Finding(f"record {number}", str(error))
+            finding = ImportFinding(f"record {number}", str(error))
             if findings is None:
                 raise InvalidEvent(f"{finding}; correct the record, or collect findings with findings=") from error
             findings(finding)
@@ -67,7 +67,7 @@ def _decoded(
             yield from events
             if findings is not None:
                 for problem in found:
-                    findings(Finding(f"record {number}", problem))
+                    findings(ImportFinding(f"record {number}", problem))
             found.clear()
 
 

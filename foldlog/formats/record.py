@@ -9,14 +9,14 @@ from msgspec.structs import force_setattr
 
 from eventstore.events import Event, Origin
 
-__all__ = ["Finding", "NotAnEvent", "described", "linked_to", "read_time", "rest_of", "time_text"]
+__all__ = ["ImportFinding", "NotAnEvent", "described", "linked_to", "read_time", "rest_of", "time_text"]
 
 
 class NotAnEvent(ValueError):
     """This record is not an event of the format: a finding at its place. The rest is imported."""
 
 
-class Finding(NamedTuple):
+class ImportFinding(NamedTuple):
     """Something in a source that could not be imported: where it is, and what is wrong with it."""
 
     place: str

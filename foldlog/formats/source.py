@@ -8,9 +8,9 @@ from typing import Any
 from eventstore.events import Event
 from foldlog.formats.files import found
 from foldlog.formats.files.found import Found
-from foldlog.formats.files.readers import Located, Reader
+from foldlog.formats.files.readers import Located, RecordReader
 from foldlog.formats.format import Options
-from foldlog.formats.record import Finding, NotAnEvent
+from foldlog.formats.record import ImportFinding, NotAnEvent
 
 __all__ = ["Source"]
 
@@ -32,7 +32,7 @@ class Source:
     def __init__(self, history: Found, prefix: str = "") -> None:
         self.name, self.former_names = history.name
         self.format, self.path, self.note = history.format.name, history.path, history.format.note
-        self.findings: list[Finding] = []
+        self.findings: list[ImportFinding] = []
         self.findings_count = 0
         self._format = history.format
         self._reader = history.reader
@@ -93,13 +93,13 @@ class Source:
     def _find(self, place: str, problem: str) -> None:
         self.findings_count += 1
         if len(self.findings) < _FINDINGS_MAX:
-            self.findings.append(Finding(place, problem))
+            self.findings.append(ImportFinding(place, problem))
 
 
 class _Values:
     """The records that could be read, which is what a decoder counts."""
 
-    def __init__(self, records: Reader | list[Located]) -> None:
+    def __init__(self, records: RecordReader | list[Located]) -> None:
         self._records = records
 
     def __iter__(self) -> Iterator[Any]:

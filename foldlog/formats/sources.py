@@ -11,7 +11,7 @@ from foldlog.formats.detection import format_of, recognize
 from foldlog.formats.files.found import Found, NotAHistory
 from foldlog.formats.files.histories import histories
 from foldlog.formats.format import Format, Recognize
-from foldlog.formats.record import Finding
+from foldlog.formats.record import ImportFinding
 from foldlog.formats.source import Source
 
 __all__ = ["Sources", "detect", "open_sources"]
@@ -24,7 +24,7 @@ class Sources:
     """
 
     def __init__(self, paths: Iterable[Path], recognize: Recognize, prefix: str = "") -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[ImportFinding] = []
         self._paths = tuple(paths)
         self._recognize = recognize
         self._prefix = prefix
@@ -55,9 +55,9 @@ class Sources:
                     else:
                         self.findings.append(found)
             except NotAHistory as error:  # it was one when it was looked at
-                self.findings.append(Finding(str(path), error.why))
+                self.findings.append(ImportFinding(str(path), error.why))
             except OSError as error:
-                self.findings.append(Finding(str(path), f"cannot be read any further: {error.strerror}"))
+                self.findings.append(ImportFinding(str(path), f"cannot be read any further: {error.strerror}"))
 
 
 def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto", *, prefix: str = "") -> Sources:

@@ -19,9 +19,9 @@ from typing import Any
 from eventstore.events import Event, Observation, Source
 from foldlog.formats.format import Format, Options
 from foldlog.formats.openai_chat.dialect import SPEAKERS, Marks
-from foldlog.formats.openai_chat.reading import Decoder
+from foldlog.formats.openai_chat.reading import OpenAIChatDecoder
 from foldlog.formats.openai_chat.recognition import accepts
-from foldlog.formats.openai_chat.writing import Encoder
+from foldlog.formats.openai_chat.writing import OpenAIChatEncoder
 
 __all__ = ["FORMAT"]
 
@@ -103,12 +103,12 @@ def _matches(record: Any) -> bool:
     return accepts(record) and type(record.get("agent")) is str
 
 
-def _decoder(records: Iterable[Any], options: Options) -> Decoder:
-    return Decoder(_Dialect())
+def _decoder(records: Iterable[Any], options: Options) -> OpenAIChatDecoder:
+    return OpenAIChatDecoder(_Dialect())
 
 
-def _encoder() -> Encoder:
-    return Encoder(_Dialect())
+def _encoder() -> OpenAIChatEncoder:
+    return OpenAIChatEncoder(_Dialect())
 
 
 FORMAT = Format(name=NAME, matches=_matches, accepts=accepts, decoder=_decoder, encoder=_encoder, note=_NOTE)

@@ -28,7 +28,7 @@ from foldlog.reports.audit_database import (
     table_of,
 )
 
-__all__ = ["AuditFollower", "AuditTables", "Factory"]
+__all__ = ["AuditFactory", "AuditFollower", "AuditTables"]
 
 _PERSISTENCE = "AUDIT_PERSISTENCE_MODULE"
 _STORES: dict[str, Store] = {}
@@ -107,7 +107,7 @@ class _KeepAudit(Projection[AuditTables]):
         self.view.add(domain_event, tracking)
 
 
-class Factory(InfrastructureFactory[AuditTables]):
+class AuditFactory(InfrastructureFactory[AuditTables]):
     """Makes the view of the runner; the library finds it by this module's name."""
 
     def tracking_recorder(self, tracking_recorder_class: type[Any] | None = None) -> Any:

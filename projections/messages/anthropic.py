@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from eventstore.events import Content, Event, SystemMessage
 from projections.messages.chat import limited_cache_marks, matching, signed, unsaid
 from projections.messages.content import Part, data_of, image_url_of, is_blank, named, parts_of, sendable, text_part
-from projections.messages.turns import Call, Rendered, Turn, arguments_of
+from projections.messages.turns import MessageTurn, PairedCall, Rendered, arguments_of
 
 __all__ = ["messages_of", "system_prompt"]
 
@@ -22,7 +22,7 @@ def system_prompt(events: Sequence[Event]) -> str:
     return "\n\n".join(_text_of(part) for content in prompts for part in parts_of(content))
 
 
-def messages_of(turns: Iterable[Turn]) -> list[Rendered]:
+def messages_of(turns: Iterable[MessageTurn]) -> list[Rendered]:
     """Return the messages of ``turns``: user and assistant by turns, the user first."""
     messages: list[Rendered] = []
     for turn in turns:
@@ -96,7 +96,7 @@ def _text_of(part: Part) -> str:
     return text
 
 
-def _tool_use(call: Call) -> Part:
+def _tool_use(call: PairedCall) -> Part:
     arguments = json.loads(arguments_of(call.action), parse_float=_finite)
     return {
         "type": "tool_use",
@@ -111,7 +111,7 @@ def _finite(number: str) -> float | str:
     return value if math.isfinite(value) else number
 
 
-def _tool_result(call: Call, images: list[Part]) -> Part:
+def _tool_result(call: PairedCall, images: list[Part]) -> Part:
     """Return the result of a call. That of a failure may hold texts only: its images go to ``images``."""
     result: Part = {"type": "tool_result", "tool_use_id": matching(call.id, _NAME_MAX)}
     content, failed = call.observation.content, call.observation.is_error

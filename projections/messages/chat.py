@@ -9,7 +9,7 @@ from typing import Any
 
 from eventstore.events import Content, Observation
 from projections.messages.content import Part, image_url_of, is_blank, joined, named, parts_of, sendable, text_part
-from projections.messages.turns import Call, Dialect, Rendered, Turn, arguments_of
+from projections.messages.turns import Dialect, MessageTurn, PairedCall, Rendered, arguments_of
 
 __all__ = ["limited_cache_marks", "matching", "messages_of", "signed", "unsaid"]
 
@@ -21,7 +21,7 @@ _Message = dict[str, Any]
 _Said = str | list[Part]
 
 
-def messages_of(turns: Iterable[Turn], dialect: Dialect) -> list[Rendered]:
+def messages_of(turns: Iterable[MessageTurn], dialect: Dialect) -> list[Rendered]:
     """Return the messages of ``turns`` in the dialect ``openai`` or ``litellm``."""
     plain = dialect == "openai"
     messages: list[Rendered] = []
@@ -78,7 +78,7 @@ def _said(content: Content, images: list[Part] | None = None, where: str = "") -
     return texts
 
 
-def _calls_message(thoughts: list[_Said], calls: tuple[Call, ...], plain: bool) -> _Message:
+def _calls_message(thoughts: list[_Said], calls: tuple[PairedCall, ...], plain: bool) -> _Message:
     message: _Message = {
         "role": "assistant",
         "content": joined(thoughts) if thoughts else None,
@@ -96,7 +96,7 @@ def _calls_message(thoughts: list[_Said], calls: tuple[Call, ...], plain: bool) 
     return message
 
 
-def _result(call: Call, images: list[Part] | None, plain: bool) -> _Message:
+def _result(call: PairedCall, images: list[Part] | None, plain: bool) -> _Message:
     said = _said(call.observation.content, images, f"the result of {call.action.tool or 'the call'}")
     return {"role": "tool", "tool_call_id": _call_id(call, plain), "content": said or unsaid(call.observation)}
 
@@ -108,7 +108,7 @@ def unsaid(observation: Observation) -> str:
     return "(it failed and said nothing)" if observation.is_error else "(no output)"
 
 
-def _call_id(call: Call, plain: bool) -> str:
+def _call_id(call: PairedCall, plain: bool) -> str:
     """Return the id of a call. OpenAI's server takes ids of at most 40 characters; some that litellm knows by their
     meaning are longer.
     """
@@ -132,7 +132,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
-def signed(calls: tuple[Call, ...]) -> list[Part]:
+def signed(calls: tuple[PairedCall, ...]) -> list[Part]:
     """Return the thinking blocks of ``calls`` that a model takes back: those with their signature, or redacted."""
     return [
         {key: block[key] for key in keys}

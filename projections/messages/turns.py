@@ -12,7 +12,7 @@ from eventstore.events import Action, CondensationSummary, Content, Event, Messa
 from projections.messages.content import is_blank, sendable
 from projections.units import units
 
-__all__ = ["DIALECTS", "Call", "Dialect", "Rendered", "Turn", "arguments_of", "checked", "turns"]
+__all__ = ["DIALECTS", "Dialect", "MessageTurn", "PairedCall", "Rendered", "arguments_of", "checked", "turns"]
 
 Dialect = Literal["openai", "litellm", "anthropic"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
@@ -25,7 +25,7 @@ class Rendered(NamedTuple):
     positions: tuple[int, ...]
 
 
-class Call(NamedTuple):
+class PairedCall(NamedTuple):
     """An action under the id that its message has, its observation, and the indices of both."""
 
     id: str
@@ -35,24 +35,24 @@ class Call(NamedTuple):
     answered: int
 
 
-class Turn(NamedTuple):
+class MessageTurn(NamedTuple):
     """What one message says: the contents of one event, or the thoughts of several actions with their calls."""
 
     role: Literal["system", "user", "assistant"]
     contents: tuple[Content, ...]
     positions: tuple[int, ...]
-    calls: tuple[Call, ...] = ()
+    calls: tuple[PairedCall, ...] = ()
 
 
 def checked(dialect: str) -> Dialect:
-    """Return the dialect of that name. Raises ``ValueError`` for a name that is none of them."""
+    """Return the dialect of that name. Raises ``ValueError`` for any other name."""
     for known in DIALECTS:
         if dialect == known:
             return known
     raise ValueError(f"unknown dialect {dialect!r}; use {', '.join(map(repr, DIALECTS))}")
 
 
-def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Turn]:
+def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[MessageTurn]:
     """Yield the turns of the ``events`` at the ascending ``positions``, which must be fit for a model."""
     shown = [events[position] for position in positions]
     answers = units(shown).answers
@@ -65,21 +65,21 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Turn]:
             action, observation = shown[place], shown[answers.get(place, place)]
             if _is_call(action) and isinstance(observation, Observation):
                 answered = positions[answers[place]]
-                calls.append(Call(call_ids.of(action), action, positions[place], observation, answered))
+                calls.append(PairedCall(call_ids.of(action), action, positions[place], observation, answered))
         if calls:
-            yield Turn("assistant", tuple(call.action.thought for call in calls), where, tuple(calls))
+            yield MessageTurn("assistant", tuple(call.action.thought for call in calls), where, tuple(calls))
             continue
         match shown[group[0]]:
             case SystemMessage(content=content):
-                yield Turn("system", (content,), where)
+                yield MessageTurn("system", (content,), where)
             case Message(content=content, source=source):
-                yield Turn("assistant" if source == "agent" else "user", (content,), where)
+                yield MessageTurn("assistant" if source == "agent" else "user", (content,), where)
             case CondensationSummary(content=content):
-                yield Turn("user", (content,), where)
+                yield MessageTurn("user", (content,), where)
             case Action(thought=thought):
-                yield Turn("user", (thought,), where)
+                yield MessageTurn("user", (thought,), where)
             case Observation(content=content) if group[0] in told:
-                yield Turn("user", (content,), where)
+                yield MessageTurn("user", (content,), where)
 
 
 def _is_call(event: Event) -> TypeGuard[Action]:

@@ -364,7 +364,7 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
             "condenser.condensers[0]: keep_first (1) must",
         ),
         ('[condenser.a]\ntype = "noop"', "condenser.type: is required; or ask for one of the groups 'a' by its name"),
-        ('[condensers]\ntype = "noop"', "condensers: is no table that is known here; did you mean [condenser]?"),
+        ('[condensers]\ntype = "noop"', "condensers: is not a known table; did you mean [condenser]?"),
         ('condenser = "noop"', "condenser: should be a table, not a text"),
         ('[condenser]\ntype = "noop"\nkind = "llm"', "condenser.kind: is another word for 'type', which is there too"),
         (

@@ -9,7 +9,7 @@ from multiprocessing.synchronize import Event as Flag
 from pathlib import Path
 
 from condensers import CondenseHandler, DigestCondenser, NoCondensationAvailable
-from condensers.strategies.summarizing import Summary
+from condensers.strategies.summaries import Summary
 from eventstore import (
     ANY_VERSION,
     Action,

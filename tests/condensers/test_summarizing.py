@@ -13,7 +13,8 @@ from condensers.prompts import load_prompt
 from condensers.prompts.rendering import truncated
 from condensers.reports import CONDENSER_METADATA_KEY
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
-from condensers.strategies.summarizing import SummarizingCondenser, Summary
+from condensers.strategies.summaries import Summary
+from condensers.strategies.summarizing import SummarizingCondenser
 from eventstore.events import Action, Observation, SystemMessage
 from tests.condensers.made import (
     REQUEST,

@@ -26,7 +26,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def histories(tmp_path) -> AsyncIterator[foldlog.aio.Histories]:
+async def histories(tmp_path) -> AsyncIterator[foldlog.aio.AsyncHistories]:
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/history.db") as histories:
         yield histories
 
@@ -149,7 +149,7 @@ async def test_an_append_that_has_begun_is_finished_when_it_is_cancelled(tmp_pat
                 assert await_is_over(histories)
                 raise
 
-        def await_is_over(histories: foldlog.aio.Histories) -> bool:
+        def await_is_over(histories: foldlog.aio.AsyncHistories) -> bool:
             return histories.sync["c1"].version == 1
 
         async with anyio.create_task_group() as group:
@@ -237,7 +237,7 @@ async def test_an_error_of_a_cancelled_call_is_its_outcome(histories):
 
 
 async def test_the_face_has_every_public_name_of_the_sync_one(histories):
-    pairs = [(foldlog.History, foldlog.aio.History), (foldlog.Histories, foldlog.aio.Histories)]
+    pairs = [(foldlog.History, foldlog.aio.AsyncHistory), (foldlog.Histories, foldlog.aio.AsyncHistories)]
     for sync, asynchronous in pairs:
         names = {name for name in vars(sync) if not name.startswith("_")}
         assert names - set(dir(asynchronous)) - {"condenser", "handler"} == set()

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from eventstore import Message, open_store
 from foldlog.cli import terminal
-from foldlog.cli.terminal import Lines, Listed, emit_list, json_text, print_line, printable
+from foldlog.cli.terminal import Listed, PrintedLines, emit_list, json_text, print_line, printable
 
 STEERING = [
     *map(chr, range(0x00, 0x09)),
@@ -125,7 +125,7 @@ def test_a_line_is_cut_as_rich_cuts_it(color, text):
     print_line(there, Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text))
     with contextlib.redirect_stdout(written), pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal, "console", lambda: there)
-        lines = Lines()
+        lines = PrintedLines()
         expected_length = len(expected.getvalue())
         lines.write(("     7  ", "dim"), ("user    ", "bold green"), (text, ""))
     assert len(expected.getvalue()) == expected_length

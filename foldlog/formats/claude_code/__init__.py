@@ -23,16 +23,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from foldlog.formats.claude_code.branches import active_branch
-from foldlog.formats.claude_code.reading import Decoder
+from foldlog.formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog.formats.claude_code.recognition import LOOKALIKES, accepts, conversation, matches
 from foldlog.formats.claude_code.titles import Titles
-from foldlog.formats.claude_code.writing import NAME, Encoder
+from foldlog.formats.claude_code.writing import NAME, ClaudeCodeEncoder
 from foldlog.formats.format import Format, Options
 
 __all__ = ["FORMAT"]
 
 
-def _decoder(records: Iterable[Any], options: Options) -> Decoder:
+def _decoder(records: Iterable[Any], options: Options) -> ClaudeCodeDecoder:
     branch = active_branch(records)
     if branch.hidden:
         others = ", ".join(map(repr, branch.hidden))
@@ -40,7 +40,7 @@ def _decoder(records: Iterable[Any], options: Options) -> Decoder:
             f"holds several sessions: the View shows {branch.session!r}; the lines of {others} are kept and not shown; "
             f"import each from a file of its own"
         )
-    return Decoder(branch, Titles(), options)
+    return ClaudeCodeDecoder(branch, Titles(), options)
 
 
 FORMAT = Format(
@@ -48,7 +48,7 @@ FORMAT = Format(
     matches=matches,
     accepts=accepts,
     decoder=_decoder,
-    encoder=Encoder,
+    encoder=ClaudeCodeEncoder,
     conversation=conversation,
     looks_ahead=True,
     lookalikes=LOOKALIKES,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from eventstore.events import CondensationAction, Event, Retraction, summary_id, summary_of
 
-__all__ = ["Kept", "Standing", "cleared_by", "is_boundary", "is_summary", "metadata_of"]
+__all__ = ["Kept", "ShownMembers", "cleared_by", "is_boundary", "is_summary", "metadata_of"]
 
 
 def is_boundary(record: dict[str, Any]) -> bool:
@@ -87,7 +87,7 @@ _Member = tuple["_Member | None", int, str | None]
 """The one before it, the id of an event or a summary, and the id of the line that it came from."""
 
 
-class Standing:
+class ShownMembers:
     """What a View holds now, in order: ids of events and of summaries, with the ids of the lines that they came from.
 
     It is as large as the View.
@@ -96,9 +96,9 @@ class Standing:
     def __init__(self, newest: _Member | None = None) -> None:
         self._newest = newest
 
-    def copy(self) -> Standing:
+    def copy(self) -> ShownMembers:
         """Return what stands now, whatever comes later. Cost: none; the members are shared."""
-        return Standing(self._newest)
+        return ShownMembers(self._newest)
 
     def follow(self, event: Event, uuid: Any) -> None:
         """``event`` came, from the line ``uuid``."""

@@ -11,7 +11,7 @@ from foldlog.formats.claude_code.blocks import THINKING, kind_of
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.recent import Recent
 
-__all__ = ["ENVELOPE", "Before", "Call", "Response"]
+__all__ = ["ENVELOPE", "LinesBefore", "OpenCall", "Response"]
 
 ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "slug", "agentId")
 """Fields that one line after the other repeats."""
@@ -22,7 +22,7 @@ _RESPONSES_MAX = 100
 """Side chains run side by side, so that the lines of several responses alternate."""
 
 
-class Call(NamedTuple):
+class OpenCall(NamedTuple):
     """A tool's use that waits for its result: its event, what it asked for, and the id of its line."""
 
     event_id: int
@@ -42,7 +42,7 @@ class Response(NamedTuple):
 _NO_RESPONSE = Response({}, None, ())
 
 
-class Before:
+class LinesBefore:
     """``last_line`` is the id of the last line that had one, ``envelope`` what it said of the fields of that name.
 
     ``names_caller``: whether the last result named the line that it answers, as newer releases do.
@@ -54,11 +54,11 @@ class Before:
         self.last_line: Any = None
         self.envelope: dict[str, Any] = {}
         self.names_caller = False
-        self._calls: Recent[str, deque[Call]] = Recent(_CALLS_MAX)
+        self._calls: Recent[str, deque[OpenCall]] = Recent(_CALLS_MAX)
         self._responses: Recent[str, Response] = Recent(_RESPONSES_MAX)
         self._last_response = _NO_RESPONSE
 
-    def call(self, call_id: str | None) -> Call | None:
+    def call(self, call_id: str | None) -> OpenCall | None:
         """Return the call that the next result with this id answers: the oldest open one."""
         waiting = None if call_id is None else self._calls.get(call_id)
         return waiting[0] if waiting else None
@@ -82,7 +82,7 @@ class Before:
         for event in events:
             if type(event) is Action and event.call_id is not None:
                 waiting = self._calls.pop(event.call_id) or deque(maxlen=_CALLS_MAX)
-                waiting.append(Call(event.id, event.tool, event.arguments, line))
+                waiting.append(OpenCall(event.id, event.tool, event.arguments, line))
                 self._calls[event.call_id] = waiting
         message = record.get("message")
         if type(message) is dict:

@@ -19,15 +19,15 @@ from eventstore.events import (
 )
 from foldlog.formats.claude_code.blocks import THINKING, content_of, is_blank, kind_of, part_of, said
 from foldlog.formats.claude_code.branches import Branch
-from foldlog.formats.claude_code.compaction import Kept, Standing, cleared_by, is_boundary, is_summary, metadata_of
-from foldlog.formats.claude_code.context import ENVELOPE, Before
+from foldlog.formats.claude_code.compaction import Kept, ShownMembers, cleared_by, is_boundary, is_summary, metadata_of
+from foldlog.formats.claude_code.context import ENVELOPE, LinesBefore
 from foldlog.formats.claude_code.switches import Switches
 from foldlog.formats.claude_code.titles import Titles
 from foldlog.formats.claude_code.writing import NAME, SPEAKERS, Marks, predicted
 from foldlog.formats.format import Options
 from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
 
-__all__ = ["Decoder"]
+__all__ = ["ClaudeCodeDecoder"]
 
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 """Fields of a line that an Annotation does not repeat."""
@@ -39,7 +39,7 @@ _CLEARED = (
 )
 
 
-class Decoder:
+class ClaudeCodeDecoder:
     """Lines of one history to events, one line after the other.
 
     ``branch`` says which are shown, ``titles`` which bring a title.
@@ -49,8 +49,8 @@ class Decoder:
         self._branch = branch
         self._titles = titles
         self._options = options
-        self._before = Before()
-        self._standing = Standing()
+        self._before = LinesBefore()
+        self._standing = ShownMembers()
         self._switches = Switches(side=branch.is_side) if branch.branches else None
         self._boundary: dict[str, Any] = {}
         self._number = -1
@@ -142,7 +142,7 @@ def _text_in(content: Any) -> str:
 class _Line:
     """One line, on its way to events. What of its content no event holds goes to ``marks``."""
 
-    def __init__(self, kind: str, record: dict[str, Any], shown: bool, before: Before, marks: Marks) -> None:
+    def __init__(self, kind: str, record: dict[str, Any], shown: bool, before: LinesBefore, marks: Marks) -> None:
         timestamp, time = read_time(record.get("timestamp"))
         self.origin = Origin(format=NAME, id=record.get("uuid"), time=time)
         self.fields: dict[str, Any] = {

@@ -20,7 +20,7 @@ from foldlog.formats.claude_code.branches import (
     is_side,
     parent_of,
 )
-from foldlog.formats.claude_code.compaction import Kept, Standing, is_boundary
+from foldlog.formats.claude_code.compaction import Kept, ShownMembers, is_boundary
 
 __all__ = ["Switches"]
 
@@ -33,7 +33,7 @@ class _Group:
     def __init__(self, above: _Group | None) -> None:
         self.above = above
         self.version = 0
-        self.standing = Standing()
+        self.standing = ShownMembers()
 
 
 class Switches:
@@ -71,7 +71,7 @@ class Switches:
             return None
         return _Group(None) if above is None else above
 
-    def after(self, record: dict[str, Any], version: int, standing: Standing, left: _Group | None) -> None:
+    def after(self, record: dict[str, Any], version: int, standing: ShownMembers, left: _Group | None) -> None:
         """Take note of a line whose events brought the log to ``version``; ``left`` is what ``before`` returned."""
         uuid = record.get("uuid")
         if is_side(record) != self._side or type(uuid) is not str:
@@ -97,7 +97,7 @@ class Switches:
         calls = calls_of(record)
         return bool(calls) and self._calls.get(str(record.get("uuid"))) == calls
 
-    def _grow(self, version: int, standing: Standing) -> None:
+    def _grow(self, version: int, standing: ShownMembers) -> None:
         if self._newest is not None:
             self._newest.version, self._newest.standing = version, standing.copy()
 

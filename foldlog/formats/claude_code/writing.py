@@ -22,12 +22,12 @@ from eventstore.events import (
     UnknownEvent,
 )
 from foldlog.formats.claude_code.blocks import blocks_of, given
-from foldlog.formats.claude_code.compaction import Standing
-from foldlog.formats.claude_code.context import Before, Response
+from foldlog.formats.claude_code.compaction import ShownMembers
+from foldlog.formats.claude_code.context import LinesBefore, Response
 from foldlog.formats.claude_code.results import structured
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["NAME", "SPEAKERS", "Encoder", "Marks", "predicted"]
+__all__ = ["NAME", "SPEAKERS", "ClaudeCodeEncoder", "Marks", "predicted"]
 
 NAME = "claude-code"
 
@@ -42,12 +42,12 @@ MARKS = ("events", "others")
 """
 
 
-class Encoder:
-    """Events of one history to lines, as ``Decoder`` read them. Events that were added since get lines of their own."""
+class ClaudeCodeEncoder:
+    """Events of one history to lines, as ``ClaudeCodeDecoder`` read them. Later events get lines of their own."""
 
     def __init__(self) -> None:
-        self._before = Before()
-        self._standing = Standing()
+        self._before = LinesBefore()
+        self._standing = ShownMembers()
         self._group: list[Event] = []
         self.left_out: Counter[str] = Counter()
 
@@ -110,7 +110,7 @@ def _line_id(event_id: int, number: int = 0) -> str:
     return f"{event_id:08x}-0000-4000-8000-{number:012x}"
 
 
-def predicted(events: Sequence[Event], marks: Marks, before: Before) -> dict[str, Any]:
+def predicted(events: Sequence[Event], marks: Marks, before: LinesBefore) -> dict[str, Any]:
     """Predict the line of ``events`` from their fields and the lines before."""
     event = events[0]
     record: dict[str, Any] = {}
@@ -144,7 +144,9 @@ def predicted(events: Sequence[Event], marks: Marks, before: Before) -> dict[str
     return record
 
 
-def _predict_said(speaker: str, events: Sequence[Event], marks: Marks, before: Before, record: dict[str, Any]) -> None:
+def _predict_said(
+    speaker: str, events: Sequence[Event], marks: Marks, before: LinesBefore, record: dict[str, Any]
+) -> None:
     record["type"] = speaker
     imported = events[0].origin is not None
     response = _response(events[0], before) if imported else Response({}, None, ())
@@ -167,7 +169,7 @@ def _predict_said(speaker: str, events: Sequence[Event], marks: Marks, before: B
         record["requestId"] = response.request_id
 
 
-def _response(event: Event, before: Before) -> Response:
+def _response(event: Event, before: LinesBefore) -> Response:
     """Return the response that the line of ``event`` belongs to. A text does not name one: then it is the last one."""
     return before.response(event.response_id) if type(event) is Action else before.last_response
 
@@ -229,7 +231,7 @@ def _result(observation: Observation) -> dict[str, Any]:
     return result
 
 
-def _predict_result(observation: Observation, before: Before, record: dict[str, Any]) -> None:
+def _predict_result(observation: Observation, before: LinesBefore, record: dict[str, Any]) -> None:
     """Predict the line of a result: it follows the line of its call, and holds the result a second time, structured."""
     call = before.call(observation.call_id)
     if call is None:

@@ -22,18 +22,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from foldlog.formats.codex.reading import Decoder
+from foldlog.formats.codex.reading import CodexDecoder
 from foldlog.formats.codex.recognition import accepts, conversation, matches
-from foldlog.formats.codex.writing import NAME, Encoder
+from foldlog.formats.codex.writing import NAME, CodexEncoder
 from foldlog.formats.format import Format, Options
 
 __all__ = ["FORMAT"]
 
 
-def _decoder(records: Iterable[Any], options: Options) -> Decoder:
-    return Decoder(options.prefix)
+def _decoder(records: Iterable[Any], options: Options) -> CodexDecoder:
+    return CodexDecoder(options.prefix)
 
 
 FORMAT = Format(
-    name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder, conversation=conversation
+    name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=CodexEncoder, conversation=conversation
 )

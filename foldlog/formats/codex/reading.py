@@ -31,7 +31,7 @@ from foldlog.formats.delta import delta
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import NotAnEvent, described, linked_to, read_time
 
-__all__ = ["Decoder"]
+__all__ = ["CodexDecoder"]
 
 ABORTED = "aborted"
 """What Codex tells its model of a call that never had an output."""
@@ -43,7 +43,7 @@ _SAID_MAX = 20
 """In how many earlier messages instructions are looked for, so as not to repeat them."""
 
 
-class Decoder:
+class CodexDecoder:
     """Records of one history to events, one record after the other."""
 
     def __init__(self, prefix: str = "") -> None:

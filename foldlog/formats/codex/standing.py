@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from eventstore.events import CondensationAction, Event, Retraction, summary_id
 
-__all__ = ["Standing"]
+__all__ = ["ShownItems"]
 
 
 class _Member(NamedTuple):
@@ -16,7 +16,7 @@ class _Member(NamedTuple):
     items: list[Any]
 
 
-class Standing:
+class ShownItems:
     """The items of the View, in its order. It is as large as the View after each condensation.
 
     Base instructions are no item: Codex sends them with every request, and no compaction takes them away.

@@ -24,11 +24,11 @@ from eventstore.events import (
 from foldlog.formats.codex.lines import Line, line_of
 from foldlog.formats.codex.parts import parts_of
 from foldlog.formats.codex.repeats import ITEMS, Repeats
-from foldlog.formats.codex.standing import Standing
+from foldlog.formats.codex.standing import ShownItems
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["NAME", "ROLLED_BACK", "Encoder", "Marks", "predicted", "predicted_payload", "usual_line"]
+__all__ = ["NAME", "ROLLED_BACK", "CodexEncoder", "Marks", "predicted", "predicted_payload", "usual_line"]
 
 NAME = "codex"
 
@@ -60,8 +60,8 @@ _RESPONSE_ITEMS = frozenset(
 _ROLES = {"user": "user", "agent": "assistant", "environment": "user"}
 
 
-class Encoder:
-    """Events of one history to records, as ``Decoder`` read them.
+class CodexEncoder:
+    """Events of one history to records, as ``CodexDecoder`` read them.
 
     Of events that were added since, bookkeeping is left out. A condensation or a retraction is written as
     ``compacted``, with the items of the View after it as its replacement history.
@@ -71,7 +71,7 @@ class Encoder:
         self.left_out: Counter[str] = Counter()
         self._key_order = KeyOrder()
         self._repeats = Repeats()
-        self._standing = Standing()
+        self._standing = ShownItems()
         self._items: list[Any] = []
 
     def records(self, event: Event) -> list[Any]:

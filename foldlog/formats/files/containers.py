@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog.formats.files.found import Found, supported
-from foldlog.formats.files.json_text import TOO_LONG, Unreadable
+from foldlog.formats.files.json_text import TOO_LONG, UnreadableJson
 from foldlog.formats.files.naming import Names
 from foldlog.formats.files.readers import Array, Held, Located, elements
 from foldlog.formats.files.scanner import Broken, Scanner
 from foldlog.formats.format import LOOK_AT, Format, Recognize
-from foldlog.formats.record import Finding, described
+from foldlog.formats.record import ImportFinding, described
 
 __all__ = ["Container", "container_at", "history_in", "history_of"]
 
@@ -30,23 +30,23 @@ class Container(NamedTuple):
     problem: Located | None
 
 
-def history_in(path: Path, located: Located, number: str, names: Names, recognize: Recognize) -> Found | Finding:
+def history_in(path: Path, located: Located, number: str, names: Names, recognize: Recognize) -> Found | ImportFinding:
     """Return the history in one line of a file, or in one element of an array. Raises ``NotAHistory``."""
     value, place = located.value, f"{path}:{located.line}"
     if located.problem == TOO_LONG:  # for a record, not for a history
         container = container_at(path, located.offset, located.line, hold=False)
         found = history_of(path, container, located.offset, located.line, number, names, recognize, held=False)
-        return Finding(place, TOO_LONG) if found is None else found
+        return ImportFinding(place, TOO_LONG) if found is None else found
     if located.problem is not None:
-        return Finding(place, located.problem)
+        return ImportFinding(place, located.problem)
     if type(value) is list:
         value = {"messages": value}
     if type(value) is not dict:
-        return Finding(place, f"expected an object that holds a history, found {described(value)}")
+        return ImportFinding(place, f"expected an object that holds a history, found {described(value)}")
     arrays = {key: value[key] for key in CONTAINER_KEYS if type(value.get(key)) is list}
     found_at = _recognized(path, arrays, recognize)
     if found_at is None:
-        return Finding(place, "no history in it")
+        return ImportFinding(place, "no history in it")
     key, format = found_at
     name = names.of(value, number=number, conversation=format.conversation(arrays[key]))
     return Found(name, format, path, Held(path, located.line, arrays[key]))
@@ -73,7 +73,7 @@ def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container
             scanner.take("}")
             if offset == 0 and scanner.peek():
                 raise Broken("not JSON: more text after the end of the object")
-        except Unreadable as error:
+        except UnreadableJson as error:
             return Container(fields, arrays, Located(scanner.line, 0, None, str(error)))
     return Container(fields, arrays, None)
 
@@ -95,7 +95,7 @@ def _field(scanner: Scanner, key: str, fields: dict[str, Any]) -> None:
         value = scanner.value()
     except Broken:
         raise
-    except Unreadable:
+    except UnreadableJson:
         return  # too long to be a name
     if type(value) is int or (type(value) is str and len(value) <= _NAME_MAX) or key == "conversation":
         fields[key] = value

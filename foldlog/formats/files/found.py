@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.formats.files.naming import Name
-from foldlog.formats.files.readers import Located, Reader
+from foldlog.formats.files.readers import Located, RecordReader
 from foldlog.formats.format import Format, Lookalike
 
 __all__ = ["HELD_BYTES_MAX", "Found", "NotAHistory", "supported"]
@@ -25,7 +25,7 @@ class Found(NamedTuple):
     name: Name
     format: Format
     path: Path
-    reader: Reader
+    reader: RecordReader
     held: list[Located] | None = None
     leaf: str | None = None
 

@@ -21,12 +21,12 @@ from typing import Any
 from foldlog.formats.files import found
 from foldlog.formats.files.containers import container_at, history_in, history_of
 from foldlog.formats.files.found import Found, NotAHistory, supported
-from foldlog.formats.files.json_text import RECORD_SIZE_MAX, Unreadable, parse
+from foldlog.formats.files.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
 from foldlog.formats.files.naming import Names
-from foldlog.formats.files.readers import Array, Files, Held, Lines, Located, Reader, elements
+from foldlog.formats.files.readers import Array, Files, Held, JsonLines, Located, RecordReader, elements
 from foldlog.formats.files.scanner import Broken, Scanner
 from foldlog.formats.format import LOOK_AT, Format, Recognize
-from foldlog.formats.record import Finding
+from foldlog.formats.record import ImportFinding
 
 __all__ = ["histories"]
 
@@ -42,7 +42,7 @@ _EVENT_FILE = re.compile(r"(?:event-)?(\d{1,18})(?:-.*)?\.json")
 _NOTHING = "holds no event of a format that is known here"
 
 
-def histories(path: Path, recognize: Recognize) -> Iterator[Found | Finding]:
+def histories(path: Path, recognize: Recognize) -> Iterator[Found | ImportFinding]:
     """Yield the histories at ``path``, in a stable order, and between them what could not be read.
 
     Raises ``NotAHistory`` where it is a file without one, ``OSError`` where it cannot be read.
@@ -58,7 +58,7 @@ def histories(path: Path, recognize: Recognize) -> Iterator[Found | Finding]:
 # -- folders ----------------------------------------------------------------------------------------------------------
 
 
-def _in_folder(root: Path, folder: Path, recognize: Recognize) -> Iterator[Found | Finding]:
+def _in_folder(root: Path, folder: Path, recognize: Recognize) -> Iterator[Found | ImportFinding]:
     names = sorted(os.listdir(folder))
     steps = _event_files(names)
     format = recognize(each.value for each in Files(folder, steps[:LOOK_AT]))
@@ -75,9 +75,9 @@ def _in_folder(root: Path, folder: Path, recognize: Recognize) -> Iterator[Found
                 yield from _File(root, entry, recognize).histories()
         except NotAHistory as error:
             if not error.foreign:
-                yield Finding(str(entry), error.why)
+                yield ImportFinding(str(entry), error.why)
         except OSError as error:
-            yield Finding(str(entry), f"cannot be read: {error.strerror}")
+            yield ImportFinding(str(entry), f"cannot be read: {error.strerror}")
 
 
 def _may_hold_histories(entry: Path) -> bool:
@@ -104,7 +104,7 @@ def _sidecar(path: Path) -> dict[str, Any]:
     """Return the file beside the events. It may be missing or damaged, since it is not the history itself."""
     try:
         value = parse(path.read_bytes())
-    except (OSError, Unreadable):
+    except (OSError, UnreadableJson):
         return {}
     return value if type(value) is dict else {}
 
@@ -120,7 +120,7 @@ class _File:
         self._recognize = recognize
         self._names = Names(root, path)
 
-    def histories(self) -> Iterator[Found | Finding]:
+    def histories(self) -> Iterator[Found | ImportFinding]:
         with self._path.open("rb") as file:
             if file.read(_MAGIC_LENGTH).startswith(_MAGIC):
                 raise NotAHistory(self._path, "is compressed; decompress it, then import the result")
@@ -134,11 +134,11 @@ class _File:
             first, second = file.readline(2**20), file.readline(2**20)
         try:
             return type(parse(first)) is dict and second.strip() != b""
-        except Unreadable:
+        except UnreadableJson:
             return False
 
-    def _in_lines(self) -> Iterator[Found | Finding]:
-        lines = Lines(self._path)
+    def _in_lines(self) -> Iterator[Found | ImportFinding]:
+        lines = JsonLines(self._path)
         first_problem = ""
         for located in lines:
             if self._recognize((located.value,)) is not None:
@@ -154,7 +154,7 @@ class _File:
             raise NotAHistory(self._path, "is empty")
         raise NotAHistory(self._path, first_problem or _NOTHING, foreign=not first_problem)
 
-    def _in_document(self) -> Iterator[Found | Finding]:
+    def _in_document(self) -> Iterator[Found | ImportFinding]:
         first = self._first_character()
         if first == "[":
             yield from self._in_array()
@@ -170,7 +170,7 @@ class _File:
             except Broken as error:
                 raise NotAHistory(self._path, f"is {error}") from error
 
-    def _in_array(self) -> Iterator[Found | Finding]:
+    def _in_array(self) -> Iterator[Found | ImportFinding]:
         problem = ""
         with self._path.open("rb") as file:
             first = list(islice(elements(Scanner(file), offsets=True), LOOK_AT))
@@ -188,7 +188,7 @@ class _File:
             for number, located in enumerate(elements(Scanner(file), offsets=True)):
                 yield self._history_in(located, number)
 
-    def _of_records(self, reader: Reader, records: Iterable[Any]) -> Iterator[Found]:
+    def _of_records(self, reader: RecordReader, records: Iterable[Any]) -> Iterator[Found]:
         """Yield the one history of a file, whose records ``reader`` reads."""
         format = supported(self._path, self._recognize(records))
         if format is not None:
@@ -206,7 +206,7 @@ class _File:
             raise NotAHistory(self._path, f"line {container.problem.line}: {container.problem.problem}")
         try:
             value = parse(self._path.read_bytes()) if size <= RECORD_SIZE_MAX else None
-        except Unreadable as error:
+        except UnreadableJson as error:
             raise NotAHistory(self._path, str(error)) from error
         for history in self._of_records(Held(self._path, 1, [value]), (value,)):
             return history
@@ -219,8 +219,8 @@ class _File:
         except NotAHistory:
             return True
 
-    def _history_in(self, located: Located, number: int) -> Found | Finding:
+    def _history_in(self, located: Located, number: int) -> Found | ImportFinding:
         try:
             return history_in(self._path, located, str(number), self._names, self._recognize)
         except NotAHistory as error:
-            return Finding(f"{self._path}:{located.line}", error.why)
+            return ImportFinding(f"{self._path}:{located.line}", error.why)

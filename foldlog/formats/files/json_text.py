@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["DEPTH_MAX", "RECORD_SIZE_MAX", "TOO_DEEP", "TOO_LONG", "Unreadable", "check_depth", "fault", "parse"]
+__all__ = ["DEPTH_MAX", "RECORD_SIZE_MAX", "TOO_DEEP", "TOO_LONG", "UnreadableJson", "check_depth", "fault", "parse"]
 
 DEPTH_MAX = 480
 """Levels of nesting in a record. The store holds 500, and an event lays some levels around what it holds."""
@@ -25,18 +25,18 @@ TOO_DEEP = f"nested over {DEPTH_MAX} levels deep, which is the most that can be 
 _strict = msgspec.json.Decoder()
 
 
-class Unreadable(ValueError):
+class UnreadableJson(ValueError):
     """This text is not JSON, or JSON that cannot be stored: a finding at its place."""
 
 
 def parse(text: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8. Raises ``Unreadable``. Cost: one pass, two if it is not strict JSON."""
+    """Return the value of a JSON text in UTF-8. Raises ``UnreadableJson``. Cost: one pass, or two."""
     try:
         value = _strict.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         value = _parse_leniently(text)
     except RecursionError:
-        raise Unreadable(TOO_DEEP) from None
+        raise UnreadableJson(TOO_DEEP) from None
     if text.count(b"[") + text.count(b"{") > DEPTH_MAX:
         check_depth(value)
     return value
@@ -46,13 +46,13 @@ def _parse_leniently(text: bytes) -> Any:
     try:
         return json.loads(text.decode("utf-8-sig"), strict=False)  # as it is: a tab in a text is a tab
     except UnicodeDecodeError as error:
-        raise Unreadable(f"not UTF-8 at byte {error.start:,}") from error
+        raise UnreadableJson(f"not UTF-8 at byte {error.start:,}") from error
     except json.JSONDecodeError as error:
-        raise Unreadable(f"not JSON at character {error.pos:,}: {fault(error)}") from error
+        raise UnreadableJson(f"not JSON at character {error.pos:,}: {fault(error)}") from error
     except RecursionError:
-        raise Unreadable(TOO_DEEP) from None
+        raise UnreadableJson(TOO_DEEP) from None
     except ValueError as error:  # a number with more digits than Python reads
-        raise Unreadable("holds a number of more digits than can be held") from error
+        raise UnreadableJson("holds a number of more digits than can be held") from error
 
 
 def fault(error: json.JSONDecodeError) -> str:
@@ -61,7 +61,7 @@ def fault(error: json.JSONDecodeError) -> str:
 
 
 def check_depth(value: Any) -> None:
-    """Raise ``Unreadable`` if ``value`` nests deeper than ``DEPTH_MAX``. Cost: its content, level by level."""
+    """Raise ``UnreadableJson`` if ``value`` nests deeper than ``DEPTH_MAX``. Cost: its content, level by level."""
     level = [value] if type(value) is dict or type(value) is list else []
     for _ in range(DEPTH_MAX):
         level = [
@@ -72,4 +72,4 @@ def check_depth(value: Any) -> None:
         ]
         if not level:
             return
-    raise Unreadable(TOO_DEEP)
+    raise UnreadableJson(TOO_DEEP)

@@ -11,10 +11,10 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from foldlog.formats.files.json_text import RECORD_SIZE_MAX, TOO_LONG, Unreadable, parse
+from foldlog.formats.files.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 from foldlog.formats.files.scanner import CUT, Broken, Scanner
 
-__all__ = ["Array", "Files", "Held", "Lines", "Located", "Reader", "elements"]
+__all__ = ["Array", "Files", "Held", "JsonLines", "Located", "RecordReader", "elements"]
 
 
 class Located(NamedTuple):
@@ -26,7 +26,7 @@ class Located(NamedTuple):
     problem: str | None = None
 
 
-class Reader(Protocol):
+class RecordReader(Protocol):
     """The records of one history, to be iterated any number of times."""
 
     @property
@@ -39,7 +39,7 @@ class Reader(Protocol):
         """Where it stands, for a finding."""
 
 
-class Lines:
+class JsonLines:
     """JSON Lines: a record a line. Empty lines, and NUL bytes around a line, are nothing."""
 
     def __init__(self, path: Path) -> None:
@@ -94,7 +94,7 @@ class Array:
                 whole = yield from elements(scanner)
                 if whole and self._key is None and scanner.peek():
                     yield Located(scanner.line, 0, None, "not JSON: more text after the end of the array")
-            except Unreadable as error:
+            except UnreadableJson as error:
                 yield Located(scanner.line, 0, None, str(error))
         yield from self._after
 
@@ -172,7 +172,7 @@ def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, N
                 element = Located(line, offset, scanner.value())
             except Broken:
                 raise
-            except Unreadable as error:
+            except UnreadableJson as error:
                 element = Located(line, offset, None, str(error))
             if scanner.peek() not in _BETWEEN and type(element.value) in _NUMBERS:
                 raise Broken(CUT)  # the 1 of 10 or of 1.5
@@ -189,5 +189,5 @@ def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, N
 def _parsed(text: bytes, line: int, offset: int) -> Located:
     try:
         return Located(line, offset, parse(text))
-    except Unreadable as error:
+    except UnreadableJson as error:
         return Located(line, offset, None, str(error) if text.strip() else "empty")

@@ -16,7 +16,7 @@ from foldlog.formats.files.json_text import (
     RECORD_SIZE_MAX,
     TOO_DEEP,
     TOO_LONG,
-    Unreadable,
+    UnreadableJson,
     check_depth,
     fault,
 )
@@ -39,7 +39,7 @@ _INSIDE = re.compile(r'["\\]')
 _read = json.JSONDecoder(strict=False).raw_decode
 
 
-class Broken(Unreadable):
+class Broken(UnreadableJson):
     """The document cannot be read from here on."""
 
 
@@ -96,7 +96,7 @@ class Scanner:
         self._at += 1
 
     def value(self) -> Any:
-        """Return the next value. Skip one that is too long or nests too deep and raise ``Unreadable``: the next one can
+        """Return the next value. Skip one that is too long or too deep and raise ``UnreadableJson``: the next one can
         be read.
         """
         self.peek()
@@ -128,17 +128,17 @@ class Scanner:
     def _taken(self, value: Any, end: int) -> Any:
         start, self._at = self._at, end
         if end - start > RECORD_SIZE_MAX:
-            raise Unreadable(TOO_LONG)
+            raise UnreadableJson(TOO_LONG)
         if self._text.count("[", start, end) + self._text.count("{", start, end) > DEPTH_MAX:
             check_depth(value)
         return value
 
-    def _gone_over(self, problem: str) -> Unreadable:
+    def _gone_over(self, problem: str) -> UnreadableJson:
         try:
             self.skip()
         except Broken:
             return Broken(problem)
-        return Unreadable(problem)
+        return UnreadableJson(problem)
 
     def _broken_unless_cut(self, problem: str, place: int) -> None:
         """Raise ``Broken`` with the problem at ``place``, unless only the window ends there and more text follows."""

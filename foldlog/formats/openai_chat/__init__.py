@@ -21,15 +21,17 @@ from typing import Any
 from foldlog.formats.format import Format, Options
 from foldlog.formats.openai_chat.dialect import NAME
 from foldlog.formats.openai_chat.lookalikes import LOOKALIKES
-from foldlog.formats.openai_chat.reading import Decoder
+from foldlog.formats.openai_chat.reading import OpenAIChatDecoder
 from foldlog.formats.openai_chat.recognition import accepts, matches
-from foldlog.formats.openai_chat.writing import Encoder
+from foldlog.formats.openai_chat.writing import OpenAIChatEncoder
 
 __all__ = ["FORMAT"]
 
 
-def _decoder(records: Iterable[Any], options: Options) -> Decoder:
-    return Decoder(findings=options.findings)
+def _decoder(records: Iterable[Any], options: Options) -> OpenAIChatDecoder:
+    return OpenAIChatDecoder(findings=options.findings)
 
 
-FORMAT = Format(name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder, lookalikes=LOOKALIKES)
+FORMAT = Format(
+    name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=OpenAIChatEncoder, lookalikes=LOOKALIKES
+)

@@ -14,10 +14,10 @@ from foldlog.formats.openai_chat.lookalikes import lookalike_of
 from foldlog.formats.openai_chat.writing import predicted
 from foldlog.formats.record import NotAnEvent, described, read_time
 
-__all__ = ["Decoder"]
+__all__ = ["OpenAIChatDecoder"]
 
 
-class Decoder:
+class OpenAIChatDecoder:
     """Messages of one history to events, one message after the other. ``findings`` gets what is wrong with one."""
 
     def __init__(self, dialect: Dialect | None = None, findings: list[str] | None = None) -> None:

@@ -23,13 +23,13 @@ from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openai_chat.dialect import MARKS, NAME, Dialect, Marks, OpenAI
 from foldlog.formats.record import rest_of, time_text
 
-__all__ = ["Encoder", "predicted"]
+__all__ = ["OpenAIChatEncoder", "predicted"]
 
 _ROLES: dict[str, str] = {"user": "user", "agent": "assistant", "environment": "user"}
 
 
-class Encoder:
-    """Events of one history to messages, as ``Decoder`` read them."""
+class OpenAIChatEncoder:
+    """Events of one history to messages, as ``OpenAIChatDecoder`` read them."""
 
     def __init__(self, dialect: Dialect | None = None) -> None:
         self._dialect: Dialect = dialect or OpenAI()

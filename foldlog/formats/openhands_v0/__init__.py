@@ -27,16 +27,18 @@ from typing import Any
 
 from foldlog.formats.format import Format, Options
 from foldlog.formats.openhands_v0.delegates import outside_history
-from foldlog.formats.openhands_v0.reading import Decoder
+from foldlog.formats.openhands_v0.reading import OpenHandsV0Decoder
 from foldlog.formats.openhands_v0.recognition import accepts, matches
-from foldlog.formats.openhands_v0.writing import NAME, Encoder
+from foldlog.formats.openhands_v0.writing import NAME, OpenHandsV0Encoder
 
 __all__ = ["FORMAT"]
 
 
-def _decoder(records: Iterable[Any], options: Options) -> Decoder:
+def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV0Decoder:
     outside = () if options.as_history else outside_history(records)
-    return Decoder(as_history=options.as_history, outside=outside)
+    return OpenHandsV0Decoder(as_history=options.as_history, outside=outside)
 
 
-FORMAT = Format(name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder, looks_ahead=True)
+FORMAT = Format(
+    name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=OpenHandsV0Encoder, looks_ahead=True
+)

@@ -12,7 +12,7 @@ import msgspec
 
 from eventstore.events import Content
 
-__all__ = ["Call", "Telling", "call_of", "done_by_user", "final_words", "observed", "parsed"]
+__all__ = ["Telling", "WrittenCall", "call_of", "done_by_user", "final_words", "observed", "parsed"]
 
 _USER_RAN = "User executed the command:\n"
 _USER_READ = "User requested to read file: "
@@ -23,7 +23,7 @@ _ENDS = {
 }
 
 
-class Call(NamedTuple):
+class WrittenCall(NamedTuple):
     """A call as the model wrote it. ``said`` is what it said with the call, with the first of parallel calls."""
 
     tool: str
@@ -31,7 +31,7 @@ class Call(NamedTuple):
     said: Content
 
 
-def call_of(metadata: Any) -> Call | None:
+def call_of(metadata: Any) -> WrittenCall | None:
     """Return the call that ``tool_call_metadata`` is about, or None where the model's response does not hold it."""
     if type(metadata) is not dict:
         return None
@@ -47,7 +47,7 @@ def call_of(metadata: Any) -> Call | None:
         if type(function) is dict and call.get("id") == metadata.get("tool_call_id"):
             tool, arguments = function.get("name"), function.get("arguments")
             if type(tool) is str and type(arguments) is str:
-                return Call(tool, arguments, "" if place else _said(message.get("content")))
+                return WrittenCall(tool, arguments, "" if place else _said(message.get("content")))
     return None
 
 

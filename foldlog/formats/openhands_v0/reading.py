@@ -23,10 +23,17 @@ from eventstore.events import (
 )
 from foldlog.formats.openhands_v0.memory import call_of, done_by_user, final_words, observed
 from foldlog.formats.openhands_v0.recalled import Recollection, without_texts
-from foldlog.formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING, Before, Marks, predicted, usual_naming
+from foldlog.formats.openhands_v0.writing import (
+    NAME,
+    OBSERVED_BOOKKEEPING,
+    Marks,
+    RecordsBefore,
+    predicted,
+    usual_naming,
+)
 from foldlog.formats.record import NotAnEvent, described, read_time
 
-__all__ = ["Decoder"]
+__all__ = ["OpenHandsV0Decoder"]
 
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment"}
 _BOOKKEEPING = OBSERVED_BOOKKEEPING | {"change_agent_state"}
@@ -46,7 +53,7 @@ _ENVELOPE = frozenset(
 _OBSERVED = _ENVELOPE | {"content", "success"}
 
 
-class Decoder:
+class OpenHandsV0Decoder:
     """Records of one history to events, one record after the other.
 
     ``outside`` says which records, by their number, stand outside the agent's history (``outside_history``).
@@ -55,7 +62,7 @@ class Decoder:
     def __init__(self, *, as_history: bool = False, outside: Container[int] = ()) -> None:
         self._as_history = as_history
         self._outside = outside
-        self._before = Before()
+        self._before = RecordsBefore()
         self._recollection = Recollection()
         self._last_action: int | None = None
         self._record_number = -1

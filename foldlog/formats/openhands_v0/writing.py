@@ -26,7 +26,7 @@ from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
 from foldlog.formats.source_ids import SourceIds
 
-__all__ = ["NAME", "OBSERVED_BOOKKEEPING", "Before", "Encoder", "Marks", "predicted", "usual_naming"]
+__all__ = ["NAME", "OBSERVED_BOOKKEEPING", "Marks", "OpenHandsV0Encoder", "RecordsBefore", "predicted", "usual_naming"]
 
 NAME = "openhands-v0"
 
@@ -59,7 +59,7 @@ MARKS = (
 )
 
 
-class Before:
+class RecordsBefore:
     """What decoding and encoding both know of the events before: enough to say again what a record repeats of them."""
 
     def __init__(self) -> None:
@@ -127,12 +127,12 @@ def _response(action: Action, *, as_written: bool) -> dict[str, Any]:
     return response
 
 
-class Encoder:
-    """Events of one history to records, as ``Decoder`` read them. Events that were added since get the next ids."""
+class OpenHandsV0Encoder:
+    """Events of one history to records, as ``OpenHandsV0Decoder`` read them. Later events get the next ids."""
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
-        self._before = Before()
+        self._before = RecordsBefore()
         self._source_ids = SourceIds()
         self._array: list[dict[str, Any]] = []
         self._missing = 0
@@ -183,7 +183,7 @@ def usual_naming(name: str) -> str:
     return "observation" if name in OBSERVED_BOOKKEEPING else "action"
 
 
-def predicted(event: Event, marks: Marks, before: Before) -> dict[str, Any]:
+def predicted(event: Event, marks: Marks, before: RecordsBefore) -> dict[str, Any]:
     """Predict the record of ``event`` from its fields and the events before it."""
     record: dict[str, Any] = {"source": event.source}
     origin = event.origin
@@ -206,7 +206,7 @@ def predicted(event: Event, marks: Marks, before: Before) -> dict[str, Any]:
     return record
 
 
-def _predict_body(event: Event, marks: Marks, before: Before, record: dict[str, Any]) -> dict[str, Any] | None:
+def _predict_body(event: Event, marks: Marks, before: RecordsBefore, record: dict[str, Any]) -> dict[str, Any] | None:
     """Add the fields of this kind of event to ``record``. Return its arguments or extras."""
     match event:
         case Action():
@@ -245,7 +245,9 @@ def _predict_body(event: Event, marks: Marks, before: Before, record: dict[str, 
             return None
 
 
-def _predict_action(event: Action, marks: Marks, before: Before, record: dict[str, Any]) -> dict[str, Any] | None:
+def _predict_action(
+    event: Action, marks: Marks, before: RecordsBefore, record: dict[str, Any]
+) -> dict[str, Any] | None:
     as_written = "action" in marks and isinstance(event.arguments, str)
     record["action"] = marks.get("action") or marks.get("named") or event.tool
     metadata = before.call_metadata(event, as_written=as_written)

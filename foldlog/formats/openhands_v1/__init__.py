@@ -23,15 +23,17 @@ from typing import Any
 
 from foldlog.formats.format import Format, Options
 from foldlog.formats.openhands_v1.branches import outside_branch
-from foldlog.formats.openhands_v1.reading import Decoder
+from foldlog.formats.openhands_v1.reading import OpenHandsV1Decoder
 from foldlog.formats.openhands_v1.recognition import accepts, matches
-from foldlog.formats.openhands_v1.writing import NAME, Encoder
+from foldlog.formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
 
 __all__ = ["FORMAT"]
 
 
-def _decoder(records: Iterable[Any], options: Options) -> Decoder:
-    return Decoder(outside=outside_branch(records, options.leaf))
+def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV1Decoder:
+    return OpenHandsV1Decoder(outside=outside_branch(records, options.leaf))
 
 
-FORMAT = Format(name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=Encoder, looks_ahead=True)
+FORMAT = Format(
+    name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=OpenHandsV1Encoder, looks_ahead=True
+)

@@ -25,11 +25,11 @@ from eventstore.events import (
 )
 from foldlog.formats.calls import REJECTED
 from foldlog.formats.openhands_v1.blocks import content_of, parts_of
-from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY, Before, Marks, predicted
+from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY, EventsBefore, Marks, predicted
 from foldlog.formats.recent import Recent
 from foldlog.formats.record import NotAnEvent, described, read_time
 
-__all__ = ["Decoder"]
+__all__ = ["OpenHandsV1Decoder"]
 
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment", "hook": "environment"}
 _USUAL_SOURCE: dict[str, Source] = {
@@ -45,7 +45,7 @@ _CALLS_MAX = 10_000
 """How many calls later a tool's message still replaces its observation; after that both are shown."""
 
 
-class Decoder:
+class OpenHandsV1Decoder:
     """Records of one history to events, one record after the other.
 
     ``outside`` says which records, by their number, are not on the active branch (``outside_branch``).
@@ -53,7 +53,7 @@ class Decoder:
 
     def __init__(self, *, outside: Container[int] = ()) -> None:
         self._outside = outside
-        self._before = Before()
+        self._before = EventsBefore()
         self._forgettable: dict[str, list[int]] = {}
         """Source id to ours, for what a View can hold. A forgotten id is done with, so this is as large as a View."""
         self._answered: Recent[str, bool] = Recent(_CALLS_MAX)

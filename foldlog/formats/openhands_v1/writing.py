@@ -27,7 +27,7 @@ from foldlog.formats.recent import Recent
 from foldlog.formats.record import rest_of, time_text
 from foldlog.formats.source_ids import SourceIds
 
-__all__ = ["ANSWERS", "NAME", "PROMPT_UPDATE", "SUMMARY", "Before", "Encoder", "Marks", "predicted"]
+__all__ = ["ANSWERS", "NAME", "PROMPT_UPDATE", "SUMMARY", "EventsBefore", "Marks", "OpenHandsV1Encoder", "predicted"]
 
 NAME = "openhands-v1"
 
@@ -61,7 +61,7 @@ MARKS = ("kind", "text", "plain", "nested", "extended", "replaces")
 """
 
 
-class Before:
+class EventsBefore:
     """What decoding and encoding both know of the events before: whom an answer answers, and by which id."""
 
     def __init__(self) -> None:
@@ -91,12 +91,12 @@ class Before:
         self.next_id += 1
 
 
-class Encoder:
-    """Events of one history to records, as ``Decoder`` read them. Events that were added since get ids of their own."""
+class OpenHandsV1Encoder:
+    """Events of one history to records, as ``OpenHandsV1Decoder`` read them. Later events get ids of their own."""
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
-        self._before = Before()
+        self._before = EventsBefore()
         self._source_ids = SourceIds()
 
     def records(self, event: Event) -> list[Any]:
@@ -132,7 +132,7 @@ class Encoder:
         return []
 
 
-def predicted(event: Event, marks: Marks, before: Before) -> dict[str, Any]:
+def predicted(event: Event, marks: Marks, before: EventsBefore) -> dict[str, Any]:
     """Predict the record of ``event`` from its fields and the events before it."""
     record: dict[str, Any] = {"source": event.source}
     origin = event.origin
@@ -197,7 +197,7 @@ def _predict_action(event: Action, marks: Marks, record: dict[str, Any]) -> None
             record["tool_call"] = {"id": event.call_id, "origin": "completion", **call}
 
 
-def _predict_observation(event: Observation, marks: Marks, before: Before, record: dict[str, Any]) -> None:
+def _predict_observation(event: Observation, marks: Marks, before: EventsBefore, record: dict[str, Any]) -> None:
     kind = marks.get("kind", "ObservationEvent")
     if kind == "MessageEvent":
         said = {"role": "tool", "content": blocks_of(event.content), "tool_call_id": event.call_id}
@@ -219,7 +219,7 @@ def _predict_observation(event: Observation, marks: Marks, before: Before, recor
         record["observation"] = {**event.extras, marks.get("text", "content"): content}
 
 
-def _predict_condensation(event: CondensationAction, before: Before, record: dict[str, Any]) -> None:
+def _predict_condensation(event: CondensationAction, before: EventsBefore, record: dict[str, Any]) -> None:
     record["kind"] = "Condensation"
     record["forgotten_event_ids"] = [
         before.source_id(event_id) if event_id >= 0 else f"{before.source_id(summary_of(event_id))}{SUMMARY}"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foldlog.formats.files.json_text import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_LONG, Unreadable, parse
+from foldlog.formats.files.json_text import DEPTH_MAX, RECORD_SIZE_MAX, TOO_DEEP, TOO_LONG, UnreadableJson, parse
 from foldlog.formats.files.readers import elements
 from foldlog.formats.files.scanner import Broken, Scanner
 
@@ -94,7 +94,7 @@ def test_a_value_that_is_too_long_or_too_deep_is_gone_over():
 def test_what_is_as_deep_as_can_be_is_read():
     text = b"[" * DEPTH_MAX + b"]" * DEPTH_MAX
     assert read(text).value() == parse(text)
-    with pytest.raises(Unreadable, match="nested over"):
+    with pytest.raises(UnreadableJson, match="nested over"):
         parse(b"[" + text + b"]")
 
 

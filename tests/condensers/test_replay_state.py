@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from condensers.replayed import Fates, Numbers, Turn, Turns
+from condensers.replay_state import Fates, Numbers, Turn, Turns
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.sets(st.integers(0, 3)), st.booleans()), max_size=20))
