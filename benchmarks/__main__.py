@@ -23,6 +23,7 @@ MODULES = (
     "importing",
     "folding",
     "opening",
+    "tail",
     "cliffs",
     "erasing",
     "rebuilding",

@@ -65,6 +65,7 @@ T = TypeVar("T")
 _PAGE = 1_000
 _JOBS_MAX = 64
 """Conversations that are copied at a time."""
+_SHORT_PAGE = 64
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
 
 
@@ -193,15 +194,35 @@ class Store:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def events(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Event]:
+    def events(
+        self, conversation: str, start: int = 0, stop: int | None = None, *, reverse: bool = False
+    ) -> Iterator[Event]:
         """Events with ``start <= id < stop``, in order; ``stop`` is the present version if it is None or beyond it.
+        With ``reverse`` the newest comes first.
 
         Raises ``ConversationNotFound`` or ``ConversationErased`` at once, the latter also where it is erased while the
         events are read, and ``CorruptEvent`` where an event is missing or unreadable: a shortened history is never
         passed off as whole. Cost: the events yielded, read a page at a time.
         """
+        if reverse:
+            return chain.from_iterable(self._pages_back(conversation, *_range(start, stop)))
         pages = self._pages(conversation, *_range(start, stop))
         return chain.from_iterable(dense_events(conversation, rows, first, end) for rows, first, end in pages)
+
+    def tail(self, conversation: str, count: int) -> tuple[Event, ...]:
+        """Return the last ``count`` events, in order; all, where there are fewer.
+
+        Raises ``InvalidArgument`` for a negative number, and what ``events`` raises. Cost: these events.
+        """
+        whole("count", count, 0)
+
+        def last(reader: Reader) -> tuple[Event, ...]:
+            found = _existing(reader, conversation)
+            first = max(found.version - count, 0)
+            rows = reader.rows(found.key, first, found.version, count)
+            return tuple(dense_events(conversation, rows, first, found.version))
+
+        return self._query(last)
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
         """The same events, each with the store's clock when it was recorded."""
@@ -487,6 +508,28 @@ class Store:
                 read = self._query(partial(following, first=read[1] + _PAGE))
 
         found, opened = self._query(opening)
+        return pages()
+
+    def _pages_back(self, conversation: str, start: int, stop: int) -> Iterator[list[Event]]:
+        """Yield pages of events, newest first. The first is short, and read at once together with the conversation."""
+
+        def page(reader: Reader, end: int | None, size: int) -> list[Event]:
+            found = _existing(reader, conversation)  # it may have been erased since the last page
+            last = min(stop, found.version) if end is None else end
+            first = max(start, last - size, 0)
+            rows = reader.rows(found.key, first, last, size) if first < last else ()
+            return list(dense_events(conversation, rows, first, max(first, last)))[::-1]
+
+        def pages() -> Iterator[list[Event]]:
+            read, size = opened, _SHORT_PAGE
+            while read:
+                yield read
+                if read[-1].id <= max(start, 0):
+                    return
+                size = min(4 * size, _PAGE)
+                read = self._query(partial(page, end=read[-1].id, size=size))
+
+        opened = self._query(partial(page, end=None, size=_SHORT_PAGE))
         return pages()
 
 

@@ -46,6 +46,11 @@ class Snapshot:
         return self._conversation.version
 
     @property
+    def structural(self) -> int:
+        """The number of structural events."""
+        return self._conversation.structural
+
+    @property
     def head(self) -> bytes | None:
         """The head of the last event; None while there is none."""
         return self._conversation.head

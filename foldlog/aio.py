@@ -170,6 +170,41 @@ class _Following:
         return page
 
 
+class AsyncView(Coroutine[Any, Any, View]):
+    """The View that the model is shown now: await it, or await its ``tail``."""
+
+    def __init__(self, pool: Pool, history: sync.History) -> None:
+        self._pool, self._history = pool, history
+        self._reading: Coroutine[Any, Any, View] | None = None
+
+    def tail(self, count: int) -> Coroutine[Any, Any, tuple[Event, ...]]:
+        """Return the last ``count`` events of the View, in order. Cost: these events. See ``projections.View.tail``."""
+        return self._pool.run(lambda: self._history.view.tail(count), finish=False)
+
+    def __await__(self) -> Generator[Any, Any, View]:
+        return self._read().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        return self._read().send(value)
+
+    def throw(self, kind: Any, value: Any = None, traceback: TracebackType | None = None, /) -> Any:
+        return self._read().throw(kind, value, traceback)
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+
+    def _read(self) -> Coroutine[Any, Any, View]:
+        if self._reading is None:
+            self._reading = self._pool.run(self._read_now, finish=False)
+        return self._reading
+
+    def _read_now(self) -> View:
+        view = self._history.view
+        _ = view.state  # a long View is read when it is looked at, and that must not be in the loop's thread
+        return view
+
+
 class AsyncHistories:
     """The histories of a store, by id. ``sync`` is the same of the sync face; see ``foldlog.Histories``.
 
@@ -225,10 +260,12 @@ class AsyncHistory:
     interrupt = _method(sync.History.interrupt, writes=True)
     request_condensation = _method(sync.History.request_condensation, writes=True)
     retract = _method(sync.History.retract, writes=True)
+    pop = _method(sync.History.pop, writes=True)
     step = _method(sync.History.step, writes=True, steps=True)
     condense = _method(sync.History.condense, writes=True, steps=True)
     condensed_history = _method(sync.History.condensed_history, writes=True, steps=True)
     at = _method(sync.History.at)
+    tail = _method(sync.History.tail)
     why = _method(sync.History.why)
     difference = _method(sync.History.difference)
     lifetimes = _method(sync.History.lifetimes)
@@ -239,18 +276,20 @@ class AsyncHistory:
         return self._read(lambda: self.sync.version)
 
     @property
-    def view(self) -> Coroutine[Any, Any, View]:
-        """The View that the model is shown now: ``await history.view``."""
-        return self._read(lambda: self.sync.view)
+    def view(self) -> AsyncView:
+        """The View that the model is shown now: ``await history.view``; ``await history.view.tail(50)`` reads only its
+        last events.
+        """
+        return AsyncView(self._histories.pool, self.sync)
 
     @property
     def open_calls(self) -> Coroutine[Any, Any, tuple[Action, ...]]:
         """The actions that wait for their observation: ``await history.open_calls``."""
         return self._read(lambda: self.sync.open_calls)
 
-    def events(self, start: int = 0, stop: int | None = None) -> AsyncIterator[Event]:
+    def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> AsyncIterator[Event]:
         """Yield the events with ``start <= id < stop`` in order, forgotten ones too. See ``foldlog.History.events``."""
-        return _Pages(self._histories.pool, partial(self.sync.events, start, stop))
+        return _Pages(self._histories.pool, partial(self.sync.events, start, stop, reverse=reverse))
 
     def _read(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
         return self._histories.pool.run(work, finish=False)

@@ -24,6 +24,7 @@ from eventstore import (
     Recorded,
     Retraction,
     Store,
+    VersionConflict,
     open_store,
 )
 from eventstore.events import summary_id
@@ -121,7 +122,8 @@ class Histories:
         return (row.id for row in self.store.iter_conversations() if row.erased_at is None)
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the store. Views that are held and were not read yet are read before."""
+        self.views.read_all()
         self.store.close()
 
     def __enter__(self) -> Histories:
@@ -150,9 +152,13 @@ class History:
 
     @property
     def view(self) -> View:
-        """What the model is shown now; empty before the first event. Cost: what is new since it was asked for last."""
+        """What the model is shown now; empty before the first event. Cost: what is new since it was asked for last.
+
+        A long View that is not in memory is read when it is looked at, so that ``history.view.tail(50)`` costs 50
+        events. Close the store through ``Histories``: it reads the Views that are held and were not looked at.
+        """
         try:
-            return self._views.current(self.id)
+            return self._views.latest(self.id)
         except ConversationNotFound:
             return View.from_events(())
 
@@ -163,11 +169,19 @@ class History:
         """
         return self._views.at(self.id, version=version) if version else View.from_events(())
 
-    def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        """All events with ``start <= id < stop``, forgotten ones too, in order. Raises ``ConversationNotFound`` before
-        the first append.
+    def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]:
+        """All events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest first.
+        Raises ``ConversationNotFound`` before the first append.
         """
-        return self._store.events(self.id, start, stop)
+        return self._store.events(self.id, start, stop, reverse=reverse)
+
+    def tail(self, count: int) -> tuple[Event, ...]:
+        """Return the last ``count`` events of the log, forgotten ones too, in order; all, where there are fewer.
+
+        ``history.view.tail(count)`` are the last events that the model is shown. Raises ``InvalidArgument`` for a
+        negative number, ``ConversationNotFound`` before the first append. Cost: these events.
+        """
+        return self._store.tail(self.id, count)
 
     def append(
         self,
@@ -270,10 +284,33 @@ class History:
 
         ``history.retract(recorded.id)`` reverses a retraction. A condensation that is asked for stays asked for. Raises
         ``InvalidEvent`` where there are no events since ``version``, and what ``append`` raises. Durability: on disk
-        when it returns. Cost: the View at ``version``.
+        when it returns. Cost: the same for any length of the history; for one imported from V0 the View at ``version``.
         """
         (recorded,) = self.append(Retraction(version=version, reason=reason), expected_version=expected_version)
         return recorded
+
+    def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:
+        """Take back the newest ``count`` events that the View shows. Return them, in order.
+
+        It is a retraction: the View is again what it was before the first of them, so a condensation that came since is
+        taken back too, and the log keeps all. Fewer events where the View has fewer or a summary comes before; none
+        where the View is empty. Raises ``InvalidArgument`` for a negative number, and what ``append`` raises. Durability: on
+        disk when it returns. Cost: these events.
+        """
+        while True:
+            try:
+                version, events = self._views.tail(self.id, count)
+            except ConversationNotFound:
+                return ()
+            summaries = [place for place, event in enumerate(events) if isinstance(event, CondensationSummary)]
+            popped = events[summaries[-1] + 1 :] if summaries else events
+            if not popped:
+                return ()
+            try:
+                self.retract(popped[0].id, reason, expected_version=version)
+            except VersionConflict:
+                continue  # others appended: the newest events are theirs
+            return popped
 
     def why(self, event_id: int) -> Why:
         """Why an event, or the summary with this id, is in the View now, or is not. Raises ``NoSuchEvent``."""

@@ -24,22 +24,24 @@ from eventstore.events import (
 )
 from eventstore.transaction import Record
 from projections.fold import EMPTY, ViewState, resume, summary_event
-from projections.intervals import Intervals
+from projections.intervals import Intervals, contains
 from projections.items import Items
 from projections.retractions import target
 from projections.revision_codec import RUN, Base, Revision, UnreadableRevision, encode_revision
-from projections.units import cut_positions, units
 from projections.v0_dialect import Register
 
 __all__ = [
     "EMPTY_FOLD",
     "PastFolds",
+    "Run",
     "ViewFold",
     "fold_on",
     "from_revision",
     "kept_intervals",
     "named_condensations",
     "revision_of",
+    "run_members",
+    "runs",
 ]
 
 
@@ -49,7 +51,9 @@ class ViewFold:
 
     ``ordinals`` number the events among the items at the last structural event, by id: two numbers follow one another
     if no other shown event was between the two. ``since`` are the ids of the events shown since then, which have the
-    next numbers. ``nth`` says which structural event a condensation was, for each summary that is shown.
+    next numbers. ``nth`` says which structural event a condensation was, for each summary that is shown. ``revised`` is
+    the version that the last structural event brought. Where that was a retraction, ``path`` are earlier versions, as
+    inclusive intervals, of which the View is the beginning of this one.
     """
 
     state: ViewState = EMPTY
@@ -60,11 +64,16 @@ class ViewFold:
     structural: int = 0
     condensations: int = 0
     base: Base | None = None
+    revised: int = 0
+    path: Intervals = ()
 
     @property
     def version(self) -> int:
         return self.state.version
 
+
+_PATH_MAX = 64
+"""The newest intervals of a path that are kept. The Views of other versions are loaded."""
 
 EMPTY_FOLD = ViewFold()
 """The fold of an empty conversation."""
@@ -106,7 +115,10 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
 
 def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
     """Return the fold after a retraction: the earlier one, with what is counted over the whole log as it is now."""
-    earlier = past.at(target(retraction))
+    version = target(retraction)
+    known = (*folded.path, (folded.revised, folded.version))
+    earlier = _shortened(folded, version) if contains(known, version) else past.at(version)
+    path = (*earlier.path, (earlier.revised, version))
     requested = folded.state.unhandled_condensation_request or earlier.state.unhandled_condensation_request
     return replace(
         earlier,
@@ -116,6 +128,27 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
         next_ordinal=earlier.next_ordinal + 1,  # the next event is not a neighbour of the shown ones
         structural=folded.structural + 1,
         base=folded.base,
+        revised=retraction.id + 1,
+        path=path[-_PATH_MAX:],
+    )
+
+
+def _shortened(folded: ViewFold, version: int) -> ViewFold:
+    """Return the fold at an earlier version of which the View is the beginning of this one. Cost: copying the View."""
+    path = tuple(interval for interval in folded.path if interval[0] <= version)
+    items = folded.state.items
+    stop = len(items)
+    while stop and items[stop - 1].id >= version:
+        stop -= 1
+    since = tuple(part[: bisect_left(part, version)] for part in folded.since)
+    gone = sum(map(len, folded.since)) - sum(map(len, since))
+    return replace(
+        folded,
+        state=replace(folded.state, version=version, items=Items(list(items[:stop]))),
+        since=tuple(part for part in since if part),
+        next_ordinal=folded.next_ordinal - gone,
+        revised=folded.revised if folded.revised <= version else path[-1][0],
+        path=path if folded.revised <= version else path[:-1],
     )
 
 
@@ -142,8 +175,20 @@ def _advance(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold
         nth = {**nth, events[-1].id: structural} if condensations else nth
         nth = {c: place for c, place in nth.items() if summary_id(c) in items}
         structural += 1
+    revised = version if brings_one else start.revised
     counted = start.condensations + len(condensations)
-    return ViewFold(state, ordinals, since, next_ordinal, nth, structural, counted, start.base)
+    return ViewFold(
+        state,
+        ordinals,
+        since,
+        next_ordinal,
+        nth,
+        structural,
+        counted,
+        start.base,
+        revised,
+        () if brings_one else start.path,
+    )
 
 
 def _numbers(ordinals: Mapping[int, int], since: tuple[tuple[int, ...], ...], next_ordinal: int) -> dict[int, int]:
@@ -164,7 +209,7 @@ def revision_of(folded: ViewFold) -> Revision:
     """Return the revision of a View. Cost: the items of the View."""
     state = folded.state
     kept: list[int] = []
-    summaries: list[_Run] = []
+    summaries: list[Run] = []
     after, before_next = NOT_RECORDED, -2
     for event in state.items:
         if event.id < 0:
@@ -182,16 +227,12 @@ def revision_of(folded: ViewFold) -> Revision:
     if state.register is not None:
         condensation = summary_of(state.register.summary.id)
         register = (condensation, folded.nth[condensation], state.register.offset)
-    events = state.events
-    free = set(cut_positions(len(events), units(events, state.left_behind)))
-    ids = [*(event.id for event in events), NOT_RECORDED]
     return Revision(
         kept=tuple(kept),
         summaries=tuple(chain.from_iterable(summaries)),
         register=register,
         tomb=tuple(end for first, last in state.tomb for end in (first, last + 1)),
         left_behind=tuple(sorted(state.left_behind)),
-        uncut=tuple(sorted(event_id for position, event_id in enumerate(ids) if position not in free)),
         requested=state.unhandled_condensation_request,
         structural=folded.structural,
         condensations=folded.condensations,
@@ -204,7 +245,7 @@ def kept_intervals(ends: Sequence[int], version: int) -> Intervals:
     return tuple((start, stop - 1) for start, stop in zip(closed[::2], closed[1::2], strict=True) if start < stop)
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """Summaries that stand after event ``after``, in the order of the View: those of the condensations ``first`` to
     ``last`` and of all structural events between them, the ``nth`` to the ``mth`` of the log.
     """
@@ -216,7 +257,7 @@ class _Run(NamedTuple):
     mth: int
 
 
-def _add_summary(runs: list[_Run], after: int, condensation: int, nth: int) -> None:
+def _add_summary(runs: list[Run], after: int, condensation: int, nth: int) -> None:
     """Add a summary to the last run if it continues that run, else as a run of its own."""
     if runs:
         run = runs[-1]
@@ -224,16 +265,17 @@ def _add_summary(runs: list[_Run], after: int, condensation: int, nth: int) -> N
         if run.after == after and step in (1, -1) and (run.mth - run.nth) * step >= 0:
             runs[-1] = run._replace(last=condensation, mth=nth)
             return
-    runs.append(_Run(after, condensation, nth, condensation, nth))
+    runs.append(Run(after, condensation, nth, condensation, nth))
 
 
-def _runs(revision: Revision) -> list[_Run]:
-    return [_Run(*revision.summaries[place : place + RUN]) for place in range(0, len(revision.summaries), RUN)]
+def runs(revision: Revision) -> list[Run]:
+    """Return the runs of summaries of a revision, in the order of the View."""
+    return [Run(*revision.summaries[place : place + RUN]) for place in range(0, len(revision.summaries), RUN)]
 
 
 def named_condensations(revision: Revision) -> list[tuple[int, int]]:
     """Return the first and last ids of neighbouring condensations with shown summaries, in the order of the log."""
-    spans = [(min(run.nth, run.mth), max(run.nth, run.mth), *sorted((run.first, run.last))) for run in _runs(revision)]
+    spans = [(min(run.nth, run.mth), max(run.nth, run.mth), *sorted((run.first, run.last))) for run in runs(revision)]
     if revision.register:
         condensation, nth, _ = revision.register
         spans.append((nth, nth, condensation, condensation))
@@ -260,8 +302,8 @@ def from_revision(
     ids = sorted(summaries)
     nth: dict[int, int] = {}
     standing: dict[int, list[Event]] = {}
-    for run in _runs(revision):
-        members = _members(version, run, ids)
+    for run in runs(revision):
+        members = run_members(version, run, ids)
         standing.setdefault(run.after, []).extend(summaries[condensation] for condensation in members)
         step = 1 if run.nth <= run.mth else -1
         nth.update(zip(members, range(run.nth, run.mth + step, step), strict=True))
@@ -301,10 +343,11 @@ def from_revision(
         structural=revision.structural,
         condensations=revision.condensations,
         base=base,
+        revised=version,
     )
 
 
-def _members(version: int, run: _Run, condensations: Sequence[int]) -> Sequence[int]:
+def run_members(version: int, run: Run, condensations: Sequence[int]) -> Sequence[int]:
     """Return the condensations of a run in the order of the View, given the ascending ids of those in the log."""
     first, last = sorted((run.first, run.last))
     members = condensations[bisect_left(condensations, first) : bisect_right(condensations, last)]

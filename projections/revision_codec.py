@@ -11,7 +11,6 @@ Its body is a JSON object of flat lists of integers; an empty list is left out:
     register     c, nth, offset: the newest summary, in the V0 dialect
     tomb         source ids, written like ``kept``, that are forgotten for good, in the V0 dialect
     left_behind  ids of events whose unit lost another member
-    uncut        ids of events before which the View must not be cut; -1: at its end
     requested    true: a condensation was requested and none came since
     structural, condensations    the number of such events so far
 
@@ -38,7 +37,7 @@ from eventstore.transaction import Record
 __all__ = ["CODE", "PROJECTION", "RUN", "Base", "Revision", "UnreadableRevision", "decode_revision", "encode_revision"]
 
 PROJECTION = "views"
-CODE = 1
+CODE = 2
 """Version of the fold and of this form. Increase it with every change of the result of a fold, or of this form:
 records of another version are rebuilt, not trusted."""
 
@@ -59,7 +58,6 @@ class Revision(msgspec.Struct, frozen=True):
     register: Ints = ()
     tomb: Ints = ()
     left_behind: Ints = ()
-    uncut: Ints = ()
     requested: bool = False
     structural: int = 0
     condensations: int = 0
@@ -86,7 +84,6 @@ class _Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     register: Ints = ()
     tomb: Ints = ()
     left_behind: Ints = ()
-    uncut: Ints = ()
     requested: bool = False
     structural: int = 0
     condensations: int = 0
@@ -106,7 +103,6 @@ def encode_revision(version: int, revision: Revision, base: Base | None) -> tupl
             register=revision.register,
             tomb=_gaps(_either(base.revision.tomb, revision.tomb)),
             left_behind=_gaps(_either(base.revision.left_behind, revision.left_behind)),
-            uncut=_gaps(_either(base.revision.uncut, revision.uncut)),
             requested=revision.requested,
             structural=revision.structural,
             condensations=revision.condensations,
@@ -122,7 +118,6 @@ def encode_revision(version: int, revision: Revision, base: Base | None) -> tupl
             register=revision.register,
             tomb=_gaps(revision.tomb),
             left_behind=_gaps(revision.left_behind),
-            uncut=_gaps(revision.uncut),
             requested=revision.requested,
             structural=revision.structural,
             condensations=revision.condensations,
@@ -152,7 +147,6 @@ def decode_revision(record: Record, base: Record | None) -> tuple[Revision, Base
             register=delta.register,
             tomb=_either(whole.tomb, _sums(delta.tomb)),
             left_behind=_either(whole.left_behind, _sums(delta.left_behind)),
-            uncut=_either(whole.uncut, _sums(delta.uncut)),
             requested=delta.requested,
             structural=delta.structural,
             condensations=delta.condensations,
@@ -171,7 +165,6 @@ def _full(record: Record) -> Revision:
             register=body.register,
             tomb=_sums(body.tomb),
             left_behind=_sums(body.left_behind),
-            uncut=_sums(body.uncut),
             requested=body.requested,
             structural=body.structural,
             condensations=body.condensations,
@@ -180,7 +173,7 @@ def _full(record: Record) -> Revision:
 
 
 def _checked(record: Record, revision: Revision) -> Revision:
-    ascending = (revision.kept, revision.tomb, revision.left_behind, revision.uncut)
+    ascending = (revision.kept, revision.tomb, revision.left_behind)
     if (
         any(before >= after for values in ascending for before, after in pairwise(values))
         or (revision.kept and not 0 <= revision.kept[0] <= revision.kept[-1] <= record.version)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
+from eventstore.arguments import whole
 from eventstore.events import Action, CondensationAction, Event
 from projections.condensations import JoinedCondensations
 from projections.fold import ViewState, fold
@@ -123,6 +124,20 @@ class View:
         Raises ``ValueError`` for another dialect. Cost: the events of the View.
         """
         return [message for message, _ in self.rendered(dialect)]
+
+    def tail(self, count: int) -> tuple[Event, ...]:
+        """Return the last ``count`` events, in order; all, where there are fewer. Cost: these events.
+
+        Raises ``InvalidArgument`` for a negative number.
+        """
+        whole("count", count, 0)
+        state = self.state
+        return (
+            state.items[max(state.count - count, 0) :] if state.register is None else self.events[-count or len(self) :]
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self.state == other.state if isinstance(other, View) else NotImplemented
 
     def __len__(self) -> int:
         return self.state.count

@@ -8,13 +8,16 @@ from the last revision and stores the missing ones.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from weakref import WeakValueDictionary
 
 from eventstore import Store
-from eventstore.errors import UnknownEventType
+from eventstore.arguments import whole
+from eventstore.errors import EventStoreError, UnknownEventType
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
 from eventstore.transaction import Record, Snapshot, WritableSnapshot
 from projections.condensations import StoredCondensations
@@ -25,9 +28,12 @@ from projections.lifetimes import Lifetimes
 from projections.lifetimes_fold import Count, LifetimesFold
 from projections.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
 from projections.messages import Dialect, checked
+from projections.returning import returned_revision
 from projections.retractions import target
 from projections.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.revision_codec import PROJECTION
+from projections.tail import read_tail
+from projections.unread import UnreadView
 from projections.view import View
 
 __all__ = ["Views"]
@@ -37,6 +43,10 @@ _REMEMBERED = 64
 
 _FEW = 64
 """Up to this many new events are read whole, shown or not: that takes one query instead of three."""
+
+
+_SHORT = 256
+"""The View of a conversation of up to this many events is read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,7 @@ class Views:
         self._dialect = checked(dialect)
         self._lock = threading.Lock()
         self._latest: dict[str, _Latest] = {}
+        self._unread: WeakValueDictionary[int, UnreadView] = WeakValueDictionary()
 
     def current(self, conversation: str) -> View:
         """Return the View now: the very same object until an event is appended.
@@ -74,6 +85,49 @@ class Views:
         appended since the last call, or else the events of the View.
         """
         return self._view(conversation, None)
+
+    def latest(self, conversation: str) -> View:
+        """Return the View now, as ``current`` does; a long one that is not in memory is read when it is looked at.
+
+        Its ``tail`` costs only the tail. Raises what ``current`` raises, at once or when it is looked at.
+        """
+        if conversation in self._latest:
+            return self.current(conversation)
+        view, version = self._store.query(conversation, self._short)
+        if view is not None:
+            return view
+        view = UnreadView(self, conversation, version, self._dialect)
+        with self._lock:
+            self._unread[id(view)] = view
+        return view
+
+    def read_all(self) -> None:
+        """Read the Views of ``latest`` that somebody holds and that were not read yet: the store is about to close."""
+        with self._lock:
+            unread = list(self._unread.values())
+        for view in unread:
+            with contextlib.suppress(EventStoreError):  # who looks at it gets ``StoreUnavailable``
+                _ = view.whole
+
+    def tail(self, conversation: str, count: int, version: int | None = None) -> tuple[int, tuple[Event, ...]]:
+        """Return a version, the present one if it is None, and the last ``count`` events of the View at it, in order.
+
+        Raises ``InvalidArgument`` for a negative count, ``NoSuchVersion``, and what ``current`` raises. Cost: these events;
+        that of ``at`` where revisions are missing, or the conversation was imported from V0.
+        """
+        whole("count", count, 0)
+
+        def read(snapshot: Snapshot) -> tuple[int, tuple[Event, ...] | None]:
+            at = snapshot.version if version is None else version
+            if not 0 <= at <= snapshot.version:
+                raise NoSuchVersion(conversation, at, snapshot.version)
+            latest = self._latest.get(conversation)
+            if latest and latest.folded.version == at and latest.head == snapshot.head_at(at):
+                return at, latest.view.tail(count)
+            return at, read_tail(snapshot, at, count, StoredPast(snapshot))
+
+        at, events = self._store.query(conversation, read)
+        return at, self.at(conversation, at).tail(count) if events is None else events
 
     def at(self, conversation: str, version: int) -> View:
         """Return the View when the conversation had ``version`` events. Raises ``NoSuchVersion``, and what ``current``
@@ -149,6 +203,10 @@ class Views:
         """Store the revisions of appended events in their transaction. A store calls this after ``register``."""
         try:
             past = StoredPast(snapshot)
+            if len(events) == 1 and isinstance(events[0], Retraction):
+                returned = returned_revision(snapshot, events[0], past)
+                if returned is not None:
+                    return snapshot.put_records(PROJECTION, [returned])
             folded, missing = self._load(snapshot, events[0].id, past)
             folded, records = fold_on(folded, events, snapshot.version, past)
         except UnknownEventType:
@@ -163,6 +221,13 @@ class Views:
         if missing and self._store.writable:
             self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
+
+    def _short(self, snapshot: Snapshot) -> tuple[View | None, int]:
+        """Return the View now, if its conversation is short and all of its revisions are stored, and its version."""
+        if snapshot.version > _SHORT:
+            return None, snapshot.version
+        view, missing = self._opened(snapshot, None)
+        return None if missing else view, snapshot.version
 
     def _opened(self, snapshot: Snapshot, version: int | None) -> tuple[View, list[Record]]:
         """Return the View at a version, and the revisions that are not stored yet."""

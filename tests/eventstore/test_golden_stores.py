@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from eventstore import Annotation, ConversationErased, KeyRing, Message, open_store
-from projections import Views
+from projections import Views, audit
 
 STORES = Path(__file__).parent.parent / "golden" / "stores"
 KEYS = KeyRing([SecretStr("11" * 32)])
@@ -47,6 +47,14 @@ def schema_2(tmp_path: Path) -> str:
     return f"sqlite:///{unpacked('schema-2.db', tmp_path)}"
 
 
+HEADS_OF_SCHEMA_3 = {
+    "encrypted": "5478d1c979a4168d997ee6507033c109c0a1b4764d84964d2bf205296e8d015f",
+    "erased": "c46e44c355851b80ec3a9d7509c5a4787719adb443f0ec860e8a392d10f074c2",
+    "notes/attributes": "5ff37939a6588421da4b103ba382c678e581848752e1d23441eeec73409c0e9d",
+    "retracted": "a9c727140c6588ff4733cf9d6a637a4a87db85011afbcc7b8dfb7c466d794b14",
+}
+
+
 def texts(events: Any) -> list[object]:
     return [getattr(event, "content", None) for event in events]
 
@@ -71,3 +79,20 @@ def test_what_json_cannot_hold_was_stored_in_another_form_and_is_the_same_import
         assert texts(store.events("exact")) == ["a \ud800 b", None]
         assert store.ingest("exact", history) == (0, 2)
         assert store.ingest("exact", [*history, Message(source="user", content="c")]) == (1, 3)
+
+
+def test_a_store_of_schema_3_reads_the_same_and_its_revisions_are_replaced(tmp_path: Path):
+    """Its revisions are of the first form, those of two retractions among them."""
+    with open_store(f"sqlite:///{unpacked('schema-3.db', tmp_path)}", keys=KEYS) as store:
+        assert {row.id: row.head for row in store.conversations()} == HEADS_OF_SCHEMA_3
+        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        before = audit(store, "retracted")
+        assert (before.findings, before.missing, before.revisions) == ((), 4, 4)
+        views = Views(store)
+        assert texts(views.current("retracted")) == [f"message {n}" for n in range(6)] + ["the last message"]
+        assert texts(views.current("encrypted")) == ["private 0", "private 1", "private end"]
+        assert (audit(store, "retracted").findings, audit(store, "retracted").missing) == ((), 0)
+        assert [event.name for event in store.events("notes/attributes") if isinstance(event, Annotation)] == [
+            "foldlog.attributes",
+            "foldlog.document",
+        ]

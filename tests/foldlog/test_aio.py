@@ -65,6 +65,11 @@ async def test_a_history_is_written_and_read(histories):
     assert (await history.why(1)).fate == "shown"
     assert [event.id for event in (await history.difference(1, 3)).entered] == [1, 2]
     assert await history.open_calls == ()
+    assert [event.id for event in await history.tail(2)] == [1, 2]
+    assert [event.id for event in await history.view.tail(2)] == [1, 2]
+    assert [event.id async for event in history.events(reverse=True)] == [2, 1, 0]
+    assert [event.id for event in await history.pop(2)] == [1, 2]
+    assert [event.id for event in await history.view] == [0]
     assert [name async for name in histories] == ["c1"]
     with pytest.raises(VersionConflict):
         await history.append(said("late"), expected_version=0)

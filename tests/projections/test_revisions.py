@@ -24,7 +24,6 @@ revisions = st.builds(
     register=st.sampled_from([(), (3, 0, -2)]),
     tomb=ascending,
     left_behind=ascending,
-    uncut=ascending,
     requested=st.booleans(),
     structural=st.integers(0, 99),
     condensations=st.integers(0, 99),

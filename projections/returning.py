@@ -1,0 +1,90 @@
+"""The revision that a retraction brings, made of two earlier revisions: no event of the View is read for it."""
+
+from __future__ import annotations
+
+from eventstore.events import Event, Retraction, is_structural
+from eventstore.transaction import Record, Snapshot
+from projections.loading import StoredPast
+from projections.retractions import target
+from projections.revision_codec import CODE, Base, Revision, UnreadableRevision, decode_revision, encode_revision
+
+__all__ = ["first_shown", "last_shown", "returned_revision", "stored_revision"]
+
+_NEAR = 16
+"""Events that are read at first in search of a shown one."""
+
+
+def returned_revision(snapshot: Snapshot, retraction: Retraction, past: StoredPast) -> Record | None:
+    """Return the revision after ``retraction``, the newest event of ``snapshot``: the same bytes that a fold gives.
+
+    None where a fold is needed: revisions are missing, or the conversation is of the V0 dialect. Cost: two revisions,
+    and the annotations that stand around the place where the retraction cuts.
+    """
+    version = target(retraction)
+    now, earlier = stored_revision(retraction.id, past), stored_revision(version, past)
+    if now is None or earlier is None or now[1].structural + 1 != snapshot.structural:
+        return None
+    (_, before, base), (since, revision, _) = now, earlier
+    if revision.tomb or revision.register:
+        return None
+    returned = Revision(
+        kept=_closed(snapshot, revision.kept, since, version),
+        summaries=revision.summaries,
+        left_behind=revision.left_behind,
+        requested=before.requested or revision.requested,
+        structural=before.structural + 1,
+        condensations=revision.condensations,
+    )
+    record, _ = encode_revision(retraction.id + 1, returned, base)
+    return record
+
+
+def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision, Base | None] | None:
+    """Return the last revision at or before a version, with its own version and the base for the next one. Before the
+    first structural event it is an empty one, of version 0. None where the stored one is of another code or unreadable.
+    """
+    record = past.record_at(version)
+    if record is None:
+        return 0, Revision(), None
+    if record.code != CODE:
+        return None
+    base = None if record.base is None else past.record_at(record.base)
+    try:
+        return (record.version, *decode_revision(record, base))
+    except UnreadableRevision:
+        return None
+
+
+def _closed(snapshot: Snapshot, kept: tuple[int, ...], since: int, version: int) -> tuple[int, ...]:
+    """Return the ends of the kept intervals of a revision of version ``since`` once shown events up to ``version`` have
+    followed it. What comes after that is in no interval.
+    """
+    if len(kept) % 2:
+        last = last_shown(snapshot, kept[-1], version)
+        return kept if last is None else (*kept, last.id + 1)
+    first, last = first_shown(snapshot, since, version), last_shown(snapshot, since, version)
+    return kept if first is None or last is None else (*kept, first.id, last.id + 1)
+
+
+def first_shown(snapshot: Snapshot, start: int, stop: int) -> Event | None:
+    """Return the first shown event with ``start <= id < stop``. Cost: the annotations before it."""
+    size = _NEAR
+    while start < stop:
+        end = min(start + size, stop)
+        for event in snapshot.shown_events([(start, end - 1)]):
+            if not is_structural(event):
+                return event
+        start, size = end, 2 * size
+    return None
+
+
+def last_shown(snapshot: Snapshot, start: int, stop: int) -> Event | None:
+    """Return the last shown event with ``start <= id < stop``. Cost: the annotations after it."""
+    size = _NEAR
+    while start < stop:
+        begin = max(start, stop - size)
+        for event in reversed(snapshot.shown_events([(begin, stop - 1)])):
+            if not is_structural(event):
+                return event
+        stop, size = begin, 2 * size
+    return None

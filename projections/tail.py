@@ -1,0 +1,81 @@
+"""The last events of a View, read from the end of a stored conversation: the rest of the View is not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural
+from eventstore.transaction import Snapshot
+from projections.fold import summary_event
+from projections.intervals import Intervals
+from projections.loading import StoredPast
+from projections.returning import stored_revision
+from projections.revision import Run, kept_intervals, run_members, runs
+from projections.revision_codec import Revision, UnreadableRevision
+
+__all__ = ["read_tail"]
+
+
+def read_tail(snapshot: Snapshot, version: int, count: int, past: StoredPast) -> tuple[Event, ...] | None:
+    """Return the last ``count`` events of the View at a version, in order.
+
+    None where the whole View is needed: revisions are missing, or the conversation is of the V0 dialect. Cost: these
+    events, the revision, and where they hold summaries, the condensations that stand beside one another there.
+    """
+    if count <= 0:
+        return ()
+    found = stored_revision(version, past)
+    if found is None:
+        return None
+    since, revision, _ = found
+    if revision.tomb or revision.register or any(True for _ in snapshot.structural_events(since, version)):
+        return None
+    wanted = kept_intervals(revision.kept, version)
+    if len(revision.kept) % 2 == 0 and since < version:
+        wanted = (*wanted, (since, version - 1))
+    try:
+        return _last_items(snapshot, revision, wanted, count)
+    except UnreadableRevision:
+        return None
+
+
+def _last_items(snapshot: Snapshot, revision: Revision, wanted: Intervals, count: int) -> tuple[Event, ...]:
+    standing: dict[int, list[Run]] = {}
+    for run in runs(revision):
+        standing.setdefault(run.after, []).append(run)
+    newest_first: list[Event] = []
+    for event in _shown_backwards(snapshot, wanted, count):
+        newest_first += _summaries(snapshot, standing.get(event.id, ()))
+        newest_first.append(event)
+        if len(newest_first) >= count:
+            break
+    else:
+        newest_first += _summaries(snapshot, standing.get(NOT_RECORDED, ()))
+    return tuple(reversed(newest_first[:count]))
+
+
+def _summaries(snapshot: Snapshot, standing: Sequence[Run]) -> Iterator[Event]:
+    """Yield the summaries of runs that stand after one event, the last one first."""
+    for run in reversed(standing):
+        first, last = sorted((run.first, run.last))
+        stored = snapshot.events(first, last + 1) if first == last else snapshot.structural_events(first, last + 1)
+        brought = {event.id: summary_event(event) for event in stored if isinstance(event, CondensationAction)}
+        members = run_members(snapshot.version, run, list(brought))
+        yield from (brought[condensation] for condensation in reversed(members))
+
+
+def _shown_backwards(snapshot: Snapshot, intervals: Intervals, count: int) -> Iterator[Event]:
+    """Yield the shown events in ascending intervals, newest first. Some ``count`` of them are read at first."""
+    left, size = list(intervals), count
+    while left:
+        some: list[tuple[int, int]] = []
+        room = size
+        while left and room > 0:
+            first, last = left.pop()
+            start = max(first, last + 1 - room)
+            some.append((start, last))
+            room -= last + 1 - start
+            if start > first:
+                left.append((first, start - 1))
+        yield from (event for event in reversed(snapshot.shown_events(some[::-1])) if not is_structural(event))
+        size *= 2

@@ -1,0 +1,218 @@
+"""The end of a log and of a View at the cost of the end, and the newest events taken back at that cost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from eventstore import Annotation, CorruptEvent, StoreUnavailable, open_store
+from eventstore.recorders.sqlite import reader
+from foldlog import CondensationAction, Histories, History, Message
+from projections import View, audit
+from projections.loading import StoredPast
+
+LONG = 2_000
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def histories(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Histories]:
+    url = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/h.db"}.get(request.param)
+    with foldlog.open(url or request.getfixturevalue("postgres_url")()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> str:
+    """The URL of a store with one long history, nothing of it in memory."""
+    url = f"sqlite:///{tmp_path}/long.db"
+    with foldlog.open(url) as opened:
+        opened["c1"].append(said(*map(str, range(LONG))))
+    return url
+
+
+@pytest.fixture
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Asked for the number of rows that were read from SQLite since it was asked last."""
+    counted = [0]
+    made = reader._row
+
+    def counting(row: tuple[object, ...]) -> object:
+        counted[0] += 1
+        return made(row)
+
+    def since() -> int:
+        count, counted[0] = counted[0], 0
+        return count
+
+    monkeypatch.setattr(reader, "_row", counting)
+    return since
+
+
+def said(*texts: str) -> list[Message]:
+    return [Message(source="user", content=text) for text in texts]
+
+
+def ids(events: object) -> list[int]:
+    return [event.id for event in events]  # type: ignore[attr-defined]
+
+
+def test_the_tail_of_a_log_and_its_events_backwards(histories: Histories):
+    history = histories["c1"]
+    history.append(said(*map(str, range(150))))
+    assert ids(history.tail(3)) == [147, 148, 149]
+    assert history.tail(1_000) == tuple(history.events())
+    assert history.tail(0) == ()
+    assert list(history.events(reverse=True)) == list(history.events())[::-1]
+    assert ids(history.events(5, 140, reverse=True)) == list(range(139, 4, -1))
+    assert ids(history.events(5, 5, reverse=True)) == []
+    with pytest.raises(ValueError, match="count is -1; use a whole number from 0"):
+        history.tail(-1)
+
+
+def test_a_missing_event_is_no_shorter_tail(tmp_path: Path):
+    import sqlite3
+
+    path = tmp_path / "h.db"
+    with foldlog.open(f"sqlite:///{path}") as opened:
+        opened["c1"].append(said(*"abcdef"))
+    db = sqlite3.connect(path)
+    db.execute("DELETE FROM events WHERE id = 4")
+    db.commit()
+    db.close()
+    with open_store(f"sqlite:///{path}") as store:
+        with pytest.raises(CorruptEvent):
+            store.tail("c1", 3)
+        with pytest.raises(CorruptEvent):
+            list(store.events("c1", reverse=True))
+
+
+def test_the_tail_of_a_view_reads_nothing_else(long: str, rows_read: Callable[[], int]):
+    with foldlog.open(long) as opened:
+        history = opened["c1"]
+        rows_read()
+        assert ids(history.view.tail(50)) == list(range(LONG - 50, LONG))
+        assert rows_read() <= 60
+        assert ids(history.tail(50)) == list(range(LONG - 50, LONG))
+        assert rows_read() <= 60
+        assert next(history.events(reverse=True)).id == LONG - 1
+        assert rows_read() <= 70
+        assert len(history.view) == LONG
+        assert rows_read() >= LONG
+
+
+def test_what_is_popped_is_taken_back_and_nothing_else_is_read(long: str, rows_read: Callable[[], int]):
+    with foldlog.open(long) as opened:
+        history = opened["c1"]
+        rows_read()
+        for n in range(1, 6):
+            assert ids(history.pop()) == [LONG - n]
+        assert ids(history.pop(3)) == [LONG - 8, LONG - 7, LONG - 6]
+        history.append(said("another"))
+        assert ids(history.pop(2, "both")) == [LONG - 9, LONG + 6]
+        assert rows_read() <= 9 * 60
+        assert ids(history.view) == list(range(LONG - 9))
+        assert audit(opened.store, "c1").findings == ()
+
+
+def test_a_pop_stops_at_a_summary_and_at_the_beginning(histories: Histories):
+    history = histories["c1"]
+    assert history.pop() == ()
+    history.append(said(*"abcd"))
+    history.append(CondensationAction(forgotten_event_ids=[0, 1], summary="two", summary_offset=0))
+    history.append(said("e"))
+    assert ids(history.pop(9)) == [2, 3, 5]
+    assert ids(history.view) == [0, 1]  # as before the first of them: the condensation came later
+    assert ids(history.pop(9)) == [0, 1]
+    version = history.version
+    assert (history.pop(), history.version) == ((), version)
+    with pytest.raises(ValueError, match="count is -1; use a whole number from 0"):
+        history.pop(-1)
+
+
+def test_a_summary_alone_is_not_popped(histories: Histories):
+    history = histories["c1"]
+    history.append(said(*"abcd"))
+    history.append(CondensationAction(forgotten_event_ids=[0, 1, 2, 3], summary="all", summary_offset=0))
+    assert ids(history.view.tail(5)) == [-6]
+    assert history.pop() == ()
+    assert history.version == 5
+
+
+def test_a_pop_that_others_append_before_takes_their_events(histories: Histories):
+    history = histories["c1"]
+    history.append(said(*"ab"))
+    tail, came = histories.views.tail, [said("c")]
+
+    def overtaken(*arguments: object, **more: object) -> object:
+        answer = tail(*arguments, **more)  # type: ignore[arg-type]
+        if came:
+            history.append(came.pop())
+        return answer
+
+    histories.views.tail = overtaken  # type: ignore[assignment]
+    assert ids(history.pop()) == [2]
+
+
+def test_a_view_that_was_not_looked_at_is_of_its_moment_and_outlives_the_store(long: str):
+    opened = foldlog.open(long)
+    held = opened["c1"].view
+    opened["c1"].append(said("later"))
+    assert held.version == LONG
+    opened.close()
+    assert (len(held), held.tail(1)[0].id) == (LONG, LONG - 1)
+    assert held == View.from_events(held.events)
+    assert View.from_events(held.events) == held
+    unheard = foldlog.open(long)
+    held = unheard["c1"].view
+    unheard.store.close()
+    with pytest.raises(StoreUnavailable):
+        len(held)
+
+
+def test_a_view_as_of_any_history_has_the_same_tail_and_its_revisions_are_those_of_the_log():
+    for seed in range(25):
+        chance = random.Random(seed)
+        with foldlog.open("memory:") as opened:
+            history = opened["c"]
+            history.append(said("first"))
+            for _ in range(30):
+                _change(history, chance)
+                if chance.random() < 0.3:
+                    opened.views._latest.clear()
+            view = View.from_events(history.events())
+            assert (history.view, audit(opened.store, "c").findings, audit(opened.store, "c").missing) == (view, (), 0)
+            opened.views._latest.clear()
+            for count in (0, 1, 3, 10, 1_000):
+                expected = view.events[max(0, len(view) - count) :]
+                assert (seed, history.view.tail(count)) == (seed, expected)
+                assert (seed, opened.views.tail("c", count)[1]) == (seed, expected)
+
+
+def _change(history: History, chance: random.Random) -> None:
+    shown = ids(history.view)
+    turn = chance.random()
+    if turn < 0.35 or not shown:
+        history.append(said(*"abcde"[: chance.randint(1, 5)]))
+    elif turn < 0.5:
+        history.append([Annotation(name="note", data=n) for n in range(chance.randint(1, 30))])
+    elif turn < 0.65:
+        history.retract(chance.randrange(history.version))
+    elif turn < 0.7:
+        history.request_condensation()
+    elif turn < 0.8:
+        history.pop(chance.randint(1, 3))
+    else:
+        forgotten = chance.sample(shown, chance.randint(1, len(shown)))
+        summary = {"summary": "some", "summary_offset": chance.randint(0, 3)} if chance.random() < 0.6 else {}
+        history.append(CondensationAction(forgotten_event_ids=forgotten, **summary))  # type: ignore[arg-type]
+
+
+def test_a_retraction_is_revised_without_its_view(long: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(StoredPast, "at", lambda *_: pytest.fail("the View was read"))
+    with foldlog.open(long) as opened:
+        opened["c1"].retract(10)
+        assert ids(opened["c1"].view) == list(range(10))
