@@ -294,8 +294,8 @@ class History:
 
         It is a retraction: the View is again what it was before the first of them, so a condensation that came since is
         taken back too, and the log keeps all. Fewer events where the View has fewer or a summary comes before; none
-        where the View is empty. Raises ``InvalidArgument`` for a negative number, and what ``append`` raises. Durability: on
-        disk when it returns. Cost: these events.
+        where the View is empty. Raises ``InvalidArgument`` for a negative number, and what ``append`` raises.
+        Durability: on disk when it returns. Cost: these events.
         """
         while True:
             try:

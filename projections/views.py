@@ -28,8 +28,8 @@ from projections.lifetimes import Lifetimes
 from projections.lifetimes_fold import Count, LifetimesFold
 from projections.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
 from projections.messages import Dialect, checked
-from projections.returning import returned_revision
 from projections.retractions import target
+from projections.returning import returned_revision
 from projections.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.revision_codec import PROJECTION
 from projections.tail import read_tail
@@ -112,8 +112,8 @@ class Views:
     def tail(self, conversation: str, count: int, version: int | None = None) -> tuple[int, tuple[Event, ...]]:
         """Return a version, the present one if it is None, and the last ``count`` events of the View at it, in order.
 
-        Raises ``InvalidArgument`` for a negative count, ``NoSuchVersion``, and what ``current`` raises. Cost: these events;
-        that of ``at`` where revisions are missing, or the conversation was imported from V0.
+        Raises ``InvalidArgument`` for a negative count, ``NoSuchVersion``, and what ``current`` raises. Cost: these
+        events; that of ``at`` where revisions are missing, or the conversation was imported from V0.
         """
         whole("count", count, 0)
 
