@@ -173,7 +173,7 @@ class _Following:
 class AsyncView(Coroutine[Any, Any, View]):
     """The View that the model is shown now: await it, or await its ``tail``."""
 
-    def __init__(self, pool: Pool, history: sync.History) -> None:
+    def __init__(self, pool: ThreadPool, history: sync.History) -> None:
         self._pool, self._history = pool, history
         self._reading: Coroutine[Any, Any, View] | None = None
 
