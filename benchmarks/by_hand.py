@@ -22,10 +22,10 @@ _LIST = """
 
 
 def print_list(path: str) -> None:
-    print(f"{'conversation':<69}  events  first recorded (UTC)  last recorded (UTC)")
+    print(f"{'conversation':<21}  events  first recorded (UTC)  last recorded (UTC)")
     for name, created_at, version, recorded_at in sqlite3.connect(path).execute(_LIST):
         first, last = _moment(created_at), _moment(recorded_at)
-        print(f"{name:<69}  {version:>6,}  {first:<20}  {last}")
+        print(f"{name:<21}  {version:>6,}  {first:<20}  {last}")
 
 
 def _moment(microseconds: int) -> str:

@@ -74,7 +74,7 @@ def conversations(folder: Path, count: int) -> Path:
 def listing(scale: Scale, folder: Path) -> Iterator[Round]:
     path = conversations(folder.parent, scale.usual)
     for _ in range(scale.rounds):
-        ours = run(folder, "foldlog", "list", "--db", f"sqlite:///{path}")
+        ours = run(folder, "foldlog", "list", "--short", "--db", f"sqlite:///{path}")
         listed = ours.out.read_bytes()
         by_hand = run(folder, _BY_HAND, "list", str(path))
         if listed != by_hand.out.read_bytes():
@@ -84,7 +84,7 @@ def listing(scale: Scale, folder: Path) -> Iterator[Round]:
 
 def listing_memory(scale: Scale, folder: Path) -> Iterator[Round]:
     path = conversations(folder.parent, scale.usual)
-    yield Round(peak_mib(folder, "list", "--db", f"sqlite:///{path}"), _LIST_MIB)
+    yield Round(peak_mib(folder, "list", "--short", "--db", f"sqlite:///{path}"), _LIST_MIB)
 
 
 # -- one long conversation --------------------------------------------------------------------------------------------

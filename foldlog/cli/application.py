@@ -21,7 +21,7 @@ __all__ = ["COMMANDS", "build", "main"]
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
-    "Histories": ("import", "list", "log", "view", "export"),
+    "Histories": ("import", "list", "log", "show", "view", "export"),
     "Views": ("why", "diff", "audit", "rebuild", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
     "The store": ("copy", "backup", "restore", "vacuum", "status"),
@@ -38,6 +38,8 @@ _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"]}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
 """The base of what typer raises for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # what a shell reports of a program that SIGINT, or SIGPIPE, ended
+_ONLY_SHOW = {"list", "log", "show", "view", "why", "diff", "condensers", "head", "status"}
+"""Commands that have done what they are for when their reader has read enough (``| head``): they end with 0."""
 
 
 def _told(parameters: list[Any]) -> list[Any]:
@@ -52,7 +54,17 @@ def _told(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+class _ReaderLeft(Exception):
+    """The reader of stdout has gone away. typer turns ``BrokenPipeError`` itself into exit status 1."""
+
+
 class _Command(TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderLeft from error
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _told(super().get_params(ctx))
 
@@ -130,9 +142,9 @@ def _run(arguments: Sequence[str]) -> int:
         return _refuse(f"{error.format_message()} ('foldlog {_command_of(arguments)}--help' shows what there is)")
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderLeft):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit stays silent
-        return _PIPE_CLOSED
+        return DONE if _command_of(arguments).strip() in _ONLY_SHOW else _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
         terminal.complain(_explained(error))
         return _status_of(error)

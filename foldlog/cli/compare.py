@@ -13,7 +13,7 @@ from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,6 +59,7 @@ def run(
     except PlotRefused as error:
         raise Refused(str(error)) from error
     with open_existing(db) as store:
+        conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
         replays, asks = _replays(store, conversation, version, condensers, model)
     rows = comparison(replays, asks)

@@ -13,7 +13,7 @@ from foldlog.cli.agent_model import AgentModelName, agent_model, load_condenser_
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.reasons import because, requests_before
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,6 +60,7 @@ def run(
     model = agent_model(agent)
     condenser = None if config is None else load_condenser_for(config, agent, model)
     with open_existing(db) as store:
+        whole(store, conversation)
         histories = Histories(store, condenser=condenser, agent_llm=model)
         try:
             made = (_preview if dry_run else _condense)(histories, conversation)
@@ -212,7 +213,6 @@ def _summary(position: int, summary: CondensationSummary) -> dict[str, Any]:
 
 
 def _show(console: Console, conversation: str, dry_run: bool, account: _Account) -> None:
-    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
@@ -250,7 +250,7 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
         table.add_row(Text(f"  {heading}", style="dim"), text)
     console.print(table)
     if found is not None:
-        console.print(Padding(Text(summary_text(found[1].content), style="magenta"), (0, 0, 0, 11)))
+        terminal.print_indented(console, Text(summary_text(found[1].content), style="magenta"), 11)
 
 
 def _cost(spending: _Spending) -> str:

@@ -48,14 +48,13 @@ def _document(strategy: Strategy) -> dict[str, Any]:
 
 
 def _show(console: Console, strategies: list[Strategy]) -> None:
-    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
     for strategy in strategies:
         also = f"  also {', '.join(strategy.aliases)}" if strategy.aliases else ""
         console.print(Text.assemble((strategy.type, "bold cyan"), (also, "dim")))
-        console.print(Padding(Text(strategy.description), (0, 0, 0, 2)))
+        terminal.print_indented(console, Text(strategy.description), 2)
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(no_wrap=True)
         for parameter in strategy.parameters:

@@ -10,8 +10,9 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
+from foldlog.cli.pager import paged
 from foldlog.cli.reasons import because, requests_before
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,13 +34,15 @@ def run(
     from projections import Views
 
     with open_existing(db) as store:
+        conversation = resolved(store, conversation)
         difference = Views(store).difference(conversation, before, after)
         by = [one.condensation.id for one in difference.summarized]
         requests = {one: requests_before(store, conversation, one) for one in by}
     if as_json:
         terminal.emit(_document(conversation, difference))
     else:
-        _show(terminal.console(), conversation, difference, requests)
+        with paged():
+            _show(terminal.console(), conversation, difference, requests)
     return DONE
 
 
@@ -71,10 +74,9 @@ def _show(
     difference: Difference,
     requests: Mapping[int, Sequence[CondensationRequest]],
 ) -> None:
-    from rich.padding import Padding
     from rich.text import Text
 
-    from foldlog.cli.gist import count, gist, label, summary_text
+    from foldlog.cli.gist import LABEL_COLUMNS, count, gist, label, summary_text
 
     name = terminal.printable(conversation, one_line=True)
     entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
@@ -83,10 +85,10 @@ def _show(
     lines = terminal.PrintedLines()
     for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
         for event in events:
-            lines.write((f"{sign}{event.id:>6}  {label(event):<8}{gist(event, lines.width)}", colour))
+            lines.write((f"{sign}{event.id:>6}  {label(event):<{LABEL_COLUMNS}}{gist(event, lines.width)}", colour))
     for one in difference.summarized:
         gone = count(len(one.events), "event")
         why = because(one.condensation, requests.get(one.condensation.id, ()))
         said = f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the place of {gone}:"
         console.print(Text(said, style="dim"))
-        console.print(Padding(Text(summary_text(one.summary.content), style="magenta"), (0, 0, 0, 8)))
+        terminal.print_indented(console, Text(summary_text(one.summary.content), style="magenta"), 8)

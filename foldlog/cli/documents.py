@@ -5,20 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from eventstore import Event
 
 __all__ = ["event_document"]
 
 
-def event_document(event: Event) -> dict[str, Any]:
-    """Return the event as it is stored, with its id; an unknown event as its writer wrote it."""
+def event_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
+    """Return the event as it is stored, with its id, its ``timestamp`` (None where it has none), and, where it is
+    given, ``recorded_at``. An event that this version does not know: as its writer wrote it.
+    """
     import json
 
     import msgspec
 
     from eventstore import UnknownEvent
 
+    times = {} if recorded_at is None else {"recorded_at": recorded_at.isoformat()}
     if isinstance(event, UnknownEvent):
-        return {"id": event.id, "schema": event.stored_schema, **json.loads(event.body), "kind": event.stored_kind}
-    fields: dict[str, Any] = msgspec.to_builtins(event)
-    return {"id": event.id, **fields}
+        fields = {"schema": event.stored_schema, **json.loads(event.body), "kind": event.stored_kind}
+    else:
+        fields = {"timestamp": None, **msgspec.to_builtins(event)}
+    return {"id": event.id, **fields, **times}

@@ -13,7 +13,7 @@ from foldlog.cli import terminal
 from foldlog.cli.gist import count, gist
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, whole
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -43,6 +43,7 @@ def run(
     if not reason.strip():
         raise Refused("--reason is empty; say why, the receipt keeps it")
     with open_existing(db) as store:
+        whole(store, conversation)
         if audit is not None:
             _check(store, audit)
         if not yes:

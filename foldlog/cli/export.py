@@ -14,7 +14,7 @@ from eventstore.whole_file import whole_file
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -79,6 +79,7 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
     from foldlog.formats import UnknownFormat, encode
 
     with open_existing(db) as store:
+        conversation = resolved(store, conversation)
         chosen = format or _format_of(store, conversation)
         notes: list[str] = []
         try:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from foldlog.cli.reasons import because
-from foldlog.cli.terminal import printable
+from foldlog.cli.terminal import UNLIMITED, has_edge, printable
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -15,22 +15,26 @@ if TYPE_CHECKING:
     from eventstore import Content, Event
     from eventstore.events import CondensationAction
 
-__all__ = ["STYLES", "count", "gist", "interval_words", "label", "summary_text"]
+__all__ = ["LABEL_COLUMNS", "STYLES", "count", "gist", "interval_words", "label", "summary_text"]
 
 STYLES = {
     "system": "dim",
     "user": "bold green",
     "agent": "bold cyan",
     "action": "cyan",
-    "answer": "default",
+    "observation": "default",
     "error": "red",
-    "note": "dim",
+    "environment": "dim",
+    "annotation": "dim",
     "request": "bold yellow",
-    "forgets": "bold yellow",
+    "condensation": "bold yellow",
+    "retraction": "bold yellow",
     "summary": "bold magenta",
     "unknown": "red",
 }
 """How each label is shown."""
+
+LABEL_COLUMNS = max(map(len, STYLES)) + 1
 
 
 def label(event: Event) -> str:
@@ -40,35 +44,36 @@ def label(event: Event) -> str:
         case events.SystemMessage():
             return "system"
         case events.Message(source=source):
-            return source if source in ("user", "agent") else "note"
+            return str(source)
         case events.Action():
             return "action"
         case events.Observation(is_error=is_error):
-            return "error" if is_error else "answer"
+            return "error" if is_error else "observation"
         case events.Annotation():
-            return "note"
+            return "annotation"
         case events.CondensationRequest():
             return "request"
         case events.CondensationAction():
-            return "forgets"
+            return "condensation"
         case events.Retraction():
-            return "retracts"
+            return "retraction"
         case events.CondensationSummary():
             return "summary"
     return "unknown"
 
 
-def gist(event: Event, length_max: int = 400) -> str:
-    """One line that says what the event says, safe to print."""
-    text = printable(" ".join(_words(event)[: 4 * length_max].split()), one_line=True)
+def gist(event: Event, length_max: int) -> str:
+    """One line of ``length_max`` characters at most that says what the event says, safe to print."""
+    text = printable(" ".join(_words(event, length_max)[: 4 * length_max].split()), one_line=True)
     return text if len(text) <= length_max else text[: length_max - 1] + "…"
 
 
-def _words(event: Event) -> str:
+def _words(event: Event, length_max: int) -> str:
     events = _kinds()
     match event:
         case events.SystemMessage(content=content, tools=tools):
-            return f"{_plain(content)[:200]} ({count(len(tools), 'tool')})"
+            said = _plain(content)
+            return f"{said if length_max == UNLIMITED else said[:200]} ({count(len(tools), 'tool')})"
         case events.Message(content=content) | events.CondensationSummary(content=content):
             return _plain(content)
         case events.Action(tool=tool, arguments=arguments, thought=thought):
@@ -119,7 +124,8 @@ def _condensation(event: CondensationAction) -> str:
 
 
 def interval_words(intervals: tuple[tuple[int, int], ...], most: int = 6) -> str:
-    """Intervals of ids as people write them: ``3-9, 12, 40-77``."""
+    """Intervals of ids as people write them: ``3-9, 12, 40-77``; on a terminal ``most`` of them at most."""
+    most = most if has_edge() else len(intervals)
     words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]
     return ", ".join([*words, *(["…"] if len(intervals) > most else [])])
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
     from eventstore import ConversationRow
@@ -22,7 +22,11 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
     here, then detects any later change, also a missing end.
     """
     with open_existing(db) as store:
-        rows = (store.conversation(name) for name in conversations) if conversations else store.iter_conversations()
+        rows = (
+            (store.conversation(resolved(store, name)) for name in conversations)
+            if conversations
+            else store.iter_conversations()
+        )
         if as_json:
             terminal.emit_list({"store": store.uuid}, "heads", map(_as_json, rows))
         else:

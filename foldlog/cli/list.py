@@ -2,83 +2,164 @@
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.moments import given_moment
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db
-from foldlog.cli.outcome import DONE
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from eventstore import ConversationRow, Event, Store
-
-    _Title = Callable[[ConversationRow], str | None]
+    from eventstore import ConversationRow, Store
+    from foldlog.reports.overview import Overview
 
 __all__ = ["run"]
 
 _ROOMY = 80
 """Columns of a terminal that shows all columns of the list."""
-
 _PAGE = 1_000
-"""Conversations that are laid out together: the widest number of events among them gives the width of that column."""
-
+"""Conversations that are laid out together: the widest of them gives the width of each column."""
 _GAP = "  "
+_FEW, _FEW_EVENTS = 50, 20_000
+"""A list of so many conversations, with so many events, is a long one without being asked to."""
 
-_TITLE_WITHIN = 30
-"""Events at either end among which a title is looked for."""
+_SORTS: dict[str, Callable[[Any], Any]] = {
+    "id": lambda line: line.row.id.encode("utf-8", "surrogatepass"),
+    "events": lambda line: line.row.version,
+    "first": lambda line: line.row.created_at,
+    "last": lambda line: line.row.updated_at,
+    "view": lambda line: _number(line.more.view_events),
+    "tokens": lambda line: _number(line.more.tokens),
+    "condensations": lambda line: _number(line.more.condensations),
+    "activity": lambda line: (line.more.last_event_at or "").replace("T", " "),
+}
+_OF_LONG = {"view", "tokens", "condensations", "activity"}
+"""Sorts that need the columns of a long list."""
+
+
+class _Line(NamedTuple):
+    row: ConversationRow
+    more: Overview | None = None
 
 
 def run(
-    titles: Annotated[
-        bool, typer.Option("--titles", help="Show titles that sources give. Reads events of each conversation.")
-    ] = False,
+    match: Annotated[
+        str | None, typer.Option("--match", metavar="TEXT", help="Only conversations whose id contains this text.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Only those with events recorded since: 2026-03-01, 2h."),
+    ] = None,
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="COLUMN", help=f"One of {', '.join(_SORTS)}.", show_default="id")
+    ] = "id",
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The largest or newest first.")] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="Only the first N.", show_default="all")
+    ] = None,
+    long: Annotated[
+        bool | None,
+        typer.Option(
+            "--long/--short",
+            "-l/-s",
+            help="With or without title, format, View, tokens, condensations and last activity: these columns take "
+            "reading events.",
+            show_default="long where the list is short",
+        ),
+    ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """List the conversations of a store: id, number of events, times of the first and last event."""
-    with open_existing(db) as store:
-        rows = store.iter_conversations()
-        title = partial(_title, store) if titles else None
+    """List the conversations of a store: id, number of events, times of the first and last event.
+
+    Example: foldlog list --long --sort activity --reverse --limit 20
+    """
+    if sort not in _SORTS:
+        raise Refused(f"--sort {sort!r} is no column; give one of {', '.join(_SORTS)}")
+    if sort in _OF_LONG and long is False:
+        raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
+    after = given_moment("--since", since)
+    with open_existing(db) as store, terminal.progress() as bars:
+        rows: Iterator[ConversationRow] = store.iter_conversations()
+        if match is not None:
+            rows = (row for row in rows if match in row.id)
+        if after is not None:
+            rows = (row for row in rows if row.updated_at >= after)
+        if long is None and not as_json:
+            rows, long = _is_short(rows, limit)
+        describe = _described(store, bars) if long or sort in _OF_LONG else _Line
+        lines = _chosen(rows, describe, sort, limit, reverse=reverse)
         if as_json:
-            terminal.emit_list({"db": db}, "conversations", (_as_json(row, title) for row in rows))
+            terminal.emit_list({"db": db}, "conversations", map(_as_json, lines))
         else:
-            _show(db, rows, title)
+            with paged():
+                _show(db, lines)
     return DONE
 
 
-def _title(store: Store, row: ConversationRow) -> str | None:
-    """Return the title that an event gives the conversation: the last of those among its first and last events."""
-    from eventstore import EventStoreError
-
-    if row.erased_at is not None:
-        return None
-    title = None
-    try:
-        for event in _near_the_ends(store, row):
-            given = event.meta.get("title")
-            title = given if isinstance(given, str) else title
-    except EventStoreError:  # a damaged event: 'foldlog verify' says so, a list goes on
-        return title
-    return title
+def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Iterator[ConversationRow], bool]:
+    """Whether the list is short enough to read events for each line of it; and the rows, all of them."""
+    first = list(islice(rows, _FEW + 1))
+    wanted = first if limit is None else first[:limit]
+    short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS
+    return chain(first, rows), short
 
 
-def _near_the_ends(store: Store, row: ConversationRow) -> Iterator[Event]:
-    """Yield the first event, and of an imported history some more at either end: sources name a session there."""
-    for first in store.events(row.id, 0, 1):
-        yield first
-        if first.origin is not None:
-            yield from store.events(row.id, 1, _TITLE_WITHIN)
-            yield from store.events(row.id, max(_TITLE_WITHIN, row.version - _TITLE_WITHIN), row.version)
+def _described(store: Store, bars: Any) -> Callable[[ConversationRow], _Line]:
+    from foldlog.reports.overview import overview_of
+    from projections import Views
+
+    views = Views(store)
+    bar = bars.add_task("reading conversations", unit="conversations", total=None)
+
+    def described(row: ConversationRow) -> _Line:
+        line = _Line(row, overview_of(store, views, row))
+        bars.advance(bar)
+        return line
+
+    return described
 
 
-def _as_json(row: ConversationRow, title: _Title | None) -> dict[str, Any]:
+def _chosen(
+    rows: Iterable[ConversationRow],
+    describe: Callable[[ConversationRow], _Line],
+    sort: str,
+    limit: int | None,
+    *,
+    reverse: bool,
+) -> Iterator[_Line]:
+    """Yield the lines in their order. Where no other column decides, only what is shown is described."""
+    import heapq
+
+    if sort == "id" and not reverse:
+        return map(describe, islice(rows, limit))
+    key = _SORTS[sort]
+    candidates = map(describe, rows) if sort in _OF_LONG else map(_Line, rows)
+    if limit is None:
+        ordered = sorted(candidates, key=key, reverse=reverse)
+    else:
+        ordered = (heapq.nlargest if reverse else heapq.nsmallest)(limit, candidates, key=key)
+    return iter(ordered) if sort in _OF_LONG else (describe(line.row) for line in ordered)
+
+
+def _number(figure: float | None) -> float:
+    return -1 if figure is None else figure
+
+
+# -- for programs -----------------------------------------------------------------------------------------------------
+
+
+def _as_json(line: _Line) -> dict[str, Any]:
+    row, more = line
     return {
         "id": row.id,
         "version": row.version,
@@ -88,66 +169,121 @@ def _as_json(row: ConversationRow, title: _Title | None) -> dict[str, Any]:
         "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
         "erased_reason": row.erased_reason,
         **({"bytes_pending": True} if row.bytes_pending else {}),
-        **({} if title is None else {"title": title(row)}),
+        **({} if more is None else more._asdict()),
     }
 
 
-def _show(db: str, rows: Iterator[ConversationRow], title: _Title | None) -> None:
+# -- for people -------------------------------------------------------------------------------------------------------
+
+
+class _Column(NamedTuple):
+    heading: str
+    cell: Callable[[_Line], str]
+    justify: Literal["left", "right"] = "left"
+
+
+def _show(db: str, lines: Iterator[_Line]) -> None:
     from eventstore.urls import without_password
 
-    page = list(islice(rows, _PAGE))
+    page = list(islice(lines, _PAGE))
     if not page:
         where = terminal.printable(without_password(db))
-        terminal.console().print(f"No conversations yet in {where}. Import some: foldlog import PATH")
+        terminal.console().print(f"No conversations in {where}. Import some: foldlog import PATH", soft_wrap=True)
         return
-    lines = terminal.PrintedLines()
-    roomy = lines.width >= _ROOMY
-    heading = ["conversation", "events", *(["first recorded (UTC)"] if roomy else [])]
-    heading.append("last recorded (UTC)" if roomy else "last")
-    widths = [len(column) for column in heading]
+    out = terminal.PrintedLines()
+    columns = _columns(out.width, long=page[0].more is not None)
+    widths = [len(column.heading) for column in columns]
+    heading = True
     while page:
-        cells = [_cells(row, roomy=roomy) for row in page]
-        for column in range(1, len(widths)):
-            widths[column] = max(widths[column], max(len(row[column]) for row in cells))
-        widths[0] = max(1, lines.width - sum(widths[1:]) - len(_GAP) * (len(widths) - 1))
+        cells = [[column.cell(line) for column in columns] for line in page]
+        for place in range(1, len(widths)):
+            widths[place] = max(widths[place], max(len(row[place]) for row in cells))
+        room = out.width - sum(widths[1:]) - len(_GAP) * (len(widths) - 1)
+        widest = max(widths[0], max(len(row[0]) for row in cells))
+        widths[0] = max(len(columns[0].heading), min(room, widest))
         if heading:
-            _write(lines, heading, widths, "bold")
-            heading.clear()
-        for row, cell in zip(page, cells, strict=True):
-            if row.erased_at is None and len(cell[0]) <= widths[0] and cell[0].isascii():
-                lines.write_plain(_line(cell, widths))
-            else:
-                _write(lines, cell, widths, "dim" if row.erased_at is not None else "")
-            if title is not None and (given := title(row)):
-                lines.write((_GAP + terminal.printable(given, one_line=True), "dim"))
-        page = list(islice(rows, _PAGE))
+            _write(out, [column.heading for column in columns], columns, widths, "bold")
+            heading = False
+        for line, row in zip(page, cells, strict=True):
+            _write_line(out, line, row, columns, widths)
+        page = list(islice(lines, _PAGE))
 
 
-def _cells(row: ConversationRow, *, roomy: bool) -> list[str]:
-    events = "erased" if row.erased_at is not None else f"{row.version:,}"
-    name = terminal.printable(row.id, one_line=True)
+def _columns(width: int, *, long: bool) -> list[_Column]:
+    roomy = width >= _ROOMY
+    columns = [
+        _Column("conversation", lambda line: terminal.printable(line.row.id, one_line=True)),
+        _Column("events", _events, "right"),
+    ]
+    if not long:
+        last = _Column("last recorded (UTC)", lambda line: _moment(line.row.updated_at))
+        first = _Column("first recorded (UTC)", lambda line: _moment(line.row.created_at))
+        narrow = _Column("last", lambda line: str(line.row.updated_at.date()))
+        return [*columns, first, last] if roomy else [*columns, narrow]
+    columns.append(_Column("View", lambda line: _figure(line.more and line.more.view_events), "right"))
     if roomy:
-        return [name, events, _moment(row.created_at), _moment(row.updated_at)]
-    return [name, events, str(row.updated_at.date())]
+        columns.append(_Column("tokens ~", lambda line: _figure(line.more and line.more.tokens), "right"))
+        columns.append(_Column("condensed", lambda line: _figure(line.more and line.more.condensations), "right"))
+    columns.append(_Column("last activity" if roomy else "last", lambda line: _activity(line)[: 16 if roomy else 10]))
+    return columns
+
+
+def _write_line(
+    out: terminal.PrintedLines, line: _Line, cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]
+) -> None:
+    row, more = line
+    if more is None and row.erased_at is None and len(cells[0]) <= widths[0] and cells[0].isascii():
+        out.write_plain(_joined(cells, columns, widths))
+        return
+    erased = row.erased_at is not None
+    told = "" if more is None or erased else terminal.printable(_told(more), one_line=True)
+    if out.width == terminal.UNLIMITED:
+        out.write((_joined(cells, columns, widths) + (_GAP + told if told else ""), ""))
+        return
+    _write(out, cells, columns, widths, "dim" if erased else "")
+    if told:
+        out.write((_GAP + told, "dim"))
+
+
+def _write(
+    out: terminal.PrintedLines, cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int], style: str
+) -> None:
+    """Write one row. An id that is wider than its column has a line of its own, whole: it is there to be copied."""
+    from foldlog.cli.tables import padded
+
+    name, figures = cells[0], _GAP + _joined(cells[1:], columns[1:], widths[1:])
+    if len(padded(name, widths[0])) > widths[0]:
+        out.write_plain(name)
+        name = ""
+    out.write((padded(name, widths[0]), style), (figures, style if style == "bold" else ""))
+
+
+def _joined(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]) -> str:
+    parts = [
+        cell.rjust(width) if column.justify == "right" else cell.ljust(width)
+        for cell, column, width in zip(cells, columns, widths, strict=True)
+    ]
+    return _GAP.join(parts).rstrip()
+
+
+def _told(more: Overview) -> str:
+    """Return the format and the title; of a damaged conversation why its figures are missing."""
+    parts = [more.format or "", more.title or "", f"({more.problem})" if more.problem else ""]
+    return ": ".join(part for part in parts if part)
+
+
+def _events(line: _Line) -> str:
+    return "erased" if line.row.erased_at is not None else f"{line.row.version:,}"
+
+
+def _figure(figure: int | None) -> str:
+    return "" if figure is None else f"{figure:,}"
+
+
+def _activity(line: _Line) -> str:
+    at = "" if line.more is None else line.more.last_event_at or ""
+    return terminal.printable(at, one_line=True).replace("T", " ", 1)[:19]
 
 
 def _moment(at: datetime) -> str:
     return at.isoformat(" ", "seconds")[:19]
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    name, events, *first, last = cells
-    between = f"{first[0]:<{widths[2]}}{_GAP}" if first else ""
-    return f"{name:<{widths[0]}}{_GAP}{events:>{widths[1]}}{_GAP}{between}{last}"
-
-
-def _write(lines: terminal.PrintedLines, cells: Sequence[str], widths: Sequence[int], style: str) -> None:
-    """Write one row. A name that is wider than its column goes on below."""
-    name, *more = terminal.folded(cells[0], widths[0])
-    figures = [
-        cells[1].rjust(widths[1]),
-        *(cell.ljust(width) for cell, width in zip(cells[2:], widths[2:], strict=True)),
-    ]
-    lines.write((name, style), (_GAP + _GAP.join(figures).rstrip(), "bold" if style == "bold" else ""))
-    for part in more:
-        lines.write((part.rstrip(), style))

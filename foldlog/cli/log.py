@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,14 +14,22 @@ from foldlog.cli import terminal
 from foldlog.cli.documents import event_document
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
-from foldlog.cli.stores import open_existing
+from foldlog.cli.pager import paged
+from foldlog.cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
+from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from eventstore import Event, Store
+    from eventstore import Logged, Store
 
 __all__ = ["run"]
+
+_POLL_S = 0.2
+_SPAN = 500
+"""Events that are read at a time, from the end back, to find the last ones that are asked for."""
+_ROOMY = 100
+"""Columns of a terminal that has room for dates."""
 
 
 def run(
@@ -26,53 +38,126 @@ def run(
     stop: Annotated[
         int | None, typer.Option("--stop", metavar="N", min=0, help="Event to stop before.", show_default="the end")
     ] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", metavar="N", min=0, help="Only the last N events.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new events as they come, until Ctrl-C.")] = False,
+    kinds: Kinds = None,
+    no_notes: NoNotes = False,
+    since: Since = None,
+    until: Until = None,
+    full: Annotated[bool, typer.Option("--full", help="Each event in full, as 'foldlog show' shows it.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show all events of a conversation in order, forgotten events too."""
+    """Show all events of a conversation in order, forgotten events too.
+
+    Example: foldlog log tidewatch --tail 20 --no-notes
+    """
+    wanted = selection(kinds, no_notes=no_notes, since=since, until=until)
     with open_existing(db) as store:
-        findings: list[str] = []
-        head = {"conversation": conversation, "version": _version(store, conversation)}
-        events = _sound(store, conversation, start, stop, findings)
+        conversation = resolved(store, conversation)
+        reading = _Reading(store, conversation, wanted)
+        events = reading.events(start, stop) if tail is None else iter(reading.last(tail, start, stop))
+        if follow:
+            events = chain(events, reading.coming(stop))
         if as_json:
-            terminal.emit_list(head, "events", map(event_document, events), lambda: {"findings": findings})
+            head = {"conversation": conversation, "version": reading.version}
+            documents = (event_document(event, recorded_at) for recorded_at, event in events)
+            terminal.emit_list(head, "events", documents, lambda: {"findings": reading.findings})
         else:
-            _show(events)
-    for finding in findings:
+            with paged(enabled=not follow), suppress(*([KeyboardInterrupt] if follow else [])):
+                _show(events, full=full)
+    for finding in reading.findings:
         terminal.warn(finding)
-    return FINDINGS if findings else DONE
+    return FINDINGS if reading.findings else DONE
 
 
-def _version(store: Store, conversation: str) -> int:
-    """How many events it has. Raises ``ConversationNotFound`` before anything is printed."""
-    store.events(conversation, stop=0)
-    return store.version(conversation)
+class _Reading:
+    """The events of one conversation that are asked for. An event that cannot be read is a finding, and the events
+    after it are read all the same.
 
+    Raises ``ConversationNotFound`` when it is made, before anything is printed.
+    """
 
-def _sound(store: Store, conversation: str, start: int, stop: int | None, findings: list[str]) -> Iterator[Event]:
-    """Yield the readable events. An unreadable one is a finding, and the events after it are read all the same."""
-    from eventstore import CorruptEvent
+    def __init__(self, store: Store, conversation: str, wanted: Selection) -> None:
+        self._store, self._conversation, self._wanted = store, conversation, wanted
+        store.events(conversation, stop=0)
+        self.version = store.version(conversation)
+        self.findings: list[str] = []
 
-    end = store.version(conversation) if stop is None else min(stop, store.version(conversation))
-    while True:
+    def events(self, start: int, stop: int | None) -> Iterator[Logged]:
+        end = self.version if stop is None else min(stop, self.version)
+        takes, everything = self._wanted.takes, self._wanted.everything
+        for one in self._sound(start, end):
+            if everything or takes(one.event, one.recorded_at):
+                yield one
+
+    def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
+        """Return the last ``number`` of these events. Cost: the events from the first of them on."""
+        found: list[Logged] = []
+        end = self.version if stop is None else min(stop, self.version)
+        while len(found) < number and end > start:
+            begin = max(start, end - max(number, _SPAN))
+            found[:0] = self.events(begin, end)
+            end = begin
+        return found[-number:] if number else []
+
+    def coming(self, stop: int | None) -> Iterator[Logged]:
+        """Yield events as they are appended, until Ctrl-C or up to ``stop``."""
+        seen, done = -1, self.version
         try:
-            yield from store.events(conversation, start, stop)
-        except CorruptEvent as error:
-            findings.append(str(error))
-            start = error.event_id + 1
-            if start >= end:
-                return
-        else:
+            while stop is None or done < stop:
+                changed = self._store.data_version()
+                if changed != seen:
+                    seen, self.version = changed, self._store.version(self._conversation)
+                    yield from self.events(done, stop)
+                    done = max(done, self.version)
+                sys.stdout.flush()
+                time.sleep(_POLL_S)
+        except KeyboardInterrupt:
             return
 
+    def _sound(self, start: int, stop: int) -> Iterator[Logged]:
+        from eventstore import CorruptEvent
 
-def _show(events: Iterable[Event]) -> None:
+        while start < stop:
+            try:
+                yield from self._store.log(self._conversation, start, stop)
+            except CorruptEvent as error:
+                self.findings.append(str(error))
+                start = error.event_id + 1
+            else:
+                return
+
+
+def _show(events: Iterable[Logged], *, full: bool) -> None:
     from eventstore import is_structural
-    from foldlog.cli.gist import STYLES, gist, label
+    from foldlog.cli.full import show_event
+    from foldlog.cli.gist import LABEL_COLUMNS, STYLES, gist, label
+    from foldlog.cli.moments import event_moment
 
+    if full:
+        console = terminal.console()
+        for recorded_at, event in events:
+            show_event(console, event, recorded_at)
+        return
     lines = terminal.PrintedLines()
     write, width = lines.write, lines.width
-    for event in events:
+    roomy, day = width >= _ROOMY, ""
+    for recorded_at, event in events:
         kind = label(event)
         style = "" if event.shown or is_structural(event) else "dim "
-        write((f"{event.id:>6}  ", "dim"), (f"{kind:<8}", f"{style}{STYLES[kind]}"), (gist(event, width), style))
+        at = event_moment(event, recorded_at)
+        if roomy:
+            at = f"{at:<19}  "
+        else:
+            if at and at[:10] != day:
+                day = at[:10]
+                write((f"{'':>8}{day}", "dim"))
+            at = f"{at[11:]:<8}  "
+        write(
+            (f"{event.id:>6}  {at}", "dim"),
+            (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
+            (gist(event, width), style),
+        )

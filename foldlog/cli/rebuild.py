@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS
-from foldlog.cli.stores import chosen, open_existing
+from foldlog.cli.stores import chosen, open_existing, whole
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -30,7 +30,7 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
     findings: list[str] = []
     with open_existing(db) as store, terminal.progress() as bars:
         views = Views(store)
-        for conversation in chosen(store, conversations):
+        for conversation in chosen(store, conversations, find=whole):
             bar = bars.add_task(terminal.printable(conversation, one_line=True), unit="events", total=None)
             try:
                 rebuilt[conversation] = views.rebuild(conversation, partial(_advance, bars, bar))

@@ -9,7 +9,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, whole
 
 __all__ = ["run"]
 
@@ -35,7 +35,7 @@ def run(
     done: list[Rekeyed] = []
     with open_existing(db) as store, terminal.progress() as bars:
         bar = bars.add_task("rekeying", unit="events", total=None)
-        for name in dict.fromkeys(conversations) if conversations else [None]:
+        for name in [whole(store, name) for name in dict.fromkeys(conversations)] if conversations else [None]:
             for each in store.rekey(name, decrypt=decrypt):
                 bars.advance(bar, each.rows)
                 done.append(each)

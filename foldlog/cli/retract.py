@@ -10,7 +10,7 @@ from foldlog.cli import terminal
 from foldlog.cli.gist import count
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, whole
 
 __all__ = ["run"]
 
@@ -29,7 +29,7 @@ def run(
     from foldlog.histories import Histories
 
     with open_existing(db) as store:
-        version = store.conversation(conversation).version
+        version = store.conversation(whole(store, conversation)).version
         if not 0 <= to < version:
             raise Refused(
                 f"conversation {conversation!r} has {version:,} events; --to {to} takes nothing back "

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from eventstore import Store
 
-__all__ = ["chosen", "ids_from", "open_existing", "open_or_create"]
+__all__ = ["chosen", "ids_from", "open_existing", "open_or_create", "resolved", "whole"]
+
+_SEARCHED = 20_000
+"""Conversations among which a mistyped id is looked for."""
+_FEW = 5
+"""Ids that an error names."""
 
 
 def open_or_create(db: str) -> Store:
@@ -45,14 +50,68 @@ def open_existing(db: str) -> Store:
     return open_store(f"{db}{'&' if location.options else '?'}mode={mode}")
 
 
-def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
-    """Yield the named conversations, each once, or else all that have events. Raises ``ConversationNotFound`` or
-    ``ConversationErased`` before the first one, if a named one is unknown or erased.
+def resolved(store: Store, given: str) -> str:
+    """Return the id that is given, or the only one that begins with what is given. For commands that only read.
+
+    Raises ``Refused`` where no id, or more than one, begins so.
+    """
+    from foldlog.cli.outcome import Refused
+
+    if _is_there(store, given):
+        return given
+    begins_so = list(ids_from(store, given, limit=_FEW + 1)) if given else []
+    if len(begins_so) == 1:
+        return begins_so[0]
+    if begins_so:
+        more = ", …" if len(begins_so) > _FEW else ""
+        listed = ", ".join(map(repr, begins_so[:_FEW])) + more
+        raise Refused(f"more than one conversation begins with {given!r}: {listed}; give more of the id")
+    raise Refused(_not_there(store, given))
+
+
+def whole(store: Store, given: str) -> str:
+    """Return the id that is given, which must be whole. For commands that change something. Raises ``Refused``."""
+    from foldlog.cli.outcome import Refused
+
+    if not _is_there(store, given):
+        raise Refused(_not_there(store, given))
+    return given
+
+
+def _is_there(store: Store, conversation: str) -> bool:
+    """Whether the store has a conversation of this id, erased or not."""
+    from eventstore import ConversationNotFound
+
+    try:
+        store.conversation(conversation)
+    except ConversationNotFound:
+        return False
+    return True
+
+
+def _not_there(store: Store, given: str) -> str:
+    from difflib import get_close_matches
+
+    ids = [row.id for row in islice(store.iter_conversations(), _SEARCHED)]
+    shorter = given.lower()
+    near = [name for name in ids if shorter and shorter in name.lower()][:3]
+    near = near or get_close_matches(given, ids, n=3, cutoff=0.6)
+    meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "'foldlog list' shows its conversations"
+    return f"there is no conversation {given!r} in this store; {meant}"
+
+
+def chosen(
+    store: Store, conversations: Sequence[str] | None, find: Callable[[Store, str], str] | None = None
+) -> Iterator[str]:
+    """Yield the named conversations, each once, or else all that have events. A name may be the beginning of an id,
+    unless ``find`` is ``whole``. Raises ``Refused`` or ``ConversationErased`` before the first one, if a named one is
+    unknown or erased.
     """
     if conversations:
-        for name in conversations:
+        named = [(find or resolved)(store, name) for name in conversations]
+        for name in named:
             store.events(name, stop=0)
-        yield from dict.fromkeys(conversations)
+        yield from dict.fromkeys(named)
     else:
         yield from (row.id for row in store.iter_conversations() if row.erased_at is None)
 

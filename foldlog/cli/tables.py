@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from foldlog.cli.terminal import has_edge
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["Column", "print_rows"]
+__all__ = ["Column", "padded", "print_rows"]
 
 _GAP = 2
 _LINES = 3
@@ -38,6 +41,9 @@ def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Seque
     ]
     columns = [column for column, _ in by_column]
     whole = [max(len(column.heading), *(cell.cell_len for cell in under)) for column, under in by_column]
+    if not has_edge():
+        _print_whole(columns, whole, zip(*(under for _, under in by_column), strict=True))
+        return
     excess = sum(whole) + _GAP * (len(whole) - 1) - console.width
     widths = [
         width if column.least is None else max(min(column.least, width), width - max(0, excess))
@@ -49,6 +55,22 @@ def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Seque
     else:
         for row in shown:
             _print_paragraph(console, columns, row)
+
+
+def _print_whole(columns: Sequence[Column], widths: Sequence[int], rows: Iterable[Sequence[Text]]) -> None:
+    """Print a table as wide as it is: nothing is cut where stdout is no terminal."""
+    for row in (tuple(column.heading for column in columns), *(tuple(cell.plain for cell in row) for row in rows)):
+        cells = zip(row, columns, widths, strict=True)
+        line = (" " * _GAP).join(padded(cell, width, column.justify) for cell, column, width in cells)
+        sys.stdout.write(f"{line.rstrip()}\n")
+
+
+def padded(text: str, width: int, justify: Literal["left", "right"] = "left") -> str:
+    """``text`` with spaces up to ``width`` columns of a terminal."""
+    from rich.cells import cell_len
+
+    spaces = " " * max(0, width - cell_len(text))
+    return spaces + text if justify == "right" else text + spaces
 
 
 def _print_table(

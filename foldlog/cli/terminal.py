@@ -6,6 +6,7 @@ the direction of writing, are shown as escapes.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
+    "UNLIMITED",
     "Listed",
     "PrintedLines",
     "complain",
@@ -29,14 +31,19 @@ __all__ = [
     "emit",
     "emit_list",
     "folded",
+    "has_edge",
     "json_text",
     "paused",
     "prepare",
+    "print_indented",
     "print_line",
     "printable",
     "progress",
     "warn",
 ]
+
+UNLIMITED = sys.maxsize
+"""The width of lines that no terminal cuts."""
 
 _STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _STEERS = re.compile(f"[{_STEERING}]")
@@ -72,24 +79,50 @@ def console() -> Console:
     """Where people read: stdout. As wide as the terminal; piped, as ``COLUMNS`` says, or 120."""
     from rich.console import Console
 
-    known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, markup=False, emoji=False, width=None if known else 120)
+    class Quiet(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # rich itself would end the program here
+
+    return Quiet(highlight=False, markup=False, emoji=False, width=None if has_edge() else 120)
+
+
+def has_edge() -> bool:
+    """Whether lines end where a screen ends: stdout is a terminal, or ``COLUMNS`` names a width. Otherwise no line is
+    cut.
+    """
+    return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 def print_line(console: Console, line: Text | str) -> None:
-    """One line, cut where the terminal ends."""
-    console.print(line, no_wrap=True, overflow="ellipsis")
+    """One line, cut where the terminal ends; whole where stdout is no terminal."""
+    if has_edge():
+        console.print(line, no_wrap=True, overflow="ellipsis")
+    else:
+        console.print(line, soft_wrap=True)
+
+
+def print_indented(console: Console, text: Text, columns: int) -> None:
+    """Lines of text, indented; wrapped where the terminal ends, and as they are where stdout is no terminal."""
+    if has_edge():
+        from rich.padding import Padding
+
+        console.print(Padding(text, (0, 0, 0, columns)))
+        return
+    for line in text.split(allow_blank=True):
+        console.print(" " * columns, line, sep="", soft_wrap=True)
 
 
 class PrintedLines:
     """Lines for a person, cut where the terminal ends, as ``print_line`` cuts them. For as many as a history has.
+
+    ``width`` is how many columns a line has room for; ``UNLIMITED`` where stdout is no terminal: nothing is cut there.
 
     Writes to stdout at once what rich would lay out span by span, which takes rich 0.1 ms for each line.
     """
 
     def __init__(self) -> None:
         self._console = console()
-        self.width = self._console.width
+        self.width = self._console.width if has_edge() else UNLIMITED
         self._codes: dict[str, tuple[str, str]] | None = None if self._console.color_system is None else {}
 
     def write_plain(self, text: str) -> None:
@@ -100,7 +133,7 @@ class PrintedLines:
         """Write one line of spans, each a text without line breaks and its style."""
         text = "".join([text for text, _ in spans])
         room = self.width
-        if len(text) > room or not text.isascii():
+        if len(text) > room or (room != UNLIMITED and not text.isascii()):
             text = _cut(text, room)
         if self._codes is not None:
             text = self._styled(text, spans)

@@ -12,7 +12,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -63,7 +63,7 @@ def _verdicts(
     if not conversations:
         yield from store.verify(published=published)
         return
-    for name in dict.fromkeys(conversations):
+    for name in dict.fromkeys([resolved(store, name) for name in conversations]):
         yield from store.verify(name, published)
 
 

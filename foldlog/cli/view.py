@@ -11,7 +11,8 @@ from foldlog.cli import terminal
 from foldlog.cli.documents import event_document
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
-from foldlog.cli.stores import open_existing
+from foldlog.cli.pager import paged
+from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,12 +36,14 @@ def run(
     from projections import Views
 
     with open_existing(db) as store:
+        conversation = resolved(store, conversation)
         views = Views(store)
         view = views.current(conversation) if at is None else views.at(conversation, version=at)
         if as_json:
             terminal.emit_list(_head(conversation, view), "events", _event_documents(view))
         else:
-            show(terminal.console(), conversation, view)
+            with paged():
+                show(terminal.console(), conversation, view)
     return DONE
 
 
@@ -80,11 +83,10 @@ def _event(event: Event, role: str | None) -> dict[str, Any]:
 
 def show(console: Console, conversation: str, view: View) -> None:
     """Print the View for people: one line an event, summaries whole."""
-    from rich.padding import Padding
     from rich.text import Text
 
     from eventstore import CondensationSummary, summary_of
-    from foldlog.cli.gist import STYLES, count, gist, label, summary_text
+    from foldlog.cli.gist import LABEL_COLUMNS, STYLES, count, gist, label, summary_text
 
     name = terminal.printable(conversation, one_line=True)
     asked = "; a condensation is asked for" if view.unhandled_condensation_request else ""
@@ -94,10 +96,10 @@ def show(console: Console, conversation: str, view: View) -> None:
     lines = terminal.PrintedLines()
     for event in view:
         kind = label(event)
-        start = ((f"{event.id:>6}  ", "dim"), (f"{kind:<8}", STYLES[kind]))
+        start = ((f"{event.id:>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]))
         if isinstance(event, CondensationSummary):
             by = f"condensation {summary_of(event.id)} forgot" if event.id < 0 else "was forgotten"
             lines.write(*start, (f"stands for what {by}:", "dim"))
-            console.print(Padding(Text(summary_text(event.content), style="magenta"), (0, 0, 0, 16)))
+            terminal.print_indented(console, Text(summary_text(event.content), style="magenta"), LABEL_COLUMNS + 8)
         else:
             lines.write(*start, (gist(event, lines.width), ""))

@@ -11,7 +11,7 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.reasons import because, requests_before
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +37,7 @@ def run(
     from projections import Views
 
     with open_existing(db) as store:
+        conversation = resolved(store, conversation)
         answer = Views(store).why(conversation, event_id=event)
         requests = _requests(store, conversation, answer)
     if as_json:
@@ -89,11 +90,15 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
 def _show(console: Console, answer: Why, requests: Sequence[CondensationRequest]) -> None:
     from rich.text import Text
 
-    from foldlog.cli.gist import STYLES, gist, label
+    from foldlog.cli.gist import LABEL_COLUMNS, STYLES, gist, label
 
     kind = label(answer.event)
     colour = {"shown": "bold green", "forgotten": "bold yellow", "never shown": "dim"}[answer.fate]
-    line = Text.assemble((f"{answer.event.id:>6}  ", "dim"), (f"{kind:<8}", STYLES[kind]), gist(answer.event))
+    line = Text.assemble(
+        (f"{answer.event.id:>6}  ", "dim"),
+        (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]),
+        gist(answer.event, terminal.PrintedLines().width),
+    )
     terminal.print_line(console, line)
     reason = terminal.printable(_reason(answer, requests), one_line=True)
     console.print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
@@ -104,11 +109,10 @@ def _show(console: Console, answer: Why, requests: Sequence[CondensationRequest]
 
 
 def _show_summary(console: Console, words: str, summary: CondensationSummary | None) -> None:
-    from rich.padding import Padding
     from rich.text import Text
 
     from foldlog.cli.gist import summary_text
 
     if summary is not None:
         console.print(Text(words.format(f" (summary {summary.id})"), style="dim"))
-        console.print(Padding(Text(summary_text(summary.content), style="magenta"), (0, 0, 0, 8)))
+        terminal.print_indented(console, Text(summary_text(summary.content), style="magenta"), 8)

@@ -1,0 +1,76 @@
+"""Times: of events as people read them, and as people give them to ``--since`` and ``--until``."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from foldlog.cli.outcome import Refused
+from foldlog.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from eventstore import Event
+
+__all__ = ["comparable_time", "event_moment", "given_moment", "moment_words", "time_of"]
+
+_SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def time_of(event: Event, recorded_at: datetime | None) -> datetime | None:
+    """Return when the event happened: its own time; without one, the time of its recording.
+
+    An imported event without a time of its own has none: the time of the import says nothing about it.
+    """
+    if event.timestamp is not None or event.origin is not None:
+        return event.timestamp
+    return recorded_at
+
+
+def comparable_time(event: Event, recorded_at: datetime | None) -> datetime | None:
+    """Return the same time for a comparison. A source's time without a zone is compared as if it were UTC."""
+    at = time_of(event, recorded_at)
+    if at is None and event.origin is not None and event.origin.time is not None:
+        try:
+            written = datetime.fromisoformat(event.origin.time)
+        except ValueError:
+            return None
+        return written if written.tzinfo else written.replace(tzinfo=UTC)
+    return at
+
+
+def moment_words(at: datetime) -> str:
+    """Return ``2026-03-01 14:03:05``, in UTC."""
+    return at.astimezone(UTC).isoformat(" ", "seconds")[:19]
+
+
+def event_moment(event: Event, recorded_at: datetime | None) -> str:
+    """Return when the event happened, in the same form; a time without a zone as its source wrote it. Empty where the
+    event has no time.
+    """
+    at = time_of(event, recorded_at)
+    if at is not None:
+        return moment_words(at)
+    written = None if event.origin is None else event.origin.time
+    return "" if written is None else printable(written, one_line=True).replace("T", " ", 1)[:19]
+
+
+def given_moment(option: str, text: str | None, now: datetime | None = None) -> datetime | None:
+    """Return the moment that an option names: a date, a time (UTC unless it names a zone), or a span before now.
+
+    Raises ``Refused`` for any other text.
+    """
+    if text is None:
+        return None
+    now = now or datetime.now(UTC)
+    try:
+        if span := _SPAN.fullmatch(text.strip()):
+            return now - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
+        moment = datetime.fromisoformat(text.strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise Refused(
+            f"{option} {text!r} names no time; give a date (2026-03-01), a time (2026-03-01T14:30, in UTC) or how "
+            f"long ago (90s, 30m, 2h, 7d)"
+        ) from error

@@ -1,0 +1,120 @@
+"""A pager for output that is longer than the screen."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import TextIO
+
+__all__ = ["paged"]
+
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@contextmanager
+def paged(*, enabled: bool = True) -> Iterator[None]:
+    """Send what is written to stdout to a pager as soon as it is longer than the screen.
+
+    Only where stdout is a terminal. The pager is ``$PAGER``, or ``less``; ``PAGER=`` or ``PAGER=cat`` turns it off. A
+    reader who leaves the pager ends the output.
+    """
+    command = _command() if enabled and sys.stdout.isatty() else []
+    if not command:
+        yield
+        return
+    screen = _Screen(sys.stdout, command)
+    try:
+        with redirect_stdout(screen):
+            yield
+    except BrokenPipeError:
+        if not screen.paging:
+            raise
+    finally:
+        screen.finish()
+
+
+def _command() -> list[str]:
+    """Return the pager's command line; empty where there is none."""
+    chosen = os.environ.get("PAGER")
+    try:
+        command = ["less"] if chosen is None else shlex.split(chosen)
+    except ValueError:
+        return []
+    return command if command and command[0] != "cat" and shutil.which(command[0]) else []
+
+
+class _Screen(io.TextIOBase):
+    """Holds as much as the screen does, and then starts the pager. To rich it is the terminal that it stands for."""
+
+    def __init__(self, terminal: TextIO, command: list[str]) -> None:
+        self._terminal, self._command = terminal, command
+        size = shutil.get_terminal_size()
+        self._room, self._columns = size.lines - 1, size.columns
+        self._held: list[str] = []
+        self._pager: subprocess.Popen[str] | None = None
+
+    @property
+    def paging(self) -> bool:
+        return self._pager is not None
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._terminal.encoding
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        if self._pager is not None:
+            assert self._pager.stdin is not None
+            return self._pager.stdin.write(text)
+        self._held.append(text)
+        lines = _STYLE.sub("", text).split("\n")
+        self._room -= len(lines) - 1 + sum(max(0, len(line) - 1) // self._columns for line in lines)
+        if self._room < 0:
+            self._start()
+        return len(text)
+
+    def flush(self) -> None:
+        if self._pager is not None and self._pager.stdin is not None and not self._pager.stdin.closed:
+            self._pager.stdin.flush()
+
+    def _start(self) -> None:
+        self._terminal.flush()
+        environment = {"LESS": "R", **os.environ}
+        self._pager = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            env=environment,
+            encoding=self._terminal.encoding,
+            errors="backslashreplace",
+        )
+        self._interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's
+        held, self._held = "".join(self._held), []
+        self.write(held)
+
+    def finish(self) -> None:
+        """Write what is held, or wait until the reader leaves the pager."""
+        if self._pager is None:
+            self._terminal.write("".join(self._held))
+            self._terminal.flush()
+            return
+        assert self._pager.stdin is not None
+        with suppress(BrokenPipeError):  # the reader has left already
+            self._pager.stdin.close()
+        self._pager.wait()
+        signal.signal(signal.SIGINT, self._interrupted)

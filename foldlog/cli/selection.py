@@ -1,0 +1,102 @@
+"""Which events of a log people ask for: by kind, by time, without annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from foldlog.cli.moments import comparable_time, given_moment
+from foldlog.cli.outcome import Refused
+
+if TYPE_CHECKING:
+    from eventstore import Event
+
+__all__ = ["KINDS", "Kinds", "NoNotes", "Selection", "Since", "Until", "selection"]
+
+KINDS = (
+    "system",
+    "message",
+    "user",
+    "agent",
+    "environment",
+    "action",
+    "observation",
+    "error",
+    "annotation",
+    "request",
+    "condensation",
+    "retraction",
+    "summary",
+    "unknown",
+)
+"""The words that ``--kind`` takes: those that a log shows, and ``message`` for what anybody said."""
+
+_STORED = {"condensation_request": "request", "condensation_summary": "summary"}
+"""Stored names of kinds that have a shorter word."""
+_WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
+
+
+def _kinds(ctx: object, incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help=f"Only events of this kind; may be given several times. One of: {', '.join(KINDS)}.",
+        show_default="all kinds",
+        autocompletion=_kinds,
+    ),
+]
+NoNotes = Annotated[bool, typer.Option("--no-notes", help="Leave out annotations.")]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h."),
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only events before this time.")]
+
+
+class Selection(NamedTuple):
+    """What an event must be to be shown."""
+
+    kinds: frozenset[str]
+    notes: bool = True
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def everything(self) -> bool:
+        return not self.kinds and self.notes and self.since is None and self.until is None
+
+    def takes(self, event: Event, recorded_at: datetime) -> bool:
+        """Whether the event is asked for. An event without a time of its own is of no time."""
+        from foldlog.cli.gist import label
+
+        if self.kinds or not self.notes:
+            kind = label(event)
+            if not self.notes and kind == "annotation":
+                return False
+            if self.kinds and kind not in self.kinds and _WIDER.get(kind) not in self.kinds:
+                return False
+        if self.since is None and self.until is None:
+            return True
+        at = comparable_time(event, recorded_at)
+        if at is None:
+            return False
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+def selection(
+    kinds: Sequence[str] | None = None, *, no_notes: bool = False, since: str | None = None, until: str | None = None
+) -> Selection:
+    """Return what the options ask for. Raises ``Refused`` for a kind or a time that there is not."""
+    named = [_STORED.get(kind, kind) for kind in kinds or ()]
+    for kind in named:
+        if kind not in KINDS:
+            raise Refused(f"--kind {kind!r} is no kind of event; give one of {', '.join(KINDS)}")
+    return Selection(frozenset(named), not no_notes, given_moment("--since", since), given_moment("--until", until))

@@ -1,0 +1,58 @@
+"""``foldlog show``: one event in full."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.documents import event_document
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.pager import paged
+from foldlog.cli.stores import open_existing, resolved
+
+__all__ = ["SETTINGS", "run"]
+
+SETTINGS = {"ignore_unknown_options": True}
+"""For the command line: the id of a summary begins with a minus, and is no option."""
+
+
+def run(
+    conversation: ConversationId,
+    event: Annotated[
+        int, typer.Argument(metavar="EVENT", help="Its id; the id of a summary is below -1.", show_default=False)
+    ],
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Show one event in full: all its fields, its arguments formatted, its text with its line breaks.
+
+    Example: foldlog show tidewatch 17
+    """
+    from foldlog.cli.full import show_event
+
+    with open_existing(db) as store:
+        conversation = resolved(store, conversation)
+        version = store.version(conversation)
+        wanted = -event - 2 if event < -1 else event
+        if not 0 <= wanted < version:
+            raise Refused(
+                f"conversation {conversation!r} has no event {event}; its events are 0 to {version - 1}, and the "
+                f"summary of condensation c is event -(c+2)"
+            )
+        ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
+    if event < 0:
+        from eventstore import CondensationAction
+        from projections.fold import summary_event
+
+        if not isinstance(found, CondensationAction) or found.summary is None:
+            raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} brings no summary")
+        found = summary_event(found)
+    if as_json:
+        terminal.emit({"conversation": conversation, "event": event_document(found, recorded_at)})
+    else:
+        with paged():
+            show_event(terminal.console(), found, recorded_at)
+    return DONE

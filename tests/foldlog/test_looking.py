@@ -1,0 +1,198 @@
+"""Looking at histories in a terminal: one event in full, parts of a log, the pager, lists, and beginnings of ids."""
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import sysconfig
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from eventstore import ANY_VERSION, Action, Annotation, Message, Observation, Retraction, open_store
+
+FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+PATCH = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old\n+new"
+
+
+@pytest.fixture
+def work(tmp_path):
+    """A history of one of each that people look at, in the default store."""
+    events = [
+        Message(source="user", content="Please\nmend it. " + "x" * 500, timestamp=datetime(2026, 3, 1, 12, tzinfo=UTC)),
+        Action(tool="edit", arguments={"path": "x.py", "new_str": "def f():\n    return 1\n", "line": 3}, call_id="k"),
+        Observation(tool="edit", content=PATCH, call_id="k", cause=1, is_error=True),
+        Annotation(name="metrics", data={"cost": 1}),
+        Message(source="agent", content="Done.", timestamp=datetime(2026, 3, 2, tzinfo=UTC)),
+        Retraction(version=4, reason="too soon"),
+    ]
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append("alpha-1", events, expected_version=0)
+        store.append("alpha-2", [Message(source="user", content="hi")] * 3, expected_version=0)
+        store.append("beta", Message(source="user", content="other"), expected_version=0)
+
+
+def ids(ran):
+    return [event["id"] for event in ran.document["events"]]
+
+
+def test_an_event_is_shown_in_full_with_its_line_breaks(foldlog, work):
+    out = foldlog("show", "alpha-1", 1).out
+    assert '"line": 3' in out
+    assert "        def f():\n            return 1\n" in out
+    assert f"        {PATCH.replace(chr(10), chr(10) + '        ')}" in foldlog("show", "alpha-1", 2).out
+    document = foldlog("show", "alpha-1", 0, "--json").document
+    assert document["event"]["timestamp"] == "2026-03-01T12:00:00Z"
+    assert datetime.fromisoformat(document["event"]["recorded_at"]).year >= 2026
+    assert "has no event 6; its events are 0 to 5" in foldlog("show", "alpha-1", 6).err
+    assert "event 4 brings no summary" in foldlog("show", "alpha-1", -6).err
+
+
+def test_nothing_is_cut_where_stdout_is_no_terminal(foldlog, work):
+    assert "x" * 500 in foldlog("log", "alpha-1").out
+    assert "x" * 500 in foldlog("view", "alpha-1").out
+    assert "x" * 500 in foldlog("why", "alpha-1", 0).out
+    assert "…" not in foldlog("log", "alpha-1").out
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (["--tail", 2], [4, 5]),
+        (["--tail", 0], []),
+        (["--kind", "message"], [0, 4]),
+        (["--kind", "agent", "--kind", "observation"], [2, 4]),
+        (["--no-notes"], [0, 1, 2, 4, 5]),
+        (["--no-notes", "--tail", 3, "--stop", 5], [1, 2, 4]),
+        (["--since", "2026-03-02", "--until", "2026-03-03"], [4]),
+        (["--until", "2026-03-01T12:30"], [0]),
+        (["--since", "9000d", "--kind", "retraction"], [5]),
+    ],
+    ids=str,
+)
+def test_parts_of_a_log(foldlog, work, options, expected):
+    assert ids(foldlog("log", "alpha-1", *options, "--json")) == expected
+    assert len(foldlog("log", "alpha-1", *options).out.splitlines()) == len(expected)
+
+
+@pytest.mark.parametrize("options", [["--kind", "call"], ["--since", "yesterday"], ["--until", "99999999d"]], ids=str)
+def test_a_part_that_there_is_not_is_refused(foldlog, work, options):
+    ran = foldlog("log", "alpha-1", *options)
+    assert (ran.status, ran.out) == (2, "")
+    assert options[0] in ran.err
+
+
+def test_a_log_has_times(foldlog, work, monkeypatch):
+    assert "2026-03-01 12:00:00  user" in foldlog("log", "alpha-1").out
+    monkeypatch.setenv("COLUMNS", "79")
+    lines = foldlog("log", "alpha-1").out.splitlines()
+    assert lines[0].strip() == "2026-03-01"
+    assert lines[1].startswith("     0  12:00:00  user")
+
+
+def test_a_log_is_followed_until_ctrl_c(work, tmp_path):
+    command = [FOLDLOG, "log", "beta", "-f"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert "other" in process.stdout.readline()
+        with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+            for said in ("second", "third"):
+                store.append("beta", Message(source="agent", content=said), expected_version=ANY_VERSION)
+                assert said in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.communicate() == ("", "")
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("conversation, pages", [("alpha-1", True), ("beta", False)])
+def test_output_longer_than_the_screen_goes_to_the_pager(work, tmp_path, conversation, pages):
+    pager = tmp_path / "pager"
+    pager.write_text(f"#!/bin/sh\nexec cat > {tmp_path}/paged\n")
+    pager.chmod(0o755)
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "PAGER": str(pager), "LINES": "5", "COLUMNS": "90"}
+    process = subprocess.Popen(
+        [FOLDLOG, "log", conversation], cwd=tmp_path, env=environment, stdout=theirs, stderr=subprocess.PIPE
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other side has closed a terminal
+        while read := os.read(ours, 65536):
+            shown += read
+    os.close(ours)
+    assert process.communicate()[1] == b""
+    assert process.returncode == 0
+    paged = (tmp_path / "paged").read_bytes() if pages else shown
+    assert (b"other" if conversation == "beta" else b"too soon") in paged
+    assert (tmp_path / "paged").exists() is pages
+    assert bool(shown) is not pages
+
+
+def test_a_reader_may_leave_the_pager(work, tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append("long", [Message(source="user", content="x" * 5_000)] * 500, expected_version=0)
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "PAGER": "head -1", "LINES": "5", "COLUMNS": "60"}
+    command = [FOLDLOG, "log", "long", "--full"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=theirs, stderr=subprocess.PIPE)
+    os.close(theirs)
+    with contextlib.suppress(OSError):
+        while os.read(ours, 65536):
+            pass
+    os.close(ours)
+    assert process.communicate()[1] == b""
+    assert process.returncode == 0
+
+
+def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):
+    for arguments in (["log", "be"], ["view", "be"], ["why", "be", 0], ["show", "be", 0], ["export", "be"]):
+        assert foldlog(*arguments).status == 0, arguments
+    assert foldlog("verify", "be", "--json").document["checked"]["conversations"] == 1
+    ran = foldlog("log", "alpha")
+    assert (ran.status, ran.out) == (2, "")
+    assert "more than one conversation begins with 'alpha': 'alpha-1', 'alpha-2'" in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["erase", "be", "--yes", "--reason", "r"], ["retract", "be", "--to", 0], ["condense", "be"], ["rebuild", "be"]],
+)
+def test_commands_that_change_something_want_the_whole_id(foldlog, work, arguments):
+    ran = foldlog(*arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert "there is no conversation 'be' in this store; did you mean 'beta'?" in ran.err
+    assert foldlog("list", "--json").document["conversations"][2]["version"] == 1
+
+
+def test_a_mistyped_id_is_answered_with_those_like_it(foldlog, work):
+    assert "did you mean 'beta'?" in foldlog("view", "bteta").err
+    assert "'foldlog list' shows its conversations" in foldlog("view", "qqq").err
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (["--sort", "events"], ["beta", "alpha-2", "alpha-1"]),
+        (["--sort", "events", "-r", "--limit", 1], ["alpha-1"]),
+        (["--sort", "activity", "--reverse", "--long", "--limit", 2], ["beta", "alpha-2"]),
+        (["--match", "pha", "--reverse"], ["alpha-2", "alpha-1"]),
+        (["--sort", "view", "--limit", 2], ["beta", "alpha-1"]),
+        (["--since", "2099-01-01"], []),
+        (["--limit", 0], []),
+    ],
+    ids=str,
+)
+def test_a_list_is_sorted_filtered_and_limited(foldlog, work, options, expected):
+    if "activity" in options:
+        with open_store("sqlite:///foldlog.db") as store:
+            store.append("beta", Message(source="user", content="late"), expected_version=ANY_VERSION)
+    assert [row["id"] for row in foldlog("list", *options, "--json").document["conversations"]] == expected
+
+
+def test_a_long_list_says_what_a_conversation_is_about_and_how_large_its_view_is(foldlog, work):
+    row = foldlog("list", "--long", "--json", "--match", "alpha-1").document["conversations"][0]
+    assert (row["title"][:14], row["format"], row["condensations"]) == ("Please mend it", "foldlog", 0)
+    assert row["view_events"] == len(foldlog("view", "alpha-1", "--json").document["ids"])
+    assert row["tokens"] > 50
+    assert Path("foldlog.db").exists()
