@@ -21,7 +21,7 @@ _YEAR_10000: Final = 253_402_300_800_000_000
 def whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_MAX) -> int:
     """Return the number, if it is a whole one from ``least`` to ``most``.
 
-    Raises ``TypeError`` for what is no whole number, ``InvalidArgument`` for one that is out of range.
+    Raises ``TypeError`` for a value that is not a whole number, ``InvalidArgument`` for one out of range.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} is a whole number, not {value!r}")
@@ -47,7 +47,7 @@ def moment(microseconds: int) -> int:
 def to_microseconds(time: object) -> int:
     """Return a moment in microseconds since 1970, UTC. Exact.
 
-    Raises ``TypeError`` for what is no time or names no zone, ``InvalidArgument`` outside of the years 1970 to 9999.
+    Raises ``TypeError`` for a value that is not a time with a zone, ``InvalidArgument`` outside of 1970 to 9999.
     """
     if not isinstance(time, datetime):
         raise TypeError(f"a clock gives a datetime, not {time!r}")

@@ -56,7 +56,7 @@ _Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def _condensation_2(body: dict[str, Any]) -> dict[str, Any]:
-    """Schema 1 of a condensation held its reason beside the metadata; since 2 it is ``metadata.reason``."""
+    """Move the reason, which schema 1 of a condensation held beside the metadata, into ``metadata.reason``."""
     reason = body.pop("reason", None)
     if reason is not None:
         body["metadata"] = {"reason": reason, **body.get("metadata", {})}
@@ -96,8 +96,7 @@ _BEGINS_EXACT = b'{"$exact":'
 class Encoded(NamedTuple):
     """An event as the store writes it: registered name, schema version, two flags for the columns, JSON text as UTF-8.
 
-    ``event`` is what a reader of ``body`` will see, with the id it came with; it
-    belongs to whoever asked for the encoding.
+    ``event`` is what a reader of ``body`` will see, with the id it came with; it belongs to the caller.
     """
 
     kind: str
@@ -123,10 +122,10 @@ _DEPTH_MAX = 500
 
 
 def encode(event: Event) -> Encoded:
-    """The stored form of ``event``, its id left out, and the event as a reader will see it.
+    """Return the stored form of ``event`` without its id, and the event as a reader will see it.
 
     Raises ``InvalidEvent`` where a value is not of its field's type, a time names no zone, or nesting is too deep to be
-    read again; ``UnknownEventType`` for an object that is no registered event. Cost: one encoding and, but for flat
+    read again; ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding and, but for flat
     events, one decoding, so that what is stored is known to be readable, and to say what was meant.
     """
     kind = _NAME_OF.get(type(event))
@@ -143,7 +142,7 @@ def encode(event: Event) -> Encoded:
         return Encoded(event.stored_kind, event.stored_schema, event.shown, event.is_structural, event.body, event)
     if kind is None:
         raise UnknownEventType(
-            type(event).__name__, 0, f"a {type(event).__name__} is no event; build one of {', '.join(KINDS)}"
+            type(event).__name__, 0, f"a {type(event).__name__} is not an event; build one of {', '.join(KINDS)}"
         )
     schema = _SCHEMA_OF[kind]
     try:
@@ -180,7 +179,7 @@ def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
 
 
 def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = False, structural: bool = False) -> Event:
-    """The event that ``encode`` made these columns of, with its id.
+    """Return the event that ``encode`` made these columns of, with its id.
 
     ``shown`` and ``structural`` are the columns' values; they are needed only where the kind or schema version is not
     known here. Raises ``Undecodable`` where the bytes are no such event. Cost: one pass over the bytes; older schema
@@ -199,7 +198,7 @@ def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = Fal
 
 
 def _slow_body(event: _Known) -> bytes:
-    """The body of an event with fields of a newer version, which go back to where they were, or with text and numbers
+    """Return the body of an event with fields of a newer version, which return to their place, or with text and numbers
     that JSON cannot hold.
 
     Raises ``ValueError`` where an extra field has the name of one of the event's own.
@@ -221,7 +220,7 @@ def _is_json(fields: dict[str, Any]) -> bool:
 
 
 def _with_exact(fields: dict[str, Any]) -> bytes:
-    """A body that any tool can read, and before its first field the exact fields, as ASCII JSON in base64.
+    """Return a body that any tool can read; its first field holds the exact fields, as ASCII JSON in base64.
 
     Only the writer decides what stands there: the first field of every other body is ``kind``, so no field that a user
     names ``$exact`` is taken for it. Such a field is kept in the exact form alone.
@@ -258,11 +257,11 @@ def _check_unknown(event: UnknownEvent) -> None:
             f"{known.type.__name__}"
         )
     if not 0 <= event.stored_schema < 2**31:
-        raise InvalidEvent(f"schema version {event.stored_schema} is none; it is a number from 0, below 2³¹")
+        raise InvalidEvent(f"schema version {event.stored_schema} is out of range; use 0 to 2³¹ - 1")
     try:
         event.stored_kind.encode()
     except UnicodeEncodeError:
-        raise InvalidEvent(f"the kind {event.stored_kind!r} is no Unicode text, so it cannot be stored") from None
+        raise InvalidEvent(f"the kind {event.stored_kind!r} is not Unicode text, so it cannot be stored") from None
 
 
 def _check_depth(kind: str, body: bytes) -> None:
@@ -299,7 +298,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def _exact_of(value: dict[str, Any]) -> dict[str, Any] | None:
-    """The object that ``$exact`` holds; None where it holds none."""
+    """Return the object that ``$exact`` holds, or None."""
     try:
         exact = json.loads(base64.b64decode(value[_EXACT], validate=True))
     except (ValueError, TypeError, binascii.Error, RecursionError):
@@ -308,7 +307,7 @@ def _exact_of(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _exact_of_first_form(body: bytes, value: dict[str, Any]) -> dict[str, Any] | None:
-    """The exact fields of a body of the first form, in which ``$exact`` stood among the other fields.
+    """Return the exact fields of a body of the first form, in which ``$exact`` is one of the fields.
 
     It counts only where the fields beside it are what foldlog made of the exact ones, byte for byte. None where it is a
     field like any other.
@@ -336,7 +335,7 @@ def _decode_other_schema(kind: str, schema: int, body: bytes, event_id: int, sho
 
 
 def _convert(kind: str, fields: dict[str, Any]) -> _Known:
-    """The slow path: fields that this version does not know are set aside and kept."""
+    """Convert on the slow path: set aside and keep the fields that this version does not know."""
     type_ = KINDS[kind].type
     if fields.get("kind") != kind:
         raise Undecodable(f"its column says {kind}, its body {fields.get('kind')!r}")

@@ -1,8 +1,8 @@
 """The Conversation aggregate: which events may be appended. Pure; reads no clock and no database.
 
 Ids are dense, so the state needs little more than the version, however long the history is: what a condensation may
-forget is any id below it. Of earlier condensations, only those that the command names matter; whoever loads the state
-asks ``summaries_named`` which they are.
+forget is any id below it. Of earlier condensations, only those that the command names matter: see
+``summaries_named``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AnyVersion(Enum):
 _new = tuple.__new__  # what State(...) calls, without the call around it
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
-"""Append whatever the version is. Spelt out by whoever means it; nothing that others appended is lost by it."""
+"""Append at any version. A caller spells it out; events of other writers are not lost by it."""
 
 
 _RULED: Final = (CondensationAction, CondensationSummary, Retraction)
@@ -63,7 +63,7 @@ class Append(NamedTuple):
 
 
 def evolve(state: State, event: Event) -> State:
-    """The state after ``event``. Total: whatever the log holds is accepted."""
+    """Return the state after ``event``. Total: accept whatever the log holds."""
     if isinstance(event, CondensationAction) and event.summary is not None:
         summaries = state.summaries | {summary_id(state.version)}
         return State(state.conversation, state.version + 1, summaries)
@@ -81,7 +81,7 @@ def summaries_named(events: Iterable[Event]) -> frozenset[int]:
 
 
 def decide(state: State, command: Append) -> tuple[Event, ...]:
-    """The events to record, with their ids.
+    """Return the events to record, with their ids.
 
     Raises ``VersionConflict`` where the conversation is not at the expected version, and ``InvalidEvent`` where an
     event breaks a rule; the message names the event by its place in the batch. Cost: the events of the command.
@@ -136,7 +136,7 @@ def _check_condensation(state: State, event: CondensationAction, where: str) -> 
         )
     ids = event.given_ids or ()
     if NOT_RECORDED in ids:
-        raise InvalidEvent(f"{where} forgets id {NOT_RECORDED}, which is no event; name events by their ids")
+        raise InvalidEvent(f"{where} forgets id {NOT_RECORDED}, which is not an event; name events by their ids")
     forgotten = event.forgotten
     for first, last in forgotten.intervals:
         if first < 0 or last >= state.version:
@@ -145,7 +145,7 @@ def _check_condensation(state: State, event: CondensationAction, where: str) -> 
     for synthetic in forgotten.summaries:
         if synthetic not in state.summaries:
             raise InvalidEvent(
-                f"{where} forgets summary {synthetic}, but event {summary_of(synthetic)} is no condensation "
+                f"{where} forgets summary {synthetic}, but event {summary_of(synthetic)} is not a condensation "
                 f"with a summary"
             )
     if event.summary is not None and not event.summary.strip():

@@ -64,12 +64,12 @@ def is_structural(event: Event) -> bool:
 
 
 def summary_id(condensation_id: int) -> int:
-    """The synthetic id of the summary that condensation ``condensation_id`` brings: ``-(c+2)``, so it is never -1."""
+    """Return the synthetic id of the summary of condensation ``condensation_id``: ``-(c+2)``, so it is never -1."""
     return -(condensation_id + 2)
 
 
 def summary_of(synthetic_id: int) -> int:
-    """The id of the condensation whose summary has this synthetic id (< -1). Its own inverse, as ``summary_id`` is."""
+    """Return the id of the condensation whose summary has this synthetic id (< -1). The inverse of ``summary_id``."""
     return -synthetic_id - 2
 
 
@@ -239,7 +239,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
             self._check_it_does_something()
 
     def _check_types(self) -> None:
-        """The fields that are reckoned with before a codec sees them."""
+        """Check the types of the fields that are used before a codec sees them."""
         ids: object = self.given_ids
         if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
             raise InvalidEvent(f"a condensation's forgotten_event_ids are whole numbers, not {ids!r}")
@@ -287,7 +287,7 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
     The log keeps them all the same. A later retraction to the version at which this one was appended (its id) reverses
     it. A retraction answers no condensation request: a request that waits goes on waiting.
 
-    Raises ``InvalidEvent`` when it is built with a version that is no whole number from 0.
+    Raises ``InvalidEvent`` when it is built with a version that is not a whole number from 0.
     """
 
     structural: ClassVar[bool] = True

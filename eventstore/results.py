@@ -57,7 +57,7 @@ class Ingested(NamedTuple):
 
 
 def listed(found: Conversation, *, bytes_pending: bool = False) -> ConversationRow:
-    """A conversation as a list shows it. ``bytes_pending`` counts where it is erased."""
+    """Return a conversation as a list shows it. ``bytes_pending`` counts only for an erased one."""
     erasure = found.erasure
     head = found.head if erasure is None else erasure.head
     updated_at = found.updated_at if erasure is None else erasure.erased_at

@@ -26,8 +26,8 @@ class Shapes:
         self._known: set[tuple[type, ...]] = set()
 
     def own_copy(self, event: Event) -> Event | None:
-        """What a reader of the event's stored form will see, which shares nothing with it that can be changed; None
-        where that is not known. Its texts may still be none that JSON can hold.
+        """Return the event as a reader of its stored form sees it, sharing no mutable value with ``event``; None if
+        that is not known. Its texts may still be ones that JSON cannot hold.
         """
         if event.origin is not None or _shape(event) not in self._known or not _is_flat(event):
             return None

@@ -36,8 +36,8 @@ class Location(NamedTuple):
 
 
 def parse(url: str) -> Location:
-    """The location that ``url`` names. Raises ``StoreUnavailable`` where it names none; the message shows what would
-    do.
+    """Return the location that ``url`` names. Raises ``StoreUnavailable`` if it names none; the message shows valid
+    ones.
     """
     if url == MEMORY:
         return Location("memory", "", {})

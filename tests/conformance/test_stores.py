@@ -121,9 +121,9 @@ def test_each_expected_version_has_one_winner(store: Store):
         ([said("a", cause=-1)], "names cause -1"),
         ([CondensationAction(forgotten_event_ids=[0, 2])], "forgets event 2; there are only events 0 to 1"),
         ([CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=7)], "forgets event 7"),
-        ([CondensationAction(forgotten_event_ids=[-1])], "forgets id -1, which is no event"),
-        ([CondensationAction(forgotten_event_ids=[-2])], "event 0 is no condensation with a summary"),
-        ([CondensationAction(forgotten_event_ids=[-9])], "event 7 is no condensation with a summary"),
+        ([CondensationAction(forgotten_event_ids=[-1])], "forgets id -1, which is not an event"),
+        ([CondensationAction(forgotten_event_ids=[-2])], "event 0 is not a condensation with a summary"),
+        ([CondensationAction(forgotten_event_ids=[-9])], "event 7 is not a condensation with a summary"),
         ([CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=-1)], "summary_offset -1"),
         ([CondensationAction(forgotten_event_ids=[0], summary=" ", summary_offset=0)], "an empty summary"),
         ([CondensationSummary(content="s", summary_of=1)], "summaries are made by a View"),
@@ -143,7 +143,7 @@ def test_a_broken_rule_is_refused_before_anything_is_written(store: Store, event
 
 
 def test_what_is_no_event_is_refused(store: Store):
-    with pytest.raises(UnknownEventType, match="a str is no event; build one of"):
+    with pytest.raises(UnknownEventType, match="a str is not an event; build one of"):
         store.append("c1", ["hello"], expected_version=0)  # type: ignore[list-item]
 
 

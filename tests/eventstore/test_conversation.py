@@ -66,7 +66,7 @@ def test_given_a_summary_when_it_is_forgotten_then_recorded_else_refused():
     condensed = given(said("a"), CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=0))
     assert when(condensed, [CondensationAction(forgotten_event_ids=[summary_id(1)])], 2)
     plain = given(said("a"), CondensationAction(forgotten_event_ids=[0]))
-    with pytest.raises(InvalidEvent, match="event 1 is no condensation with a summary"):
+    with pytest.raises(InvalidEvent, match="event 1 is not a condensation with a summary"):
         when(plain, [CondensationAction(forgotten_event_ids=[summary_id(1)])], 2)
 
 
