@@ -7,6 +7,12 @@
         case Condensation(action=action): ...     # appended; ask again for the new View
         case View() as view: ...                  # go on
 
+    base.py rolling.py selection.py    what a condenser is, when it is due, what it may forget
+    handler.py plans.py declines.py    one step over a stored conversation, also under contention
+    reports.py metadata.py             what a step reports, and the reference's interface to it
+    replays.py replay_state.py         another condenser over a recorded history
+    strategies/ models/ config/ prompts/    one file a strategy; the model; configuration; texts of prompts
+
 Importing this is cheap: what a name needs is imported when the name is first used, and litellm at the first model call.
 """
 

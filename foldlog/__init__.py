@@ -10,6 +10,11 @@
             case Condensation(): ...                            # appended: step again
             case View() as view: messages = view.to_messages()  # what the model is to be shown
 
+    histories.py aio.py    the face in Python, sync and async
+    cli/                   the command
+    formats/ importing.py  histories of other agents
+    archives/ reports/     conversations in one file; what is made from a store
+
 Importing this is cheap: what a name needs is imported when the name is first used.
 """
 

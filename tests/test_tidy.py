@@ -128,6 +128,17 @@ def test_every_relative_link_leads_to_a_file():
     assert broken == []
 
 
+def test_the_architecture_names_every_folder_of_code_and_no_path_that_is_gone():
+    page = _text_of(ROOT / "docs" / "ARCHITECTURE.md")
+    named = {name.rstrip("/") for name in re.findall(r"`([\w./-]+)`", page) if "/" in name and "<" not in name}
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+    folders = {path.parent.relative_to(ROOT) for path in PYTHON}
+    covered = {Path(name) for name in named}
+    unnamed = {str(folder) for folder in folders if not {folder, *folder.parents[:-1]} & covered}
+    in_packages = {str(folder) for folder in folders if folder.parts[0] in PACKAGES and folder not in covered}
+    assert unnamed | in_packages == set()
+
+
 def test_no_module_has_a_name_that_says_nothing():
     nothing = {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
     assert [_named(path) for path in PYTHON if {path.stem, path.parent.name} & nothing] == []
