@@ -262,7 +262,7 @@ def _again_until_done(command: Callable[[], object]) -> None:
 def _positions(store: Store, after: int) -> Iterator[tuple[int, str, int]]:
     """Follow without reading the events: a follower has no keys."""
     while True:
-        page = store._recorder.unguarded.query(lambda reader, after=after: reader.placed_rows(after, 1_000))
+        page = store._recorder.query(lambda reader, after=after: reader.placed_rows(after, 1_000))
         yield from ((placed.position, placed.conversation, placed.row.id) for placed in page)
         if len(page) < 1_000:
             return
@@ -311,7 +311,7 @@ def check(url: str, load: Load) -> Outcome:
 
 
 def _left_of(store: Store, conversation: str) -> bool:
-    with store._recorder.unguarded.read() as reader:
+    with store._recorder.read() as reader:
         found = reader.conversation(conversation)
         if found is None or found.salt or found.key_id or found.sealed_key:
             return True

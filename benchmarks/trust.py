@@ -142,7 +142,7 @@ def size_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
     with open_store(f"sqlite:///{path}", keys=_keys(), compression="zstd") as store:
         store.register(Views(store))
         store.ingest("c1", (_without_id(event) for event in history(stores.length)))
-        store.guard.purge()
+        store._recorder.purge()
     yield Round(path.stat().st_size / stores.length, stores.raw.stat().st_size / stores.length)
 
 

@@ -29,7 +29,7 @@ from condensers.reports import (
     take_abandoned,
     with_reports,
 )
-from eventstore import ANY_VERSION, CondensationAction, Recorded, Snapshot, Store, VersionConflict
+from eventstore import ANY_VERSION, CondensationAction, ReadTransaction, Recorded, Store, VersionConflict
 from eventstore.events import Event, is_structural
 from projections import View
 
@@ -208,7 +208,7 @@ _LOOKED_BACK = 100
 """How many of the last events a handler that is new to a conversation reads to find the recorded rules."""
 
 
-def _check(plan: Plan, snapshot: Snapshot, *, news_max: int) -> None:
+def _check(plan: Plan, snapshot: ReadTransaction, *, news_max: int) -> None:
     """Raise ``Outdated`` if the plan does not hold, and ``VersionConflict`` if more than ``news_max`` events came
     since.
     """

@@ -46,7 +46,7 @@ from eventstore.opening import open_store, restore_store
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded
 from eventstore.store import Store
 from eventstore.stored.keys import KeyRing
-from eventstore.transaction import InlineProjection, Record, Snapshot, WritableSnapshot
+from eventstore.transaction import InlineProjection, ReadTransaction, Record, WriteTransaction
 
 __all__ = [
     "ANY_VERSION",
@@ -79,10 +79,10 @@ __all__ = [
     "Message",
     "Observation",
     "Origin",
+    "ReadTransaction",
     "Record",
     "Recorded",
     "Retraction",
-    "Snapshot",
     "Source",
     "Store",
     "StoreUnavailable",
@@ -90,7 +90,7 @@ __all__ = [
     "UnknownEvent",
     "UnknownEventType",
     "VersionConflict",
-    "WritableSnapshot",
+    "WriteTransaction",
     "is_structural",
     "open_store",
     "restore_store",

@@ -18,9 +18,10 @@ from msgspec.structs import force_setattr, replace
 from eventstore.codec import Encoded, encode
 from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event
-from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
+from eventstore.recorders.base import Conversation, Row, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
+from eventstore.stored.database import Database
 from eventstore.stored.rows import (
     beginning_with_an_event,
     chained,
@@ -29,6 +30,8 @@ from eventstore.stored.rows import (
     stored_event_of,
     with_times,
 )
+from eventstore.transaction import WriteTransaction
+from eventstore.transaction import staged as staged_in
 
 __all__ = ["CHUNK", "Ingestion"]
 
@@ -41,17 +44,18 @@ _REST_S = 0.005
 
 
 class Project(Protocol):
-    """Tell the inline projections about rows that a transaction has just written."""
+    """Tell the inline projections about events that a transaction has just written."""
 
-    def __call__(self, transaction: Transaction, conversation: Conversation, events: Sequence[Event]) -> None: ...
+    def __call__(self, writing: WriteTransaction, events: Sequence[Event]) -> None: ...
 
 
 class Ingestion:
     """One import of one history into one conversation."""
 
-    def __init__(self, conversation: str, recorder: Recorder, project: Project, now: Callable[[], int]) -> None:
+    def __init__(self, conversation: str, database: Database, project: Project, now: Callable[[], int]) -> None:
         self._conversation = conversation
-        self._recorder = recorder
+        self._database = database
+        self._recorder = database.recorder
         self._project = project
         self._now = now
 
@@ -60,7 +64,7 @@ class Ingestion:
         ``ConversationErased``.
         """
         with self._recorder.read() as reader:
-            found = beginning_with_an_event(not_erased(reader.conversation(self._conversation)))
+            found = beginning_with_an_event(not_erased(self._database.find(reader, self._conversation)))
         outcome = self._begin(history) if found is None else self._extend(found, history)
         self._discard_left_over()
         return outcome
@@ -109,8 +113,9 @@ class Ingestion:
     def _stored(self, found: Conversation) -> Iterator[Row]:
         for start in range(0, found.version, CHUNK):
             with self._recorder.read() as reader:
-                not_erased(reader.conversation(self._conversation))  # it may have been erased since
-                rows = reader.rows(found.key, start, found.version, CHUNK)
+                # It may have been erased since.
+                not_erased(self._database.find(reader, self._conversation))
+                rows = self._database.rows(reader, found, start, found.version, CHUNK)
             yield from rows
 
     # -- a new conversation -------------------------------------------------------------------------------------------
@@ -136,24 +141,28 @@ class Ingestion:
 
     def _add_to(self, staged: Conversation, chunk: list[Encoded]) -> Conversation:
         rows = chained(staged, chunk, self._now())
-        longer = staged.grown(rows[-1])
         events = [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)]
 
         def stage(transaction: Transaction) -> None:
             self._check_no_rival(transaction)
-            transaction.stage(staged.key, rows)
-            self._project(transaction, longer, events)
+            writing = staged_in(transaction, self._database, staged.key)
+            writing.stage(rows)
+            self._project(writing, events)
+            writing.end()
 
         self._recorder.transact(stage)
-        return longer
+        return staged.grown(rows[-1])
 
     def _publish(self, transaction: Transaction, staged: Conversation) -> int:
         self._check_no_rival(transaction)
-        return transaction.publish(staged.key, staged.version)
+        writing = staged_in(transaction, self._database, staged.key)
+        position = writing.publish(staged.version)
+        writing.end()
+        return position
 
     def _check_no_rival(self, transaction: Transaction) -> None:
         """Where somebody began the same conversation meanwhile, theirs stands; an import again will compare with it."""
-        rival = not_erased(transaction.conversation(self._conversation))
+        rival = not_erased(self._database.find(transaction, self._conversation))
         if rival is not None:
             raise VersionConflict(self._conversation, 0, rival.version)
 
@@ -171,7 +180,7 @@ class Ingestion:
     # -- one transaction ----------------------------------------------------------------------------------------------
 
     def _append(self, transaction: Transaction, chunk: list[Encoded], at: int) -> tuple[int, int]:
-        found = not_erased(transaction.conversation(self._conversation))
+        found = not_erased(self._database.find(transaction, self._conversation))
         version = 0 if found is None else found.version
         if version != at:
             raise VersionConflict(self._conversation, at, version)
@@ -179,11 +188,11 @@ class Ingestion:
         if found is None:
             found = transaction.begin(self._conversation, now, hash_chain.new_salt())
         rows = chained(found, chunk, now)
-        transaction.insert(found.key, rows)
-        longer = found.grown(rows[-1])
-        events = [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)]
-        self._project(transaction, longer, events)
-        return len(rows), longer.version
+        writing = WriteTransaction(transaction, found, self._database)
+        writing.insert(rows)
+        self._project(writing, [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)])
+        writing.end()
+        return len(rows), writing.version
 
 
 def _say_the_same(stored: Event, given: Event) -> bool:

@@ -12,7 +12,6 @@ from eventstore.maintenance.damage import translated
 from eventstore.recorders.base import PATIENCE_S, Recorder
 from eventstore.store import Store
 from eventstore.stored.compression import Compression
-from eventstore.stored.guard import Guard
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings
 
@@ -53,8 +52,8 @@ def open_store(
     """
     with translated():
         settings = WriteSettings.chosen(compression, keys)
-        recorder = Guard(open_recorder(url, durability=durability), settings)
-        return Store(recorder, clock=clock, event_bytes_max=event_bytes_max)
+        recorder = open_recorder(url, durability=durability)
+        return Store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
 
 
 def restore_store(url: str, backup: str, *, keys: KeyRing | None = None) -> Restored:
@@ -80,7 +79,7 @@ def restore_store(url: str, backup: str, *, keys: KeyRing | None = None) -> Rest
 
 
 def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
-    """The recorder that ``url`` names, without guard and store above it. Its module, and its driver, are imported here
+    """The recorder that ``url`` names, without the store above it. Its module, and its driver, are imported here
     first.
     """
     location = urls.parse(url)

@@ -31,7 +31,6 @@ from eventstore.maintenance.verify import Published, Verdict, verify
 from eventstore.recorders.base import (
     Conversation,
     Place,
-    PlacedRow,
     Reader,
     RecalledKey,
     Recorder,
@@ -44,8 +43,8 @@ from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored import hash_chain
-from eventstore.stored.guard import Guard
-from eventstore.stored.row_codec import EVENT_BYTES_MAX, not_decompressed
+from eventstore.stored.database import Database
+from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.stored.rows import (
     beginning_with_an_event,
     chained,
@@ -56,7 +55,7 @@ from eventstore.stored.rows import (
     stored_event_of,
     with_times,
 )
-from eventstore.transaction import InlineProjection, Snapshot, WritableSnapshot
+from eventstore.transaction import InlineProjection, ReadTransaction, WriteTransaction
 
 __all__ = ["EVENT_BYTES_MAX", "Store"]
 
@@ -66,6 +65,7 @@ _PAGE = 1_000
 _JOBS_MAX = 64
 """Conversations that are copied at a time."""
 _SHORT_PAGE = 64
+_NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
 
 
@@ -78,13 +78,16 @@ class Store:
     def __init__(
         self,
         recorder: Recorder,
+        settings: WriteSettings | None = None,
         *,
         clock: Callable[[], datetime] | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
+        """``settings`` say how new rows are compressed and encrypted; without them they are stored as plain text."""
         whole("event_bytes_max", event_bytes_max, 1)
-        self._recorder = self.guard = recorder if isinstance(recorder, Guard) else Guard(recorder)
-        self.guard.record_limit(event_bytes_max)
+        self._recorder = recorder
+        self._database = Database(recorder, settings)
+        self._database.record_limit(event_bytes_max)
         self._own_clock = clock is None
         self._now = _microseconds if clock is None else lambda: to_microseconds(clock())
         self.event_bytes_max = event_bytes_max
@@ -99,7 +102,7 @@ class Store:
         *,
         expected_version: int | Literal[AnyVersion.ANY_VERSION],
         idempotency_key: str | None = None,
-        guard: Callable[[Snapshot], object] | None = None,
+        guard: Callable[[ReadTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append one event, or several, all or none; they get the next ids. Returns them as recorded, in order.
 
@@ -120,33 +123,36 @@ class Store:
         batch = self._encoded(events)
         append = Append([encoded.event for encoded in batch], expected_version)
         named = summaries_named(append.events)
+        database = self._database
 
         def work(transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
-            found = _found(transaction, conversation)
-            if found is not None and idempotency_key is not None:
-                earlier = _recalled(transaction, found, idempotency_key, append)
-                if earlier is not None:
-                    return partial(tuple, earlier)
-            if found is not None and guard is not None:
-                guard(Snapshot(transaction, found))
-            version = 0 if found is None else found.version
-            existing = (
-                frozenset(i for i in named if found is not None and _brings_summary(transaction, found, i))
-                if named
-                else named
-            )
+            found = self._found(transaction, conversation)
+            if found is None:
+                version, existing = 0, _NO_SUMMARIES
+            else:
+                version = found.version
+                reading = ReadTransaction(transaction, found, database)
+                if idempotency_key is not None:
+                    earlier = _recalled(reading, idempotency_key, append)
+                    if earlier is not None:
+                        return partial(tuple, earlier)
+                if guard is not None:
+                    guard(reading)
+                existing = frozenset(i for i in named if _brings_summary(reading, i)) if named else named
             decided = decide(State(conversation, version, existing), append)
             now = self._now()
             if found is None:
                 found = transaction.begin(conversation, now, hash_chain.new_salt())
             rows = chained(found, batch, now)
-            place = transaction.insert(found.key, rows)
+            writing = WriteTransaction(transaction, found, database)
+            place = writing.insert(rows)
             if idempotency_key is not None:
-                transaction.remember(found.key, idempotency_key, RecalledKey(version, len(rows)))
+                writing.remember(idempotency_key, RecalledKey(version, len(rows)))
             recorded_at = from_microseconds(rows[0].recorded_at)
             with_times(decided, recorded_at)
             if self._projections:
-                self._project(transaction, found.grown(rows[-1]), decided)
+                self._project(writing, decided)
+            writing.end()
             return partial(_recorded, place, conversation, recorded_at, decided)
 
         structural = bool(self._projections) and any(map(is_structural, append.events))
@@ -169,7 +175,7 @@ class Store:
         for a tail that several transactions were needed for: what of it is there is equal, and the next import goes on.
         Durability: on disk when it returns. Cost: the events given.
         """
-        ingestion = Ingestion(conversation, self._recorder, self._project, self._now)
+        ingestion = Ingestion(conversation, self._database, self._project, self._now)
         with translated():
             return Ingested(*ingestion.run(self._encoded_history(events)))
 
@@ -180,7 +186,7 @@ class Store:
         others = (other for other in self._projections if other.name != projection.name)
         self._projections = (*others, projection)
 
-    def project(self, conversation: str, work: Callable[[WritableSnapshot], T]) -> T:
+    def project(self, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
 
         ``work`` may be run again, so it must have no other effects. Raises ``ConversationNotFound``,
@@ -188,7 +194,10 @@ class Store:
         """
 
         def in_transaction(transaction: Transaction) -> T:
-            return work(WritableSnapshot(transaction, _existing(transaction, conversation)))
+            writing = WriteTransaction(transaction, self._existing(transaction, conversation), self._database)
+            result = work(writing)
+            writing.end()
+            return result
 
         return self._transact(in_transaction)
 
@@ -217,9 +226,9 @@ class Store:
         whole("count", count, 0)
 
         def last(reader: Reader) -> tuple[Event, ...]:
-            found = _existing(reader, conversation)
+            found = self._existing(reader, conversation)
             first = max(found.version - count, 0)
-            rows = reader.rows(found.key, first, found.version, count)
+            rows = self._database.rows(reader, found, first, found.version, count)
             return tuple(dense_events(conversation, rows, first, found.version))
 
         return self._query(last)
@@ -237,7 +246,7 @@ class Store:
         """How many events it has, which is the id that comes next; 0 for an unknown one. Raises
         ``ConversationErased``.
         """
-        found = self._query(lambda reader: _found(reader, conversation))
+        found = self._query(lambda reader: self._found(reader, conversation))
         return 0 if found is None else found.version
 
     def conversations(self, after: str | None = None, limit: int = 100) -> tuple[ConversationRow, ...]:
@@ -246,7 +255,7 @@ class Store:
         Give the last id of one page as ``after`` of the next. Cost: the conversations returned.
         """
         least = max(whole("limit", limit), 0)
-        page = self._query(lambda reader: reader.conversations(after, least))
+        page = self._query(lambda reader: self._database.listed(reader, after, least))
         return self._listed(page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
@@ -262,7 +271,7 @@ class Store:
 
     def conversation(self, conversation: str) -> ConversationRow:
         """One conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
-        found = self._query(lambda reader: reader.conversation(conversation))
+        found = self._query(lambda reader: self._database.find(reader, conversation))
         if found is None:
             raise ConversationNotFound(conversation)
         return self._listed([found])[0]
@@ -284,7 +293,7 @@ class Store:
         yielded = 0
         while limit is None or yielded < limit:
             size = _PAGE if limit is None else min(_PAGE, limit - yielded)
-            page = self._query(partial(_placed_rows, after_position=after_position, size=size))
+            page = self._query(partial(self._database.placed_rows, after_position=after_position, limit=size))
             for position, conversation, row in page:
                 event = event_of(conversation, row, position)  # first: of a damaged row nothing else counts
                 yield Recorded(position, conversation, from_microseconds(row.recorded_at), event)
@@ -301,29 +310,31 @@ class Store:
         them, and follows on from its position: no position is given twice. On a PostgreSQL server: None.
         """
         whole("position", position)
-        recorder = self._recorder.unguarded
+        recorder = self._recorder
         if not isinstance(recorder, RecorderOfFile):
             return None
         with translated():
             return recorder.lost_after(position)
 
     @contextlib.contextmanager
-    def snapshot(self, conversation: str) -> Iterator[Snapshot]:
+    def snapshot(self, conversation: str) -> Iterator[ReadTransaction]:
         """One conversation as of one moment: several reads that belong together. For projections.
 
         Where the connection to a server breaks in the middle, that is ``StoreUnavailable``; ``query`` begins again.
         Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
         with translated(), self._recorder.read() as reader:
-            yield Snapshot(reader, _existing(reader, conversation))
+            yield ReadTransaction(reader, self._existing(reader, conversation), self._database)
 
-    def query(self, conversation: str, work: Callable[[Snapshot], T]) -> T:
+    def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation and return what it returned.
 
         ``work`` may be run again, where the connection to a server breaks, so it must have no effects of its own.
         Raises what ``snapshot`` raises.
         """
-        return self._query(lambda reader: work(Snapshot(reader, _existing(reader, conversation))))
+        return self._query(
+            lambda reader: work(ReadTransaction(reader, self._existing(reader, conversation), self._database))
+        )
 
     # -- care ---------------------------------------------------------------------------------------------------------
 
@@ -339,7 +350,7 @@ class Store:
         begun. Raises ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that was open before stays open.
         """
         with translated():
-            erased, gone = erase(self._recorder, conversation, reason, self._now(), complete=complete)
+            erased, gone = erase(self._database, conversation, reason, self._now(), complete=complete)
         return listed(erased, bytes_pending=not gone)
 
     def rekey(self, conversation: str | None = None, *, decrypt: bool = False) -> Iterator[Rekeyed]:
@@ -350,14 +361,14 @@ class Store:
         Other processes may read and write. Raises ``ConversationNotFound``, ``KeyUnavailable``, ``StoreUnavailable``.
         """
         with translated():
-            yield from rekey(self._recorder, conversation, decrypt=decrypt)
+            yield from rekey(self._database, conversation, decrypt=decrypt)
 
     def verify(
         self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
     ) -> Iterator[Verdict]:
         """Whether every event is what was written, all of them there, each in its place; see ``verification``."""
         with translated():
-            yield from verify(self._recorder, conversation, published)
+            yield from verify(self._database, conversation, published)
 
     def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
         """Copy everything to a new SQLite file and verify the copy, while others read and write; see ``upkeep``.
@@ -365,7 +376,7 @@ class Store:
         Raises ``StoreUnavailable`` where there is a file of that name, it cannot be written, or this is no SQLite file.
         """
         with translated():
-            return back_up(self._recorder, path, on_progress)
+            return back_up(self._database, path, on_progress)
 
     def vacuum(self) -> Vacuumed:
         """Give the space of everything that was deleted back, and clear away what killed imports left; see ``upkeep``.
@@ -374,7 +385,7 @@ class Store:
         file, or may only be read.
         """
         with translated():
-            return vacuum(self._recorder, self._now())
+            return vacuum(self._database, self._now())
 
     def bring(self, source: Store, *, jobs: int = 4) -> Iterator[Moved]:
         """Copy every conversation of another store into this one, or what of it came since; see ``moving``.
@@ -383,19 +394,19 @@ class Store:
         """
         whole("jobs", jobs, 1, _JOBS_MAX)
         with translated():
-            yield from move_store(source._recorder, self._recorder, jobs=jobs)
+            yield from move_store(source._database, self._database, jobs=jobs)
 
     def differences_from(self, source: Store) -> Iterator[Difference]:
         """The conversations of another store that do not have the same head here. Raises ``StoreUnavailable``."""
         with translated():
-            yield from compare_stores(source._recorder, self._recorder)
+            yield from compare_stores(source._database, self._database)
 
     def status(self) -> Status:
         """Of a store on a server: who holds the followers back, and how far behind are they?
 
         Raises ``StoreUnavailable`` where the store is not on a server; there, nothing holds followers back.
         """
-        recorder = self._recorder.unguarded
+        recorder = self._recorder
         if not isinstance(recorder, RecorderOnServer):
             raise StoreUnavailable("follower status exists only for PostgreSQL stores")
         with translated():
@@ -468,11 +479,19 @@ class Store:
         pending = any(found.erasure is not None for found in page) and self.bytes_pending
         return tuple([listed(found, bytes_pending=pending) for found in page])
 
-    def _project(self, transaction: Transaction, conversation: Conversation, events: Sequence[Event]) -> None:
+    def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):
-            snapshot = WritableSnapshot(transaction, conversation)
             for projection in self._projections:
-                projection.project(snapshot, events)
+                projection.project(writing, events)
+
+    def _found(self, reader: Reader, conversation: str) -> Conversation | None:
+        return beginning_with_an_event(not_erased(self._database.find(reader, conversation)))
+
+    def _existing(self, reader: Reader, conversation: str) -> Conversation:
+        found = self._found(reader, conversation)
+        if found is None:
+            raise ConversationNotFound(conversation)
+        return found
 
     def _transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         try:
@@ -491,14 +510,14 @@ class Store:
 
         def page(reader: Reader, found: Conversation, first: int) -> tuple[Sequence[Row], int, int]:
             end = min(first + _PAGE, min(stop, found.version))
-            return reader.rows(found.key, first, end, _PAGE) if first < end else (), first, end
+            return self._database.rows(reader, found, first, end, _PAGE) if first < end else (), first, end
 
         def opening(reader: Reader) -> tuple[Conversation, tuple[Sequence[Row], int, int]]:
-            found = _existing(reader, conversation)
+            found = self._existing(reader, conversation)
             return found, page(reader, found, max(start, 0))
 
         def following(reader: Reader, first: int) -> tuple[Sequence[Row], int, int]:
-            _existing(reader, conversation)  # it may have been erased since
+            self._existing(reader, conversation)  # it may have been erased since
             return page(reader, found, first)
 
         def pages() -> Iterator[tuple[Sequence[Row], int, int]]:
@@ -514,10 +533,10 @@ class Store:
         """Yield pages of events, newest first. The first is short, and read at once together with the conversation."""
 
         def page(reader: Reader, end: int | None, size: int) -> list[Event]:
-            found = _existing(reader, conversation)  # it may have been erased since the last page
+            found = self._existing(reader, conversation)  # it may have been erased since the last page
             last = min(stop, found.version) if end is None else end
             first = max(start, last - size, 0)
-            rows = reader.rows(found.key, first, last, size) if first < last else ()
+            rows = self._database.rows(reader, found, first, last, size) if first < last else ()
             return list(dense_events(conversation, rows, first, max(first, last)))[::-1]
 
         def pages() -> Iterator[list[Event]]:
@@ -538,27 +557,12 @@ def _range(start: int, stop: int | None) -> tuple[int, int]:
     return whole("start", start), NUMBER_MAX if stop is None else whole("stop", stop)
 
 
-def _placed_rows(reader: Reader, after_position: int, size: int) -> Sequence[PlacedRow]:
-    return reader.placed_rows(after_position, size)
-
-
-def _found(reader: Reader, conversation: str) -> Conversation | None:
-    return beginning_with_an_event(not_erased(reader.conversation(conversation)))
-
-
-def _existing(reader: Reader, conversation: str) -> Conversation:
-    found = _found(reader, conversation)
-    if found is None:
-        raise ConversationNotFound(conversation)
-    return found
-
-
-def _brings_summary(transaction: Transaction, found: Conversation, synthetic_id: int) -> bool:
+def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
     condensation = summary_of(synthetic_id)
-    if condensation >= found.version:
+    if condensation >= reading.version:
         return False
-    rows = transaction.structural_rows(found.key, condensation, condensation + 1, 1)
-    event = event_of(found.id, rows[0]) if rows and rows[0].id == condensation else None
+    rows = reading.structural_rows(condensation, condensation + 1, 1)
+    event = event_of(reading.conversation, rows[0]) if rows and rows[0].id == condensation else None
     return isinstance(event, CondensationAction) and event.summary is not None
 
 
@@ -568,24 +572,23 @@ def _recorded(place: Place, conversation: str, recorded_at: datetime, events: Se
     )
 
 
-def _recalled(
-    transaction: Transaction, found: Conversation, idempotency_key: str, append: Append
-) -> tuple[Recorded, ...] | None:
+def _recalled(reading: ReadTransaction, idempotency_key: str, append: Append) -> tuple[Recorded, ...] | None:
     """What was recorded under the key before, None if it is new. Raises ``IdempotencyConflict`` if it was other
     events.
     """
-    earlier = transaction.recall(found.key, idempotency_key)
+    earlier = reading.recall(idempotency_key)
     if earlier is None:
         return None
+    conversation = reading.conversation
     first_id, count, _ = earlier
-    rows = transaction.rows(found.key, first_id, first_id + count, count)
-    recorded = list(dense_events(found.id, rows, first_id, first_id + count))
-    given = decide(State(found.id, first_id), Append(append.events, ANY_VERSION))
-    if [stored_event_of(found.id, row) for row in rows] != list(given):
-        raise IdempotencyConflict(found.id, idempotency_key, first_id)
-    position = transaction.position(found.key, first_id)
+    rows = reading.rows(first_id, first_id + count, count)
+    recorded = list(dense_events(conversation, rows, first_id, first_id + count))
+    given = decide(State(conversation, first_id), Append(append.events, ANY_VERSION))
+    if [stored_event_of(conversation, row) for row in rows] != list(given):
+        raise IdempotencyConflict(conversation, idempotency_key, first_id)
+    position = reading.position(first_id)
     return tuple(
-        Recorded(position + n, found.id, from_microseconds(row.recorded_at), event)
+        Recorded(position + n, conversation, from_microseconds(row.recorded_at), event)
         for n, (row, event) in enumerate(zip(rows, recorded, strict=True))
     )
 

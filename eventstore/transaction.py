@@ -1,4 +1,6 @@
-"""One conversation as of one moment, and the seam for projections that are written with the events.
+"""One conversation in a read or a write transaction, and the seam for projections that are written with the events.
+
+Here the row codec of the conversation is applied: after each read, and before each insert.
 
 An inline projection is called in the transaction that appends structural events, so that what it keeps cannot differ
 from the log. The store knows nothing of what it keeps: records, numbered by version.
@@ -13,12 +15,14 @@ from typing import NamedTuple, Protocol
 from eventstore.arguments import whole
 from eventstore.errors import CorruptEvent
 from eventstore.events import Event
-from eventstore.recorders.base import Conversation, Reader, Record, Row, Transaction
-from eventstore.stored.guard import GuardedReader
-from eventstore.stored.row_codec import not_decompressed
+from eventstore.recorders.base import Conversation, Place, Reader, RecalledKey, Record, Row, Transaction
+from eventstore.recorders.errors import IntegrityError
+from eventstore.stored.database import Database, encrypted
+from eventstore.stored.marks import mark_of
+from eventstore.stored.row_codec import RowCodec, not_decompressed
 from eventstore.stored.rows import dense_events, event_of, sound
 
-__all__ = ["InlineProjection", "Record", "Snapshot", "WritableSnapshot"]
+__all__ = ["InlineProjection", "ReadTransaction", "Record", "WriteTransaction", "staged"]
 
 _PAGE = 1_000
 _ANY_VERSION = 2**62
@@ -30,12 +34,16 @@ class _Counts(NamedTuple):
     structural: int
 
 
-class Snapshot:
-    """What one read transaction finds of one conversation. Use it while the transaction is open."""
+class ReadTransaction:
+    """One conversation as one transaction finds it. Use it while the transaction is open."""
 
-    def __init__(self, reader: Reader, conversation: Conversation) -> None:
+    def __init__(
+        self, reader: Reader, conversation: Conversation, database: Database, codec: RowCodec | None = None
+    ) -> None:
         self._reader = reader
         self._conversation = conversation
+        self._database = database
+        self._known_codec = codec
 
     @property
     def conversation(self) -> str:
@@ -61,7 +69,7 @@ class Snapshot:
             return self.head
         if not 0 < version < self.version:
             return None
-        rows = self._reader.rows(self._conversation.key, version - 1, version, 1)
+        rows = self.rows(version - 1, version, 1)
         return rows[0].head if rows and rows[0].id == version - 1 else None
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
@@ -71,7 +79,7 @@ class Snapshot:
         """
         start, stop = max(whole("start", start), 0), self._last(stop)
         while start < stop:
-            rows = self._reader.rows(self._conversation.key, start, stop, _PAGE)
+            rows = self.rows(start, stop, _PAGE)
             yield from dense_events(self.conversation, rows, start, min(start + _PAGE, stop))
             start += _PAGE
 
@@ -80,7 +88,7 @@ class Snapshot:
 
         Raises ``CorruptEvent`` at one that is missing or unreadable. Cost: those events and one more, in one read.
         """
-        rows = self._reader.rows(self._conversation.key, start - 1, stop, stop - start + 1)
+        rows = self.rows(start - 1, stop, stop - start + 1)
         if not rows or rows[0].id != start - 1 or rows[0].head != head:
             return None
         return list(dense_events(self.conversation, rows[1:], start, stop))
@@ -94,7 +102,7 @@ class Snapshot:
         if intervals:  # ascending, so the ends say it of all
             whole("the first interval", intervals[0][0])
             whole("the last interval", intervals[-1][1])
-        rows = self._reader.shown_rows(self._conversation.key, intervals)
+        rows = self._decoded(self._reader.shown_rows(self._conversation.key, intervals))
         conversation = self.conversation
         events = [event_of(conversation, row) for row in rows]
         self._check_that_all_are_there(intervals, not_decompressed(rows))
@@ -111,7 +119,7 @@ class Snapshot:
         before = self._counts_before([start, stop])
         expected, all_of_them = before[start].structural, before[stop].structural
         while expected < all_of_them:
-            rows = self._reader.structural_rows(self._conversation.key, start, stop, _PAGE)
+            rows = self.structural_rows(start, stop, _PAGE)
             for row in rows:
                 event = event_of(self.conversation, row)
                 if row.structural_before != expected:
@@ -160,7 +168,7 @@ class Snapshot:
             if event_id not in counts:
                 # Of the event before it, not of itself: a version can be looked at though what came next is damaged.
                 before = event_id - 1
-                rows = self._reader.rows(self._conversation.key, before, event_id, 1)
+                rows = self.rows(before, event_id, 1)
                 if not rows or rows[0].id != before:
                     raise CorruptEvent(self.conversation, before, "it is missing")
                 row = sound(self.conversation, rows[0])
@@ -173,44 +181,171 @@ class Snapshot:
         Raises ``CorruptEvent`` where the newest is of a later version than the history has: then its end is missing.
         """
         asked = _ANY_VERSION if version is None else whole("version", version)
-        record = self._reader.record_at(projection, self._conversation.key, asked)
+        codec = self._codec()
+        while True:
+            stored = self._reader.record_at(projection, self._conversation.key, asked)
+            record = stored and codec.decoded_record(projection, stored)
+            if stored is None or record is not None:
+                break
+            asked = min(asked, stored.version) - 1
         if version is None and record is not None and record.version > self.version:
             raise CorruptEvent(self.conversation, self.version, f"it is missing: {projection!r} knows {record.version}")
         return record
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
-        """All records of a projection for versions greater than ``after``, ascending, read a page at a time."""
+        """Return the records of a projection for versions greater than ``after``, ascending, read a page at a time."""
         whole("after", after)
-        while records := self._reader.records(projection, self._conversation.key, after, _PAGE):
-            yield from records
-            after = records[-1].version
+        codec = self._codec()
+        while stored := self._reader.records(projection, self._conversation.key, after, _PAGE):
+            decoded = [codec.decoded_record(projection, record) for record in stored]
+            yield from (record for record in decoded if record is not None)
+            after = max(after, stored[-1].version)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
-        """Versions of the records whose bytes are not those that were put: other reads pass over them, so that they are
-        made again.
+        """Return the versions of the records whose bytes are not those that were put: other reads pass over them, so
+        that they are made again.
         """
-        if not isinstance(self._reader, GuardedReader):
-            return
+        codec = self._codec()
         before, last = -1, 0
         while before < last:
             before = last
-            last, damaged = self._reader.damaged_records(projection, self._conversation.key, last, _PAGE)
-            yield from damaged
+            stored = self._reader.records(projection, self._conversation.key, last, _PAGE)
+            yield from (record.version for record in stored if codec.decoded_record(projection, record) is None)
+            last = stored[-1].version if stored else last
+
+    # -- for the store and its maintenance ----------------------------------------------------------------------------
+
+    def rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
+        """Return rows with ``start <= id < stop``, plain; one that is not as it was written is marked."""
+        return self._decoded(self._reader.rows(self._conversation.key, start, stop, limit))
+
+    def structural_rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
+        """Return the structural rows of these."""
+        return self._decoded(self._reader.structural_rows(self._conversation.key, start, stop, limit))
+
+    def recall(self, idempotency_key: str) -> RecalledKey | None:
+        """Return what an idempotency key stands for. Raises ``CorruptEvent`` where it was changed without the key."""
+        recalled = self._reader.recall(self._conversation.key, idempotency_key)
+        if recalled is not None:
+            self.check_proofs([(idempotency_key, recalled)])
+        return recalled
+
+    def position(self, event_id: int) -> int:
+        return self._reader.position(self._conversation.key, event_id)
+
+    def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
+        """Raise ``CorruptEvent`` where an idempotency key was changed without the key of the conversation."""
+        codec = self._codec()
+        for name, each in recalled:
+            if not codec.is_proved(name, each):
+                problem = f"idempotency key {name!r} was changed without the key of the conversation"
+                raise CorruptEvent(self.conversation, each.first_id, problem)
+
+    def _codec(self) -> RowCodec:
+        """Return the codec of the conversation. Raises ``KeyUnavailable``."""
+        codec = self._known_codec
+        if codec is None:
+            codec = self._known_codec = self._database.codec_of(self._conversation)
+        return codec
+
+    def _decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
+        return self._codec().decoded(rows, self._database) if rows else rows
 
 
-class WritableSnapshot(Snapshot):
-    """The same within a write transaction: what it finds is the newest, and it may keep records beside it."""
+class WriteTransaction(ReadTransaction):
+    """One conversation in a write transaction: what it finds is the newest, and it may keep records beside the events.
 
-    def __init__(self, transaction: Transaction, conversation: Conversation) -> None:
-        super().__init__(transaction, conversation)
-        self._transaction = transaction
+    Where the store has a key and the conversation has none, or one of form 1, the first write gives it one of form 2:
+    from then on every row is encrypted and bound, and its mark says which rows are not. ``end`` must be called last.
+    """
+
+    _reader: Transaction
+
+    def __init__(self, transaction: Transaction, conversation: Conversation, database: Database) -> None:
+        super().__init__(transaction, conversation, database)
+        self._wrote = False
+        self._changed = False
 
     def put_records(self, projection: str, records: Iterable[Record]) -> None:
         """Keep records; one of the same version is replaced."""
-        self._transaction.put_records(projection, self._conversation.key, records)
+        codec = self._codec_to_write()
+        encoded = [codec.encoded_record(projection, record) for record in records]
+        self._reader.put_records(projection, self._conversation.key, encoded)
 
     def delete_records(self, projection: str) -> None:
-        self._transaction.delete_records(projection, self._conversation.key)
+        self._reader.delete_records(projection, self._conversation.key)
+
+    # -- for the store and its maintenance ----------------------------------------------------------------------------
+
+    def insert(self, rows: Sequence[Row]) -> Place:
+        """Insert the next rows of the conversation, which are plain."""
+        place = self._reader.insert(self._conversation.key, self._encoded(rows))
+        self._conversation = self._conversation.grown(rows[-1])
+        self._changed = True
+        return place
+
+    def stage(self, rows: Sequence[Row]) -> None:
+        """Insert the next rows of a staged conversation, which are plain."""
+        self._reader.stage(self._conversation.key, self._encoded(rows))
+        self._conversation = self._conversation.grown(rows[-1])
+
+    def publish(self, size: int) -> int:
+        """Make the staged conversation visible. Return its first position."""
+        self._codec_to_write()
+        position = self._reader.publish(self._conversation.key, size)
+        self._conversation = self._conversation._replace(visible=True)
+        self._changed = True
+        return position
+
+    def remember(self, idempotency_key: str, recalled: RecalledKey) -> None:
+        """Store what a new idempotency key stands for."""
+        codec = self._codec_to_write()
+        self._reader.remember(self._conversation.key, idempotency_key, codec.proved(idempotency_key, recalled))
+        if codec.data_key is not None:
+            mark = codec.mark
+            self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
+            self._changed = True
+
+    def end(self) -> None:
+        """Write the mark of an encrypted conversation as this transaction leaves it."""
+        if not self._changed:
+            return
+        codec, left = self._codec(), self._conversation
+        if codec.data_key is None:
+            self._database.learn(left, left, codec)
+            return
+        mark = mark_of(codec.data_key, left, codec.mark)
+        self._reader.set_mark(left.key, mark)
+        left = left._replace(mark=mark)
+        self._database.learn(left._replace(salt=b""), left._replace(salt=codec.data_key.salt), codec)
+
+    def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
+        database = self._database
+        return self._codec_to_write().encoded(rows, database.settings.compression, database)
+
+    def _codec_to_write(self) -> RowCodec:
+        codec = self._codec()
+        if self._wrote:
+            return codec
+        self._wrote = True
+        keys = self._database.settings.keys
+        if keys is None or (codec.data_key is not None and codec.data_key.form != 1):
+            return codec
+        found = self._conversation
+        renewed, data_key, mark = encrypted(found, codec.data_key, keys)
+        self._reader.set_key(found.key, renewed.salt, renewed.key_id, renewed.sealed_key, replaces=found.sealed_key)
+        self._conversation = renewed
+        self._changed = True
+        self._known_codec = codec._replace(data_key=data_key, mark=mark)
+        return self._known_codec
+
+
+def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
+    """Return the staged conversation with this key. Raises ``IntegrityError`` where it was discarded."""
+    found = database.find_key(transaction, key)
+    if found is None:
+        raise IntegrityError(f"conversation number {key} is not staged any more: its import was discarded")
+    return WriteTransaction(transaction, found, database)
 
 
 class InlineProjection(Protocol):
@@ -220,7 +355,7 @@ class InlineProjection(Protocol):
 
     name: str
 
-    def project(self, snapshot: WritableSnapshot, events: Sequence[Event]) -> None:
+    def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
         """``events`` (the whole batch, at least one of them structural) were just appended; ``snapshot`` has them.
 
         If it raises, nothing is appended. It may be called again for the same events, where the transaction has to be

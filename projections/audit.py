@@ -11,7 +11,7 @@ from typing import Any
 
 from eventstore import Store
 from eventstore.events import CondensationAction, CondensationRequest, Event, Retraction, is_structural
-from eventstore.transaction import Record, Snapshot
+from eventstore.transaction import ReadTransaction, Record
 from projections.loading import CHUNK, Progress, StoredPast, read_changes
 from projections.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.revision_codec import CODE, PROJECTION
@@ -152,7 +152,7 @@ class Auditing:
         self._after = stored.version
         return stored
 
-    def _read_page(self, snapshot: Snapshot) -> list[Record]:
+    def _read_page(self, snapshot: ReadTransaction) -> list[Record]:
         return list(islice(snapshot.records(PROJECTION, self._after), _PAGE))
 
     def _steps(self) -> Iterator[_Step]:
@@ -167,7 +167,7 @@ class Auditing:
 
 
 def _fold_chunk(
-    folded: ViewFold, stop: int, made: Sequence[Record], snapshot: Snapshot
+    folded: ViewFold, stop: int, made: Sequence[Record], snapshot: ReadTransaction
 ) -> tuple[list[_Step], ViewFold]:
     """Fold on to ``stop``. Return a step for each structural event, and the fold there. ``made`` are the revisions up
     to here, which only a retraction needs.

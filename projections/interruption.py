@@ -6,7 +6,7 @@ from functools import partial
 
 from eventstore import ANY_VERSION, Recorded, Store, VersionConflict
 from eventstore.events import Observation
-from eventstore.transaction import Snapshot
+from eventstore.transaction import ReadTransaction
 from projections.view import View
 from projections.views import Views
 
@@ -41,7 +41,7 @@ def interrupt(store: Store, views: Views, conversation: str, reason: str = "") -
             continue
 
 
-def _check_still_open(view: View, snapshot: Snapshot) -> None:
+def _check_still_open(view: View, snapshot: ReadTransaction) -> None:
     """Raise ``VersionConflict`` where what was appended after ``view`` changed which calls are open."""
     if view.then(snapshot.events(view.version)).open_calls != view.open_calls:
         raise VersionConflict(snapshot.conversation, view.version, snapshot.version)

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from eventstore.events import Event, is_structural
-from eventstore.transaction import Record, Snapshot
+from eventstore.transaction import ReadTransaction, Record
 from projections.revision import EMPTY_FOLD, ViewFold, fold_on, from_revision, kept_intervals, named_condensations
 from projections.revision_codec import CODE, PROJECTION, Base, Revision, UnreadableRevision, decode_revision
 
@@ -26,7 +26,7 @@ class StoredPast:
     made before. Use it while the read transaction of ``snapshot`` is open.
     """
 
-    def __init__(self, snapshot: Snapshot, *, stored: bool = True, records: Iterable[Record] = ()) -> None:
+    def __init__(self, snapshot: ReadTransaction, *, stored: bool = True, records: Iterable[Record] = ()) -> None:
         self._snapshot = snapshot
         self._stored = stored
         self._records = {record.version: record for record in records}
@@ -54,7 +54,7 @@ class StoredPast:
         return stored if own is None or (stored is not None and stored.version > own.version) else own
 
 
-def read_changes(snapshot: Snapshot, start: int, stop: int) -> Sequence[Event]:
+def read_changes(snapshot: ReadTransaction, start: int, stop: int) -> Sequence[Event]:
     """Return the shown and the structural events with ``start <= id < stop``, in order: those that matter to a View.
 
     Cost: these events.
@@ -70,7 +70,7 @@ def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> t
 
 
 def fold_log(
-    snapshot: Snapshot, start: ViewFold, version: int, past: StoredPast
+    snapshot: ReadTransaction, start: ViewFold, version: int, past: StoredPast
 ) -> Iterator[tuple[ViewFold, list[Record]]]:
     """Fold on from ``start`` to ``version``. Yield the fold after each chunk, with the revisions of that chunk.
 
@@ -83,7 +83,7 @@ def fold_log(
         yield folded, records
 
 
-def load_revision(snapshot: Snapshot, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]] | None:
+def load_revision(snapshot: ReadTransaction, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]] | None:
     """Load the last revision at or before ``version``, and fold on to ``version``, but at most by one chunk.
 
     Return the fold, and the revisions that are missing in between; None where the conversation has no revision that
@@ -100,14 +100,14 @@ def load_revision(snapshot: Snapshot, version: int, past: StoredPast) -> tuple[V
         return None  # it is rebuilt from the log; an audit says where that was needed
 
 
-def is_stored(snapshot: Snapshot, record: Record) -> bool:
+def is_stored(snapshot: ReadTransaction, record: Record) -> bool:
     """Return whether the revisions up to this one are stored: a writer that stores one has stored those before it."""
     stored = snapshot.record_at(PROJECTION, record.version)
     return stored is not None and stored.version == record.version and stored.code == CODE
 
 
 def _load(
-    snapshot: Snapshot, version: int, revision: Revision, base: Base, stop: int, past: StoredPast
+    snapshot: ReadTransaction, version: int, revision: Revision, base: Base, stop: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
     structural = list(snapshot.structural_events(version, stop))
     wanted = kept_intervals(revision.kept, stop)
@@ -119,7 +119,7 @@ def _load(
     return fold_on(folded, _in_order(shown[since:], structural), stop, past)
 
 
-def _read_named(snapshot: Snapshot, revision: Revision) -> Iterator[Event]:
+def _read_named(snapshot: ReadTransaction, revision: Revision) -> Iterator[Event]:
     """Read the condensations whose summaries a revision shows. Cost: those, and a read for each run of neighbours."""
     for first, last in named_condensations(revision):
         if first == last:

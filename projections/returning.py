@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventstore.events import Event, Retraction, is_structural
-from eventstore.transaction import Record, Snapshot
+from eventstore.transaction import ReadTransaction, Record
 from projections.loading import StoredPast
 from projections.retractions import target
 from projections.revision_codec import CODE, Base, Revision, UnreadableRevision, decode_revision, encode_revision
@@ -14,7 +14,7 @@ _NEAR = 16
 """Events that are read at first in search of a shown one."""
 
 
-def returned_revision(snapshot: Snapshot, retraction: Retraction, past: StoredPast) -> Record | None:
+def returned_revision(snapshot: ReadTransaction, retraction: Retraction, past: StoredPast) -> Record | None:
     """Return the revision after ``retraction``, the newest event of ``snapshot``: the same bytes that a fold gives.
 
     None where a fold is needed: revisions are missing, or the conversation is of the V0 dialect. Cost: two revisions,
@@ -55,7 +55,7 @@ def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision, Base
         return None
 
 
-def _closed(snapshot: Snapshot, kept: tuple[int, ...], since: int, version: int) -> tuple[int, ...]:
+def _closed(snapshot: ReadTransaction, kept: tuple[int, ...], since: int, version: int) -> tuple[int, ...]:
     """Return the ends of the kept intervals of a revision of version ``since`` once shown events up to ``version`` have
     followed it. What comes after that is in no interval.
     """
@@ -66,7 +66,7 @@ def _closed(snapshot: Snapshot, kept: tuple[int, ...], since: int, version: int)
     return kept if first is None or last is None else (*kept, first.id, last.id + 1)
 
 
-def first_shown(snapshot: Snapshot, start: int, stop: int) -> Event | None:
+def first_shown(snapshot: ReadTransaction, start: int, stop: int) -> Event | None:
     """Return the first shown event with ``start <= id < stop``. Cost: the annotations before it."""
     size = _NEAR
     while start < stop:
@@ -78,7 +78,7 @@ def first_shown(snapshot: Snapshot, start: int, stop: int) -> Event | None:
     return None
 
 
-def last_shown(snapshot: Snapshot, start: int, stop: int) -> Event | None:
+def last_shown(snapshot: ReadTransaction, start: int, stop: int) -> Event | None:
     """Return the last shown event with ``start <= id < stop``. Cost: the annotations after it."""
     size = _NEAR
     while start < stop:

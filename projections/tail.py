@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural
-from eventstore.transaction import Snapshot
+from eventstore.transaction import ReadTransaction
 from projections.fold import summary_event
 from projections.intervals import Intervals
 from projections.loading import StoredPast
@@ -16,7 +16,7 @@ from projections.revision_codec import Revision, UnreadableRevision
 __all__ = ["read_tail"]
 
 
-def read_tail(snapshot: Snapshot, version: int, count: int, past: StoredPast) -> tuple[Event, ...] | None:
+def read_tail(snapshot: ReadTransaction, version: int, count: int, past: StoredPast) -> tuple[Event, ...] | None:
     """Return the last ``count`` events of the View at a version, in order.
 
     None where the whole View is needed: revisions are missing, or the conversation is of the V0 dialect. Cost: these
@@ -39,7 +39,7 @@ def read_tail(snapshot: Snapshot, version: int, count: int, past: StoredPast) ->
         return None
 
 
-def _last_items(snapshot: Snapshot, revision: Revision, wanted: Intervals, count: int) -> tuple[Event, ...]:
+def _last_items(snapshot: ReadTransaction, revision: Revision, wanted: Intervals, count: int) -> tuple[Event, ...]:
     standing: dict[int, list[Run]] = {}
     for run in runs(revision):
         standing.setdefault(run.after, []).append(run)
@@ -54,7 +54,7 @@ def _last_items(snapshot: Snapshot, revision: Revision, wanted: Intervals, count
     return tuple(reversed(newest_first[:count]))
 
 
-def _summaries(snapshot: Snapshot, standing: Sequence[Run]) -> Iterator[Event]:
+def _summaries(snapshot: ReadTransaction, standing: Sequence[Run]) -> Iterator[Event]:
     """Yield the summaries of runs that stand after one event, the last one first."""
     for run in reversed(standing):
         first, last = sorted((run.first, run.last))
@@ -64,7 +64,7 @@ def _summaries(snapshot: Snapshot, standing: Sequence[Run]) -> Iterator[Event]:
         yield from (brought[condensation] for condensation in reversed(members))
 
 
-def _shown_backwards(snapshot: Snapshot, intervals: Intervals, count: int) -> Iterator[Event]:
+def _shown_backwards(snapshot: ReadTransaction, intervals: Intervals, count: int) -> Iterator[Event]:
     """Yield the shown events in ascending intervals, newest first. Some ``count`` of them are read at first."""
     left, size = list(intervals), count
     while left:

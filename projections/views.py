@@ -19,7 +19,7 @@ from eventstore import Store
 from eventstore.arguments import whole
 from eventstore.errors import EventStoreError, UnknownEventType
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
-from eventstore.transaction import Record, Snapshot, WritableSnapshot
+from eventstore.transaction import ReadTransaction, Record, WriteTransaction
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
@@ -117,7 +117,7 @@ class Views:
         """
         whole("count", count, 0)
 
-        def read(snapshot: Snapshot) -> tuple[int, tuple[Event, ...] | None]:
+        def read(snapshot: ReadTransaction) -> tuple[int, tuple[Event, ...] | None]:
             at = snapshot.version if version is None else version
             if not 0 <= at <= snapshot.version:
                 raise NoSuchVersion(conversation, at, snapshot.version)
@@ -143,7 +143,7 @@ class Views:
         """
         view = self.current(conversation)
 
-        def explained(snapshot: Snapshot) -> Why:
+        def explained(snapshot: ReadTransaction) -> Why:
             event = _read_event(snapshot, event_id, view.version)
             return explain_event(event, view, lambda start: snapshot.structural_events(start, view.version))
 
@@ -188,7 +188,7 @@ class Views:
                 if progress is not None:
                     progress(folded.version, snapshot.version)
 
-        def replace_all(snapshot: WritableSnapshot) -> int:
+        def replace_all(snapshot: WriteTransaction) -> int:
             made = list(records)
             past = StoredPast(snapshot, stored=False, records=records)
             for _, some in fold_log(snapshot, folded, snapshot.version, past):  # events appended since
@@ -199,7 +199,7 @@ class Views:
 
         return self._store.project(conversation, replace_all)
 
-    def project(self, snapshot: WritableSnapshot, events: Sequence[Event]) -> None:
+    def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
         """Store the revisions of appended events in their transaction. A store calls this after ``register``."""
         try:
             past = StoredPast(snapshot)
@@ -222,14 +222,14 @@ class Views:
             self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 
-    def _short(self, snapshot: Snapshot) -> tuple[View | None, int]:
+    def _short(self, snapshot: ReadTransaction) -> tuple[View | None, int]:
         """Return the View now, if its conversation is short and all of its revisions are stored, and its version."""
         if snapshot.version > _SHORT:
             return None, snapshot.version
         view, missing = self._opened(snapshot, None)
         return None if missing else view, snapshot.version
 
-    def _opened(self, snapshot: Snapshot, version: int | None) -> tuple[View, list[Record]]:
+    def _opened(self, snapshot: ReadTransaction, version: int | None) -> tuple[View, list[Record]]:
         """Return the View at a version, and the revisions that are not stored yet."""
         conversation, present = snapshot.conversation, snapshot.version
         if version is None:
@@ -244,7 +244,7 @@ class Views:
             return self._remember(snapshot, folded), missing
         return self._view_of(conversation, folded), missing
 
-    def _load(self, snapshot: Snapshot, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]]:
+    def _load(self, snapshot: ReadTransaction, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]]:
         """Return the fold at a version, and the revisions that are not stored yet."""
         folded, records = EMPTY_FOLD, list[Record]()
         latest = self._latest.get(snapshot.conversation)
@@ -264,7 +264,7 @@ class Views:
             records = []
         return folded, records
 
-    def _remember(self, snapshot: Snapshot, folded: ViewFold) -> View:
+    def _remember(self, snapshot: ReadTransaction, folded: ViewFold) -> View:
         view = self._view_of(snapshot.conversation, folded)
         with self._lock:
             self._latest.pop(snapshot.conversation, None)
@@ -294,7 +294,7 @@ def _is_near(latest: _Latest, version: int) -> bool:
     return 0 <= version - latest.folded.version <= CHUNK
 
 
-def _read_event(snapshot: Snapshot, event_id: int, version: int) -> Event:
+def _read_event(snapshot: ReadTransaction, event_id: int, version: int) -> Event:
     """Return the event with this id, or the summary with this synthetic one. Raises ``NoSuchEvent``."""
     wanted = event_id if event_id >= NOT_RECORDED else summary_of(event_id)
     if 0 <= wanted < version:

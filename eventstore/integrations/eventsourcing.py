@@ -13,7 +13,7 @@ Events are ``ConversationEvent``s: one of our registered kinds with its conversa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -42,12 +42,13 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 from eventstore import codec
 from eventstore.events import Event
 from eventstore.opening import open_recorder
-from eventstore.recorders.base import Conversation, Place, PlacedRow, Reader, Record, Recorder, Row, Transaction
+from eventstore.recorders.base import Conversation, Place, PlacedRow, Reader, Record, Row, Transaction
 from eventstore.recorders.errors import IntegrityError, RecorderError
 from eventstore.stored import hash_chain
-from eventstore.stored.guard import Guard
-from eventstore.stored.row_codec import WriteSettings
+from eventstore.stored.database import Database
+from eventstore.stored.row_codec import RowCodec, WriteSettings
 from eventstore.stored.rows import chained, from_microseconds, with_times
+from eventstore.transaction import ReadTransaction, WriteTransaction
 
 __all__ = ["ConversationEvent", "ConversationMapper", "Conversations", "Factory", "StoreRecorder", "TrackingView"]
 
@@ -126,8 +127,9 @@ class ConversationMapper(Mapper[str]):
 class StoreRecorder:
     """One of our recorders, whose errors are those of the library."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._recorder = database.recorder
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` in a write transaction and return its result once that is durable.
@@ -180,7 +182,7 @@ class _Recorder(ProcessRecorder):
         def insert(transaction: Transaction) -> list[Place]:
             if tracking is not None:
                 transaction.insert_tracking(tracking.application_name, tracking.notification_id)
-            return [_insert(transaction, stored_event, now) for stored_event in stored_events]
+            return [_insert(self.recorder.database, transaction, stored, now) for stored in stored_events]
 
         return [place() for place in self.recorder.transact(insert)]
 
@@ -194,20 +196,21 @@ class _Recorder(ProcessRecorder):
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
         start = _EARLIEST if gt is None else gt + 1
+        database = self.recorder.database
         with self.recorder.read() as reader:
-            found = reader.conversation(str(originator_id))
+            found = database.find(reader, str(originator_id))
             if found is None:
                 return []
             stop = found.version if lte is None else min(lte + 1, found.version)
             if not desc:
-                rows = reader.rows(found.key, start, stop, _NO_STOP if limit is None else limit)
+                rows = database.rows(reader, found, start, stop, _NO_STOP if limit is None else limit)
                 return [_stored_event(found.id, row) for row in rows]
             wanted, span = (stop - start if limit is None else limit), 0
             newest: Sequence[Row] = ()
             while len(newest) < wanted and stop - span > start:
                 # Ids may have gaps here, so the window grows until enough is in it.
                 span = max(2 * span, wanted)
-                newest = reader.rows(found.key, max(start, stop - span), stop, span)
+                newest = database.rows(reader, found, max(start, stop - span), stop, span)
             return [_stored_event(found.id, row) for row in reversed(newest[-wanted:] if wanted else [])]
 
     def select_notifications(
@@ -223,7 +226,7 @@ class _Recorder(ProcessRecorder):
         selected: list[Notification] = []
         with self.recorder.read() as reader:
             while len(selected) < limit:
-                page = reader.placed_rows(after, _PAGE if topics else limit)
+                page = self.recorder.database.placed_rows(reader, after, _PAGE if topics else limit)
                 selected += [
                     notification
                     for notification in map(_notification, page)
@@ -251,19 +254,33 @@ class _Recorder(ProcessRecorder):
             return reader.max_tracking_id(application_name)
 
 
+_OF_VIEWS = 0
+"""The key that records of views are kept under; no conversation has it."""
+_VIEW_CODEC = RowCodec.of("")
+
+
 class TrackingView(TrackingRecorder):
     """The base of a projection's view: what it keeps and how far it has come are written in one transaction.
 
     class Counts(TrackingView):
         def count(self, kind: str, tracking: Tracking) -> None:
             def work(transaction: Transaction) -> None:
-                ...  # put records
+                self.put_records(transaction, "counts", [...])
                 self.track(transaction, tracking)
             self.recorder.transact(work)
     """
 
     def __init__(self, recorder: StoreRecorder) -> None:
         self.recorder = recorder
+
+    def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
+        """Return the newest record of this view at or before a version; records belong to no conversation."""
+        found = reader.record_at(name, _OF_VIEWS, version)
+        return found and _VIEW_CODEC.decoded_record(name, found)
+
+    def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
+        """Keep records of this view, within a transaction; one of the same version is replaced."""
+        transaction.put_records(name, _OF_VIEWS, [_VIEW_CODEC.encoded_record(name, record) for record in records])
 
     def track(self, transaction: Transaction, tracking: Tracking) -> None:
         """Within a transaction of one's own. Raises ``IntegrityError`` where that notification was processed
@@ -289,13 +306,17 @@ class _SnapshotRecorder(AggregateRecorder):
     def insert_events(self, stored_events: Sequence[StoredEvent], **_: Any) -> None:
         def insert(transaction: Transaction) -> None:
             for stored in stored_events:
-                found = _found_or_begun(transaction, str(stored.originator_id), time.time_ns() // 1_000)
-                kept = transaction.record_at(self._projection, found.key, stored.originator_version)
+                database = self.recorder.database
+                found = _found_or_begun(database, transaction, str(stored.originator_id), time.time_ns() // 1_000)
+                writing = WriteTransaction(transaction, found, database)
+                kept = writing.record_at(self._projection, stored.originator_version)
                 if kept is not None and kept.version == stored.originator_version:
-                    raise IntegrityError(f"{found.id!r} has a snapshot of version {stored.originator_version} already")
+                    raise IntegrityError(
+                        f"{writing.conversation!r} has a snapshot of version {stored.originator_version} already"
+                    )
                 body = stored.topic.encode() + b"\n" + stored.state
-                record = Record(stored.originator_version, 1, None, body)
-                transaction.put_records(self._projection, found.key, [record])
+                writing.put_records(self._projection, [Record(stored.originator_version, 1, None, body)])
+                writing.end()
 
         self.recorder.transact(insert)
 
@@ -309,10 +330,11 @@ class _SnapshotRecorder(AggregateRecorder):
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
         with self.recorder.read() as reader:
-            found = reader.conversation(str(originator_id))
+            found = self.recorder.database.find(reader, str(originator_id))
             if found is None:
                 return []
-            records = reader.records(self._projection, found.key, -1 if gt is None else gt, _NO_STOP)
+            reading = ReadTransaction(reader, found, self.recorder.database)
+            records = list(reading.records(self._projection, -1 if gt is None else gt))
         kept = [record for record in records if lte is None or record.version <= lte]
         ordered = kept[::-1] if desc else kept
         return [_snapshot(found.id, record) for record in ordered[:limit]]
@@ -366,7 +388,7 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
                 "leave CIPHER_TOPIC, CIPHER_KEY and COMPRESSOR_TOPIC unset"
             )
         recorder = open_recorder(self.env.get("FOLDLOG_URL", "memory:") or "memory:")
-        self._recorder = StoreRecorder(Guard(recorder, WriteSettings.chosen(None, None)))
+        self._recorder = StoreRecorder(Database(recorder, WriteSettings.chosen(None, None)))
 
     def mapper(self, transcoder: Any = None, mapper_class: Any = None) -> Any:
         return super().mapper(transcoder, mapper_class or ConversationMapper)
@@ -393,17 +415,20 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
         self._recorder.close()
 
 
-def _insert(transaction: Transaction, stored: StoredEvent, now: int) -> Place:
-    found = _found_or_begun(transaction, str(stored.originator_id), now)
+def _insert(database: Database, transaction: Transaction, stored: StoredEvent, now: int) -> Place:
     kind, schema = _kind_and_schema(stored.topic)
     version = stored.originator_version
     encoded = codec.encode(codec.decode(kind, schema, stored.state, version))
     as_stored = encoded._replace(kind=kind, schema=schema, body=stored.state)
-    return transaction.insert(found.key, chained(found._replace(version=version), [as_stored], now))
+    found = _found_or_begun(database, transaction, str(stored.originator_id), now)
+    writing = WriteTransaction(transaction, found, database)
+    place = writing.insert(chained(found._replace(version=version), [as_stored], now))
+    writing.end()
+    return place
 
 
-def _found_or_begun(transaction: Transaction, conversation: str, now: int) -> Conversation:
-    found = transaction.conversation(conversation)
+def _found_or_begun(database: Database, transaction: Transaction, conversation: str, now: int) -> Conversation:
+    found = database.find(transaction, conversation)
     return transaction.begin(conversation, now, hash_chain.new_salt()) if found is None else found
 
 

@@ -17,7 +17,7 @@ from eventstore.errors import StoreUnavailable
 from eventstore.maintenance.erase import purge
 from eventstore.maintenance.verify import Verdict, verify
 from eventstore.recorders.base import RecorderOfFile, Transaction
-from eventstore.stored.guard import Guard
+from eventstore.stored.database import Database
 from eventstore.whole_file import new_beside, sync_folder
 
 __all__ = ["BackedUp", "Vacuumed", "back_up", "vacuum"]
@@ -51,14 +51,16 @@ class Vacuumed(NamedTuple):
     bytes_pending: bool
 
 
-def back_up(guard: Guard, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
+def back_up(
+    database: Database, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None
+) -> BackedUp:
     """Copy the newest state of a store to a new file, and verify the copy. Readers and writers go on.
 
     The file appears under its name when it is whole and on disk, with mode 0600. ``on_progress(done, of)`` counts
     pages. Raises ``StoreUnavailable`` where there is a file of that name, or it cannot be written. Cost: the
     whole store, read twice.
     """
-    recorder = _of_file(guard, "backed up", "pg_dump does it")
+    recorder = _of_file(database, "backed up", "pg_dump does it")
     target = Path(path)
     if target.exists():
         raise StoreUnavailable(f"{path} exists already; give the backup a name of its own")
@@ -66,8 +68,8 @@ def back_up(guard: Guard, path: str, on_progress: Callable[[int, int], object] =
     try:
         part = new_beside(target)
         recorder.copy_to(str(part), on_progress)
-        with contextlib.closing(Guard(recorder.beside(str(part)), guard.codecs.settings)) as copy:
-            verdicts = list(verify(copy))
+        with contextlib.closing(recorder.beside(str(part))) as copy:
+            verdicts = list(verify(Database(copy, database.settings)))
         _sync(part)
         part.rename(target)
         sync_folder(target.parent)
@@ -86,7 +88,7 @@ def back_up(guard: Guard, path: str, on_progress: Callable[[int, int], object] =
     )
 
 
-def vacuum(guard: Guard, now: int, *, patience_s: float = 60.0) -> Vacuumed:
+def vacuum(database: Database, now: int, *, patience_s: float = 60.0) -> Vacuumed:
     """Clear away what killed imports left, complete erasures that were interrupted, and give the space of everything
     deleted back to the file system: no byte of it stays. ``now`` is in microseconds since 1970.
 
@@ -94,18 +96,18 @@ def vacuum(guard: Guard, now: int, *, patience_s: float = 60.0) -> Vacuumed:
     ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole store,
     written anew.
     """
-    recorder = _of_file(guard, "vacuumed", "VACUUM does it")
-    before = _size(recorder.path)
-    for key in recorder.left_of_erased():
-        while not guard.transact(partial(_expunge, key=key)):
+    file, recorder = _of_file(database, "vacuumed", "VACUUM does it"), database.recorder
+    before = _size(file.path)
+    for key in file.left_of_erased():
+        while not recorder.transact(partial(_expunge, key=key)):
             time.sleep(_REST_S)
-    stale = guard.left_in_staging(now - _STALE_US)
+    stale = recorder.left_in_staging(now - _STALE_US)
     for key in stale:
-        while not guard.transact(partial(_discard, key=key)):
+        while not recorder.transact(partial(_discard, key=key)):
             time.sleep(_REST_S)
-    if not recorder.compact() and guard.store_value("bytes_pending"):
-        purge(guard.unguarded, patience_s, "the file is written anew")
-    return Vacuumed(len(stale), before, _size(recorder.path), guard.store_value("bytes_pending") != "")
+    if not file.compact() and recorder.store_value("bytes_pending"):
+        purge(recorder, patience_s, "the file is written anew")
+    return Vacuumed(len(stale), before, _size(file.path), recorder.store_value("bytes_pending") != "")
 
 
 def _discard(transaction: Transaction, key: int) -> bool:
@@ -116,10 +118,10 @@ def _expunge(transaction: Transaction, key: int) -> bool:
     return transaction.expunge(key, _CHUNK)
 
 
-def _of_file(guard: Guard, done: str, instead: str) -> RecorderOfFile:
-    if not isinstance(guard.unguarded, RecorderOfFile):
+def _of_file(database: Database, done: str, instead: str) -> RecorderOfFile:
+    if not isinstance(database.recorder, RecorderOfFile):
         raise StoreUnavailable(f"only a store in a SQLite file can be {done}; on a PostgreSQL server {instead}")
-    return guard.unguarded
+    return database.recorder
 
 
 def _size(path: str) -> int:

@@ -15,9 +15,10 @@ from eventstore.maintenance.damage import is_damage
 from eventstore.recorders.base import Conversation, Erasure, RecalledKey, Row, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
-from eventstore.stored.guard import Guard
+from eventstore.stored.database import Database
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
+from eventstore.transaction import ReadTransaction, WriteTransaction, staged
 
 __all__ = [
     "Arrival",
@@ -59,7 +60,7 @@ class Arrived(NamedTuple):
     version: int
 
 
-def copy_conversation(source: Guard, target: Guard, conversation: str) -> Arrived:
+def copy_conversation(source: Database, target: Database, conversation: str) -> Arrived:
     """Copy one conversation, or the tail that the target does not have yet.
 
     Raises ``ConversationNotFound``; ``CorruptEvent`` at what is damaged in the source; ``HistoryDiverged`` and
@@ -74,29 +75,29 @@ def copy_conversation(source: Guard, target: Guard, conversation: str) -> Arrive
         return arrival.end()
 
 
-def carried(source: Guard, conversation: str) -> tuple[Carried, Iterator[Row], Iterator[RememberedKey]]:
+def carried(source: Database, conversation: str) -> tuple[Carried, Iterator[Row], Iterator[RememberedKey]]:
     """What there is to carry, its rows in order, and its keys; both are read while they are asked for."""
-    with source.read() as reader:
-        found = reader.conversation(conversation)
+    with source.recorder.read() as reader:
+        found = source.find(reader, conversation)
     if found is None:
         raise ConversationNotFound(conversation)
     erasure = found.erasure
     if erasure is not None:
         what = Carried(found.id, found.created_at, b"", erasure.events, erasure.head, erasure)
         return what, iter(()), iter(())
-    source.codecs.data_key(found)  # its key is given, or the error comes before anything is copied
+    source.data_key(found)  # its key is given, or the error comes before anything is copied
     what = Carried(found.id, found.created_at, found.salt, found.version, found.head, None)
     return what, _rows(source, found), remembered_keys(source, found)
 
 
-def _rows(source: Guard, found: Conversation) -> Iterator[Row]:
+def _rows(source: Database, found: Conversation) -> Iterator[Row]:
     """Raises ``ConversationErased`` where it is erased meanwhile, ``CorruptEvent`` at one that is missing."""
     for start in range(0, found.version, CHUNK):
         stop = min(start + CHUNK, found.version)
         try:
-            with source.read() as reader:
-                not_erased(reader.conversation(found.id))
-                page = reader.rows(found.key, start, stop, CHUNK)
+            with source.recorder.read() as reader:
+                not_erased(source.find(reader, found.id))
+                page = source.rows(reader, found, start, stop, CHUNK)
         except RecorderError as error:
             if not is_damage(error):
                 raise
@@ -108,14 +109,16 @@ def _rows(source: Guard, found: Conversation) -> Iterator[Row]:
             raise CorruptEvent(found.id, missing, "it is missing")
 
 
-def remembered_keys(source: Guard, found: Conversation, sound_by: RowCodec | None = None) -> Iterator[RememberedKey]:
+def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | None = None) -> Iterator[RememberedKey]:
     """Its idempotency keys, read while they are asked for. One that was changed without the key of the conversation is
     passed over where ``sound_by`` is given; else it raises ``CorruptEvent``.
     """
     after: str | None = None
     while True:
-        with (source if sound_by is None else source.unguarded).read() as reader:
+        with source.recorder.read() as reader:
             page = reader.remembered(found.key, after, CHUNK)
+            if sound_by is None:
+                ReadTransaction(reader, found, source).check_proofs(page)
         for name, recalled in page:
             key = name, recalled.first_id, recalled.events
             # One that came with an event behind what is carried goes with that event.
@@ -152,11 +155,11 @@ class Arrival:
     Raises, when it is made, ``ConversationErased`` where it was erased here.
     """
 
-    def __init__(self, target: Guard, what: Carried) -> None:
+    def __init__(self, target: Database, what: Carried) -> None:
         self._target = target
         self._what = what
-        with target.read() as reader:
-            found = reader.conversation(what.id)
+        with target.recorder.read() as reader:
+            found = target.find(reader, what.id)
         self._there = found if what.erasure is not None else not_erased(found)
         self._come = Conversation(0, what.id, what.created_at, what.salt, 0, None, None)
         """As much of it as has come, and is what was written: each head was checked."""
@@ -177,12 +180,11 @@ class Arrival:
         if not new:
             return
         if self._there is not None:
-            self._target.transact(partial(self._append, rows=new))
+            self._target.recorder.transact(partial(self._append, rows=new))
             self._there = self._there.grown(new[-1])
         else:
-            staged = self._staged or self._target.transact(self._begin)
-            self._staged = staged
-            self._target.transact(lambda transaction: transaction.stage(staged.key, new))
+            self._staged = self._staged or self._target.recorder.transact(self._begin)
+            self._target.recorder.transact(partial(self._stage, key=self._staged.key, rows=new))
         self._added += len(new)
         time.sleep(_REST_S)
 
@@ -200,23 +202,23 @@ class Arrival:
             if each[1] + each[2] <= self._come.version:
                 some.append(each)
             if len(some) == CHUNK:
-                self._target.transact(partial(_remember, key=there.key, some=some))
+                self._target.recorder.transact(partial(_remember, database=self._target, key=there.key, some=some))
                 some = []
                 time.sleep(_REST_S)
         if some:
-            self._target.transact(partial(_remember, key=there.key, some=some))
+            self._target.recorder.transact(partial(_remember, database=self._target, key=there.key, some=some))
 
     def end(self) -> Arrived:
         """All has come: show the conversation. Raises ``CorruptEvent`` where that is not so."""
         what = self._what
         if what.erasure is not None:
-            self._target.transact(self._receipt)
+            self._target.recorder.transact(self._receipt)
             return Arrived(what.id, 0, what.version)
         if (self._come.version, self._come.head) != (what.version, what.head):
             announced = f"{what.version} events were announced, and it is not there"
             raise CorruptEvent(what.id, self._come.version, announced)
         if self._staged is not None:
-            self._target.transact(partial(self._publish, key=self._staged.key))
+            self._target.recorder.transact(partial(self._publish, key=self._staged.key))
             self._staged = None
             return Arrived(what.id, self._added, what.version)
         if self._there is None:
@@ -229,7 +231,7 @@ class Arrival:
     def __exit__(self, *_: object) -> None:
         if self._staged is not None:
             key = self._staged.key
-            while not self._target.transact(lambda transaction: transaction.discard(key, CHUNK)):
+            while not self._target.recorder.transact(lambda transaction: transaction.discard(key, CHUNK)):
                 time.sleep(_REST_S)
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -250,21 +252,30 @@ class Arrival:
     def _begin(self, transaction: Transaction) -> Conversation:
         return transaction.begin(self._what.id, self._what.created_at, self._what.salt, staged=True)
 
+    def _stage(self, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
+        writing = staged(transaction, self._target, key)
+        writing.stage(rows)
+        writing.end()
+
     def _append(self, transaction: Transaction, rows: Sequence[Row]) -> None:
-        found = not_erased(transaction.conversation(self._what.id))
+        found = not_erased(self._target.find(transaction, self._what.id))
         if found is None or found.version != rows[0].id:
             raise VersionConflict(self._what.id, rows[0].id, 0 if found is None else found.version)
-        transaction.insert(found.key, rows)
+        writing = WriteTransaction(transaction, found, self._target)
+        writing.insert(rows)
+        writing.end()
 
     def _publish(self, transaction: Transaction, key: int) -> None:
-        rival = not_erased(transaction.conversation(self._what.id))
+        rival = not_erased(self._target.find(transaction, self._what.id))
         if rival is not None:
             raise VersionConflict(self._what.id, 0, rival.version)
-        transaction.publish(key, self._what.version)
+        writing = staged(transaction, self._target, key)
+        writing.publish(self._what.version)
+        writing.end()
 
     def _receipt(self, transaction: Transaction) -> None:
         assert self._what.erasure is not None
-        found = transaction.conversation(self._what.id)
+        found = self._target.find(transaction, self._what.id)
         if found is None:
             found = transaction.begin(self._what.id, self._what.created_at, b"")
             transaction.erase(found.key, self._what.erasure)
@@ -274,16 +285,20 @@ class Arrival:
             raise ConversationErased(self._what.id, when, reason)
 
 
-def _remember(transaction: Transaction, key: int, some: Sequence[RememberedKey]) -> None:
-    not_erased(transaction.conversation_of(key))
+def _remember(transaction: Transaction, database: Database, key: int, some: Sequence[RememberedKey]) -> None:
+    found = not_erased(database.find_key(transaction, key))
+    if found is None:
+        return
+    writing = WriteTransaction(transaction, found, database)
     for name, first, events in some:
-        if transaction.recall(key, name) is None:
-            transaction.remember(key, name, RecalledKey(first, events))
+        if writing.recall(name) is None:
+            writing.remember(name, RecalledKey(first, events))
+    writing.end()
 
 
-def _head_at(target: Guard, there: Conversation, version: int) -> bytes | None:
-    with target.read() as reader:
-        rows = reader.rows(there.key, version - 1, version, 1)
+def _head_at(target: Database, there: Conversation, version: int) -> bytes | None:
+    with target.recorder.read() as reader:
+        rows = target.rows(reader, there, version - 1, version, 1)
     return rows[0].head if rows else None
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.copy import CHUNK, copy_conversation
 from eventstore.recorders.base import Conversation
-from eventstore.stored.guard import Guard
+from eventstore.stored.database import Database
 
 __all__ = ["Difference", "Moved", "compare_stores", "move_store"]
 
@@ -38,7 +38,7 @@ class Difference(NamedTuple):
     behind: bool
 
 
-def move_store(source: Guard, target: Guard, *, jobs: int = 4) -> Iterator[Moved]:
+def move_store(source: Database, target: Database, *, jobs: int = 4) -> Iterator[Moved]:
     """Copy every conversation of ``source``, in no order, ``jobs`` at a time. Each appears whole in the target or not
     at all, or grows by its tail.
 
@@ -61,7 +61,7 @@ def move_store(source: Guard, target: Guard, *, jobs: int = 4) -> Iterator[Moved
                 each.cancel()
 
 
-def compare_stores(source: Guard, target: Guard) -> Iterator[Difference]:
+def compare_stores(source: Database, target: Database) -> Iterator[Difference]:
     """Every conversation of ``source`` that ``target`` does not have with the same head. What only the target has is
     not looked for. Cost: one look at every conversation on both sides.
     """
@@ -74,7 +74,7 @@ def compare_stores(source: Guard, target: Guard) -> Iterator[Difference]:
             yield Difference(found.id, f"{_measure(found)} there, {_measure(there)} here", behind=behind)
 
 
-def _move(source: Guard, target: Guard, found: Conversation) -> Moved:
+def _move(source: Database, target: Database, found: Conversation) -> Moved:
     there = _found(target, found.id)
     if there is not None and _same(found, there):
         return Moved(found.id, 0, _version(found))
@@ -87,30 +87,30 @@ def _move(source: Guard, target: Guard, found: Conversation) -> Moved:
     return Moved(found.id, added, version)
 
 
-def _clear_staging(target: Guard, conversation: str) -> None:
+def _clear_staging(target: Database, conversation: str) -> None:
     """What a copy that was killed left of it."""
-    with target.read() as reader:
+    with target.recorder.read() as reader:
         left = reader.staged(conversation)
     for key in left:
-        while not target.transact(lambda transaction, key=key: transaction.discard(key, CHUNK)):  # type: ignore[misc]
+        while not target.recorder.transact(lambda transaction, key=key: transaction.discard(key, CHUNK)):  # type: ignore[misc]
             time.sleep(0)
 
 
-def _conversations(guard: Guard) -> Iterator[Conversation]:
+def _conversations(database: Database) -> Iterator[Conversation]:
     """All that have events or a receipt, a page at a time."""
     after: str | None = None
     while True:
-        with guard.read() as reader:
-            page = reader.conversations(after, CHUNK)
+        with database.recorder.read() as reader:
+            page = database.listed(reader, after, CHUNK)
         yield from (found for found in page if found.version or found.erasure)
         if len(page) < CHUNK:
             return
         after = page[-1].id
 
 
-def _found(guard: Guard, conversation: str) -> Conversation | None:
-    with guard.read() as reader:
-        return reader.conversation(conversation)
+def _found(database: Database, conversation: str) -> Conversation | None:
+    with database.recorder.read() as reader:
+        return database.find(reader, conversation)
 
 
 def _version(found: Conversation) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from eventstore.maintenance.damage import Unreadable, readable_rows
 from eventstore.recorders.base import Row
 from eventstore.stored import hash_chain
-from eventstore.stored.guard import Guard
+from eventstore.stored.database import Database
 from eventstore.stored.row_codec import PLAIN, RowCodec
 
 __all__ = ["ONLY_ITS_HEAD", "UNPROVEN", "Suspects", "diagnosed"]
@@ -59,7 +59,7 @@ class Suspects:
 
 
 def diagnosed(
-    guard: Guard, key: int, codec: RowCodec, salt: bytes, suspects: Suspects, others: Iterable[str] = ()
+    database: Database, key: int, codec: RowCodec, salt: bytes, suspects: Suspects, others: Iterable[str] = ()
 ) -> Iterator[tuple[int, int, str]]:
     """First and last id, and what is wrong there, of each suspect that is not just behind another one.
 
@@ -69,33 +69,33 @@ def diagnosed(
     single: dict[int, str] = {}
     for run in suspects.runs:
         if run.last - run.first >= _SINGLE:
-            yield from _of_a_run(guard, key, codec, run)
+            yield from _of_a_run(database, key, codec, run)
         else:
             single.update(enumerate(run.problems, run.first))
     if not single:
         return
-    ward = _Ward(guard, key, codec, salt, single, others)
+    ward = _Ward(database, key, codec, salt, single, others)
     for event_id, seen in single.items():
         problem = ward.problem(event_id, seen)
         if problem is not None:
             yield event_id, event_id, problem
 
 
-def _of_a_run(guard: Guard, key: int, codec: RowCodec, run: Run) -> Iterator[tuple[int, int, str]]:
-    shifted = _shifted(guard, key, codec, run)
+def _of_a_run(database: Database, key: int, codec: RowCodec, run: Run) -> Iterator[tuple[int, int, str]]:
+    shifted = _shifted(database, key, codec, run)
     if shifted is None:  # or the first of them is what pushed the others on
         rest = run._replace(first=run.first + 1, problems=run.problems[1:])
-        shifted = _shifted(guard, key, codec, rest)
+        shifted = _shifted(database, key, codec, rest)
         if shifted is not None:
             yield run.first, run.first, run.problems[0]
             run = rest
     yield run.first, run.last, shifted or "they are not what was written there"
 
 
-def _shifted(guard: Guard, key: int, codec: RowCodec, run: Run) -> str | None:
+def _shifted(database: Database, key: int, codec: RowCodec, run: Run) -> str | None:
     """Whether all of a run stand so many places before or behind where they were written."""
     possible = set(_SHIFTS)
-    for part in readable_rows(guard.unguarded, key, run.first, run.last + 1):
+    for part in readable_rows(database.recorder, key, run.first, run.last + 1):
         if isinstance(part, Unreadable):
             return None
         possible = {by for by in possible if all(_fits(codec.checksum_seed, row, row.id + by) for row in part)}
@@ -110,7 +110,7 @@ class _Ward:
     """The suspects that are looked at one by one, with their neighbours."""
 
     def __init__(
-        self, guard: Guard, key: int, codec: RowCodec, salt: bytes, ids: Iterable[int], others: Iterable[str]
+        self, database: Database, key: int, codec: RowCodec, salt: bytes, ids: Iterable[int], others: Iterable[str]
     ) -> None:
         self._key = key
         self._codec = codec
@@ -120,7 +120,7 @@ class _Ward:
         self._opened: dict[int, Row] = {}
         size = 0
         for event_id in islice(ids, _ROWS_MAX):
-            size += self._take_in(guard, event_id)
+            size += self._take_in(database, event_id)
             if self._ids and size * len(self._ids) > _WORK_MAX:
                 break
             self._ids.append(event_id)
@@ -147,17 +147,17 @@ class _Ward:
             return ONLY_ITS_HEAD
         return UNPROVEN if fits and self._is_not_as_written(event_id - 1) else problem
 
-    def _take_in(self, guard: Guard, event_id: int) -> int:
+    def _take_in(self, database: Database, event_id: int) -> int:
         """Read the row and its neighbours; returns how many bytes they are."""
         for near in (event_id - 1, event_id, event_id + 1):
             if near in self._stored or near < 0:
                 continue
-            for part in readable_rows(guard.unguarded, self._key, near, near + 1):
+            for part in readable_rows(database.recorder, self._key, near, near + 1):
                 if not isinstance(part, Unreadable):
                     for stored in part:
                         self._stored[stored.id] = stored
                         # A row whose checksum is wrong may still have the content that its head is of.
-                        self._opened[stored.id] = self._codec.unchecked(stored, guard.codecs)
+                        self._opened[stored.id] = self._codec.unchecked(stored, database)
         return sum(_size(self._stored.get(near)) for near in (event_id - 1, event_id, event_id + 1))
 
     def _follows_another(self, event_id: int) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from eventstore.errors import ConversationNotFound, StoreUnavailable
 from eventstore.recorders.base import Conversation, Erasure, Recorder, Transaction
 from eventstore.recorders.errors import StillRead
-from eventstore.stored.guard import Guard
+from eventstore.stored.database import Database
 
 __all__ = ["erase", "purge"]
 
@@ -22,7 +22,7 @@ _RETRY_S = 0.05
 
 
 def erase(
-    guard: Guard, conversation: str, reason: str, now: int, *, complete: bool = True, patience_s: float = 60.0
+    database: Database, conversation: str, reason: str, now: int, *, complete: bool = True, patience_s: float = 60.0
 ) -> tuple[Conversation, bool]:
     """Erase ``conversation``. Return what is left of it, and whether its bytes are gone from the files: where they are
     not, ``vacuum`` completes it, or the next erasure: without ``complete``, that is left to them. Called again, it
@@ -33,7 +33,7 @@ def erase(
 
     Raises ``ConversationNotFound``. Cost: its events, writing the log back, and reading the file once.
     """
-    recorder = guard.unguarded
+    recorder = database.recorder
     erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now))
     while not recorder.transact(lambda transaction: transaction.expunge(erased.key, _CHUNK)):
         time.sleep(_REST_S)

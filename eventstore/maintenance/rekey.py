@@ -21,7 +21,7 @@ from eventstore.maintenance.erase import purge
 from eventstore.recorders.base import Conversation, Row, Transaction
 from eventstore.recorders.errors import KeyReplaced
 from eventstore.stored import hash_chain
-from eventstore.stored.guard import Guard, encrypted
+from eventstore.stored.database import Database, encrypted
 from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import Mark, mark_of
 from eventstore.stored.row_codec import DAMAGED, RowCodec
@@ -51,7 +51,7 @@ class Rekeyed(NamedTuple):
 
 
 def rekey(
-    guard: Guard, conversation: str | None = None, *, decrypt: bool = False, patience_s: float = 60.0
+    database: Database, conversation: str | None = None, *, decrypt: bool = False, patience_s: float = 60.0
 ) -> Iterator[Rekeyed]:
     """Store every conversation, or the one named, as the store was opened to write: with its compression, if one was
     chosen, and under its key, if it has one. ``decrypt``: as plain text.
@@ -60,52 +60,52 @@ def rekey(
     ``KeyUnavailable`` where a conversation is encrypted and its key is not given: then nothing was changed. Cost:
     reading all that may change, and writing what changes; memory for one batch.
     """
-    for found in _wanted(guard, conversation):
-        _check_key(guard, found)
-    for found in _wanted(guard, conversation):
+    for found in _wanted(database, conversation):
+        _check_key(database, found)
+    for found in _wanted(database, conversation):
         if found.erasure is None:
-            yield _rekeyed(guard, found, decrypt)
-    for key in _staged(guard, conversation):
-        with guard.unguarded.read() as reader:
+            yield _rekeyed(database, found, decrypt)
+    for key in _staged(database, conversation):
+        with database.recorder.read() as reader:
             staged = reader.conversation_of(key)
         if staged is not None:
-            _rekeyed(guard, staged, decrypt)
-    purge(guard.unguarded, patience_s, "everything is stored as it should be")
+            _rekeyed(database, staged, decrypt)
+    purge(database.recorder, patience_s, "everything is stored as it should be")
 
 
-def _wanted(guard: Guard, conversation: str | None) -> Iterator[Conversation]:
+def _wanted(database: Database, conversation: str | None) -> Iterator[Conversation]:
     if conversation is None:
-        for each in readable_conversations(guard.unguarded):
+        for each in readable_conversations(database.recorder):
             if isinstance(each, Conversation):
                 yield each
         return
-    with guard.unguarded.read() as reader:
+    with database.recorder.read() as reader:
         found = reader.conversation(conversation)
     if found is None:
         raise ConversationNotFound(conversation)
     yield found
 
 
-def _check_key(guard: Guard, found: Conversation) -> None:
-    if found.sealed_key is not None and guard.codecs.settings.keys is None:
+def _check_key(database: Database, found: Conversation) -> None:
+    if found.sealed_key is not None and database.settings.keys is None:
         raise KeyUnavailable(
             f"conversation {found.id!r} is encrypted under key {found.key_id}, and no key is given, so nothing was "
             f"changed; set FOLDLOG_KEY or FOLDLOG_KEY_FILE, and add --decrypt if you want plain text"
         )
-    guard.codecs.data_key(found)
+    database.data_key(found)
 
 
-def _staged(guard: Guard, conversation: str | None) -> Sequence[int]:
+def _staged(database: Database, conversation: str | None) -> Sequence[int]:
     """Imports that are going on, or were killed: they are not visible, but their rows are in the file."""
-    recorder = guard.unguarded
+    recorder = database.recorder
     if conversation is not None:
         with recorder.read() as reader:
             return reader.staged(conversation)
     return recorder.left_in_staging(_EVER)
 
 
-def _rekeyed(guard: Guard, found: Conversation, decrypt: bool) -> Rekeyed:
-    change = _Change(guard, found, decrypt)
+def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
+    change = _Change(database, found, decrypt)
     try:
         for _ in range(_ATTEMPTS):
             try:
@@ -119,7 +119,7 @@ def _rekeyed(guard: Guard, found: Conversation, decrypt: bool) -> Rekeyed:
                 f"'foldlog rekey' when they have ended"
             )
     except CorruptEvent as error:
-        with guard.unguarded.read() as reader:
+        with database.recorder.read() as reader:
             now = reader.conversation_of(found.key)
         if now is None or now.erasure is None:
             return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged), str(error))
@@ -134,10 +134,10 @@ class _KeyChanged(Exception):
 class _Change:
     """The change of one conversation."""
 
-    def __init__(self, guard: Guard, found: Conversation, decrypt: bool) -> None:
-        self._guard = guard
-        self._recorder = guard.unguarded
-        self._settings = guard.codecs.settings
+    def __init__(self, database: Database, found: Conversation, decrypt: bool) -> None:
+        self._database = database
+        self._recorder = database.recorder
+        self._settings = database.settings
         self._found = found
         self._decrypt = decrypt
         self.key = False
@@ -167,7 +167,7 @@ class _Change:
         """Whether its key and its mark say that nothing is to be changed. With a choice of compression each row says
         it.
         """
-        codec = self._guard.codecs.of(self._found)
+        codec = self._database.codec_of(self._found)
         if self._settings.compression is not None:
             return False
         if self._decrypt or self._settings.keys is None:
@@ -179,7 +179,7 @@ class _Change:
         found = self._again(transaction)
         if found is None or found.erasure is not None:
             return None
-        codec, replaces = self._guard.codecs.of(found), found.sealed_key
+        codec, replaces = self._database.codec_of(found), found.sealed_key
         keys = self._settings.keys
         data_key, mark, changed = codec.data_key, codec.mark, False
         if keys is not None and not (self._decrypt and data_key is None):
@@ -211,7 +211,7 @@ class _Change:
         found = self._again(transaction)
         if found is None or found.sealed_key != self._found.sealed_key or found.visible != self._found.visible:
             raise _KeyChanged
-        return found, self._guard.codecs.of(found).mark
+        return found, self._database.codec_of(found).mark
 
     def _set_mark(self, transaction: Transaction, found: Conversation, key: DataKey | None, mark: Mark) -> None:
         if key is not None:
@@ -220,7 +220,7 @@ class _Change:
     # -- its rows -----------------------------------------------------------------------------------------------------
 
     def _change_rows(self, codec: RowCodec, target: RowCodec, ids: range) -> None:
-        chain = _Chain(self._guard, self._found, codec, ids.start)
+        chain = _Chain(self._database, self._found, codec, ids.start)
         size, start = _ROWS_FIRST, ids.start
         while start < ids.stop:
             stop = min(start + size, ids.stop)
@@ -232,7 +232,7 @@ class _Change:
                     there += 1
                     chain.skip()
                     continue
-                for stored, plain in zip(part, codec.decoded(part, self._guard.codecs), strict=True):
+                for stored, plain in zip(part, codec.decoded(part, self._database), strict=True):
                     if stored.id != there:
                         raise CorruptEvent(self._found.id, there, "it is missing")
                     stored_bytes += len(stored.body)
@@ -241,7 +241,7 @@ class _Change:
                         self.damaged.append(stored.id)
                         chain.skip()
                         continue
-                    new = target.encoded_again(stored, plain, codec, self._settings.compression, self._guard.codecs)
+                    new = target.encoded_again(stored, plain, codec, self._settings.compression, self._database)
                     if new is not stored:
                         changed.append((plain, new))
             if there != stop:
@@ -270,8 +270,7 @@ class _Change:
         back = transaction.rows(self._found.key, first, last + 1, last + 1 - first)
         wanted = {row.id: _content(row) for row in plain}
         came = {
-            row.id: _content(row)
-            for row in target.decoded([row for row in back if row.id in wanted], self._guard.codecs)
+            row.id: _content(row) for row in target.decoded([row for row in back if row.id in wanted], self._database)
         }
         if came != wanted:
             raise StoreUnavailable(
@@ -344,9 +343,9 @@ class _Change:
             self._set_mark(transaction, found, codec.data_key, mark._replace(pending_until=found.version))
             return found.version
         some = transaction.rows(found.key, changed, found.version, _ROWS_MAX)
-        plain = codec.decoded(some, self._guard.codecs)
+        plain = codec.decoded(some, self._database)
         new = [
-            (row, target.encoded_again(stored, row, codec, None, self._guard.codecs))
+            (row, target.encoded_again(stored, row, codec, None, self._database))
             for stored, row in zip(some, plain, strict=True)
         ]
         if new:
@@ -363,14 +362,14 @@ class _Change:
 class _Chain:
     """The hash chain along the rows of a conversation, as far as it is known."""
 
-    def __init__(self, guard: Guard, found: Conversation, codec: RowCodec, start: int) -> None:
+    def __init__(self, database: Database, found: Conversation, codec: RowCodec, start: int) -> None:
         self._salt = found.salt if codec.data_key is None else codec.data_key.salt
         self._head: bytes | None = None
         if start == 0:
             self._head = hash_chain.seed(found.id, self._salt)
         else:
-            with guard.unguarded.read() as reader:
-                before = codec.decoded(reader.rows(found.key, start - 1, start, 1), guard.codecs)
+            with database.recorder.read() as reader:
+                before = codec.decoded(reader.rows(found.key, start - 1, start, 1), database)
             if before and before[0].encoding != DAMAGED:
                 self._head = before[0].head
         if not self._salt:

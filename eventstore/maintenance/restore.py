@@ -17,7 +17,7 @@ from eventstore.maintenance.damage import translated
 from eventstore.maintenance.verify import verify
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.replacing import copy_of, replace
-from eventstore.stored.guard import Guard
+from eventstore.stored.database import Database
 from eventstore.stored.row_codec import WriteSettings
 
 __all__ = ["Restored", "restore"]
@@ -76,8 +76,8 @@ def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int
     SQLiteRecorder(part, create=False).close()
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
-    with contextlib.closing(Guard(SQLiteRecorder(part, writable=False), settings)) as copy:
-        verdicts = list(verify(copy))
+    with contextlib.closing(SQLiteRecorder(part, writable=False)) as copy:
+        verdicts = list(verify(Database(copy, settings)))
     findings = [(verdict.conversation, finding) for verdict in verdicts for finding in verdict.findings]
     if findings:
         conversation, finding = findings[0]

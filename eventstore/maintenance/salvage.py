@@ -22,7 +22,7 @@ from eventstore.maintenance.damage import Unreadable, readable_conversations, re
 from eventstore.maintenance.verify import Finding, verify
 from eventstore.recorders.base import Conversation, Row
 from eventstore.stored import hash_chain
-from eventstore.stored.guard import Guard, is_moment
+from eventstore.stored.database import Database, is_moment
 from eventstore.stored.row_codec import PLAIN, RowCodec
 
 __all__ = ["LOST", "Salvaged", "salvage"]
@@ -44,13 +44,13 @@ class Salvaged(NamedTuple):
     problem: str | None = None
 
 
-def salvage(source: Guard, target: Guard) -> Iterator[Salvaged]:
+def salvage(source: Database, target: Database) -> Iterator[Salvaged]:
     """Copy every conversation of ``source``, as far as it is sound, to ``target``, which should be new.
 
     Raises what ``target`` raises where it cannot be written, and ``KeyUnavailable`` for no key but its own. Cost: each
     conversation is read twice; memory for one page.
     """
-    for found in readable_conversations(source.unguarded):
+    for found in readable_conversations(source.recorder):
         if isinstance(found, str):
             yield Salvaged("", 0, False, problem=found)
             continue
@@ -60,7 +60,7 @@ def salvage(source: Guard, target: Guard) -> Iterator[Salvaged]:
             yield Salvaged(found.id, 0, False, problem=str(error))
 
 
-def _salvaged(source: Guard, target: Guard, found: Conversation) -> Salvaged:
+def _salvaged(source: Database, target: Database, found: Conversation) -> Salvaged:
     findings = next(verify(source, found.id)).findings
     if found.erasure is not None or not findings:
         copy_conversation(source, target, found.id)
@@ -68,7 +68,7 @@ def _salvaged(source: Guard, target: Guard, found: Conversation) -> Salvaged:
     unsound = tuple(finding for finding in findings if not finding.sound)
     if found.version == 0:
         return Salvaged(found.id, 0, False, unsound, "none of its events is left")
-    codec = source.codecs.of_damaged(found)
+    codec = source.codec_of_damaged(found)
     salt = found.salt if codec.data_key is None else codec.data_key.salt
     rows = _Filling(source, found, codec, findings).rows()
     first = next(rows)
@@ -88,7 +88,7 @@ def _salvaged(source: Guard, target: Guard, found: Conversation) -> Salvaged:
 class _Filling:
     """The rows of a damaged conversation, with one for every id: what is sound, and what stands for the rest."""
 
-    def __init__(self, source: Guard, found: Conversation, codec: RowCodec, findings: Sequence[Finding]) -> None:
+    def __init__(self, source: Database, found: Conversation, codec: RowCodec, findings: Sequence[Finding]) -> None:
         self._source = source
         self._found = found
         self._codec = codec
@@ -102,10 +102,10 @@ class _Filling:
         """Lost rows since the last sound one that say they were structural; of others a sound row behind knows."""
 
     def rows(self) -> Iterator[Row]:
-        for part in readable_rows(self._source.unguarded, self._found.key, 0, self._found.version):
+        for part in readable_rows(self._source.recorder, self._found.key, 0, self._found.version):
             if isinstance(part, Unreadable):
                 continue
-            for stored, opened in zip(part, self._codec.decoded(part, self._source.codecs), strict=True):
+            for stored, opened in zip(part, self._codec.decoded(part, self._source), strict=True):
                 row = self._as_written(stored, opened)
                 if row is None:
                     if stored.structural:
@@ -122,7 +122,7 @@ class _Filling:
             return opened
         if stored.id not in self._proved:
             return None
-        unchecked = self._codec.unchecked(stored, self._source.codecs, self._counts)
+        unchecked = self._codec.unchecked(stored, self._source, self._counts)
         return unchecked if unchecked.encoding == PLAIN else None
 
     def _upto(self, row: Row, *, counted: bool) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.row_checks import Finding, Pass
 from eventstore.recorders.base import Conversation, Erasure
 from eventstore.recorders.errors import RecorderError
-from eventstore.stored.guard import Guard, columns_are_sound
+from eventstore.stored.database import Database, columns_are_sound
 from eventstore.stored.row_codec import RowCodec
 
 __all__ = ["Finding", "Published", "Verdict", "verify"]
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
 
 
 def verify(
-    guard: Guard, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
+    database: Database, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
 ) -> Iterator[Verdict]:
     """A verdict for each conversation, or for the one named, and last, without a name, one for the database itself.
 
@@ -52,29 +52,29 @@ def verify(
     """
     heads = dict(published or {})
     if conversation is not None:
-        with guard.unguarded.read() as reader:
+        with database.recorder.read() as reader:
             found = reader.conversation(conversation)
         if found is None and conversation not in heads:
             raise ConversationNotFound(conversation)
-        yield _absent(conversation, heads[conversation]) if found is None else _verdict(guard, found, heads)
+        yield _absent(conversation, heads[conversation]) if found is None else _verdict(database, found, heads)
         return
     unlisted: list[Finding] = []
     with ThreadPoolExecutor(1, "check") as beside:
-        of_the_database = beside.submit(_of_the_database, guard)  # that is not Python's work, so it costs no time
-        for each in readable_conversations(guard.unguarded):
+        of_the_database = beside.submit(_of_the_database, database)  # that is not Python's work, so it costs no time
+        for each in readable_conversations(database.recorder):
             if isinstance(each, str):
                 unlisted.append(Finding(None, None, each))
             else:
-                yield _verdict(guard, each, heads)
+                yield _verdict(database, each, heads)
                 heads.pop(each.id, None)
         for missing, kept in heads.items():
             yield _absent(missing, kept)
         yield Verdict(None, 0, None, None, (*unlisted, *of_the_database.result()))
 
 
-def _of_the_database(guard: Guard) -> list[Finding]:
+def _of_the_database(database: Database) -> list[Finding]:
     try:
-        return [Finding(None, None, problem) for problem in guard.unguarded.check()]
+        return [Finding(None, None, problem) for problem in database.recorder.check()]
     except RecorderError as error:
         if not is_damage(error):
             raise
@@ -87,10 +87,10 @@ def _absent(conversation: str, kept: Sequence[Published]) -> Verdict:
     return Verdict(conversation, 0, None, None, (Finding(None, None, problem),))
 
 
-def _verdict(guard: Guard, found: Conversation, heads: Mapping[str, Sequence[Published]]) -> Verdict:
+def _verdict(database: Database, found: Conversation, heads: Mapping[str, Sequence[Published]]) -> Verdict:
     kept = heads.get(found.id, ())
     try:
-        findings = list(_of_an_erased(guard, found, kept) if found.erasure else _findings(guard, found, kept))
+        findings = list(_of_an_erased(database, found, kept) if found.erasure else _findings(database, found, kept))
     except KeyUnavailable as error:
         findings = [Finding(None, None, f"it could not be checked: {error}")]
     except RecorderError as error:
@@ -98,18 +98,18 @@ def _verdict(guard: Guard, found: Conversation, heads: Mapping[str, Sequence[Pub
             raise
         findings = [Finding(None, None, str(error))]
     if findings and found.erasure is None:
-        erased = _erased_since(guard, found)
+        erased = _erased_since(database, found)
         if erased is not None:
-            return _verdict(guard, erased, heads)
+            return _verdict(database, erased, heads)
     version = found.version if found.erasure is None else found.erasure.events
     head = found.head if found.erasure is None else found.erasure.head
     return Verdict(found.id, version, head, found.erasure, tuple(findings))
 
 
-def _erased_since(guard: Guard, found: Conversation) -> Conversation | None:
+def _erased_since(database: Database, found: Conversation) -> Conversation | None:
     """The conversation, if it was erased while its events were read: then they are not missing."""
     try:
-        with guard.unguarded.read() as reader:
+        with database.recorder.read() as reader:
             now = reader.conversation_of(found.key)
     except RecorderError as error:
         if not is_damage(error):
@@ -118,9 +118,9 @@ def _erased_since(guard: Guard, found: Conversation) -> Conversation | None:
     return now if now is not None and now.erasure is not None else None
 
 
-def _of_an_erased(guard: Guard, found: Conversation, kept: Iterable[Published]) -> Iterator[Finding]:
+def _of_an_erased(database: Database, found: Conversation, kept: Iterable[Published]) -> Iterator[Finding]:
     assert found.erasure is not None
-    with guard.unguarded.read() as reader:
+    with database.recorder.read() as reader:
         left = (
             reader.rows(found.key, 0, 2**62, 1),
             reader.projections(found.key),
@@ -134,29 +134,29 @@ def _of_an_erased(guard: Guard, found: Conversation, kept: Iterable[Published]) 
             yield Finding(None, None, f"its receipt is not of the history whose head at version {version} was kept")
 
 
-def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> Iterator[Finding]:
+def _findings(database: Database, found: Conversation, kept: Sequence[Published]) -> Iterator[Finding]:
     if not columns_are_sound(found):
         yield Finding(None, None, "its own row, or what leads to its last event, is damaged")
     if found.version == 0:
         yield Finding(None, None, "it has no events: all of it is missing")
         return
-    codec = guard.codecs.of_damaged(found)
+    codec = database.codec_of_damaged(found)
     try:
-        guard.codecs.of(found)
+        database.codec_of(found)
     except CorruptEvent:
         yield Finding(None, None, "its mark does not fit: its end was cut off, or its row was changed, without its key")
     salt = found.salt if codec.data_key is None else codec.data_key.salt
     if not salt:
         yield Finding(None, None, "its salt is lost, so nothing proves its heads")
-    chain = Pass(codec, guard.codecs, salt, dict(kept))
-    chain.over(guard.unguarded, found.key, found.version)
+    chain = Pass(codec, database, salt, dict(kept))
+    chain.over(database.recorder, found.key, found.version)
     if salt and chain.suspects and not chain.proved:
         yield Finding(None, None, "its salt is not what it was, or all of it was changed: nothing proves its heads")
         salt = b""
-        chain = Pass(codec, guard.codecs, salt, dict(kept))
-        chain.over(guard.unguarded, found.key, found.version)
+        chain = Pass(codec, database, salt, dict(kept))
+        chain.over(database.recorder, found.key, found.version)
     yield from chain.findings
-    for first, last, problem in diagnosed(guard, found.key, codec, salt, chain.suspects, _others(guard, found)):
+    for first, last, problem in diagnosed(database, found.key, codec, salt, chain.suspects, _others(database, found)):
         yield Finding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
     for version, head in kept:
         if version > found.version:
@@ -165,18 +165,18 @@ def _findings(guard: Guard, found: Conversation, kept: Sequence[Published]) -> I
         elif version in chain.wanted and not chain.suspects:
             problem = f"at version {version} its head is not the one that was published: its history was rewritten"
             yield Finding(None, None, f"{problem} ({head.hex()} was)")
-    yield from _beside(guard, found, codec)
+    yield from _beside(database, found, codec)
 
 
-def _others(guard: Guard, found: Conversation) -> Iterator[str]:
-    for each in readable_conversations(guard.unguarded):
+def _others(database: Database, found: Conversation) -> Iterator[str]:
+    for each in readable_conversations(database.recorder):
         if isinstance(each, Conversation) and each.id != found.id:
             yield each.id
 
 
-def _beside(guard: Guard, found: Conversation, codec: RowCodec) -> Iterator[Finding]:
+def _beside(database: Database, found: Conversation, codec: RowCodec) -> Iterator[Finding]:
     """What is kept beside the events may be damaged; and it knows of later ones, where an end was cut off."""
-    with guard.unguarded.read() as reader:
+    with database.recorder.read() as reader:
         for projection in reader.projections(found.key):
             version = -1
             while records := reader.records(projection, found.key, version, 1_000):

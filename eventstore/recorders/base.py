@@ -143,7 +143,10 @@ class RecalledKey(NamedTuple):
 class Reader(Protocol):
     """One read transaction: everything that it returns is of one moment."""
 
-    def conversation(self, conversation_id: str) -> Conversation | None: ...
+    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
+        """The visible conversation of this id. Where it is still ``known``, which this process found or left and which
+        was not astray then, that is returned, and the database is not asked whether it contradicts itself.
+        """
 
     def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
         """Published conversations with an id greater than ``after``, in the order of their ids' UTF-8 bytes."""

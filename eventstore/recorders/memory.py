@@ -143,7 +143,7 @@ class MemoryReader:
     def __init__(self, tables: _Tables) -> None:
         self._tables = tables
 
-    def conversation(self, conversation_id: str) -> Conversation | None:
+    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
         key = self._tables.visible.get(conversation_id)
         return None if key is None else self._with_tail(key)
 

@@ -88,7 +88,7 @@ def _bring_in(store: Store, rest: _Rest) -> Arrived | Problem:
     what = rest.what
     try:
         rest.check_time(what.created_at if what.erasure is None else what.erasure.erased_at, "it")
-        with Arrival(store.guard, what) as arrival:
+        with Arrival(store._database, what) as arrival:
             for chunk in chunked(rest.rows()):
                 arrival.add(chunk)
             arrival.remember(rest.keys())

@@ -63,7 +63,7 @@ def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
 
 def _write_one(store: Store, sink: Sink, conversation: str) -> int:
     """Write a conversation, or its receipt; returns how many events it has."""
-    what, rows, keys = carried(store.guard, conversation)
+    what, rows, keys = carried(store._database, conversation)
     sink.write(conversation_line(what))
     for row in rows:
         sink.write(event_line(what.id, row))

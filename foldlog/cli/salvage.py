@@ -47,7 +47,7 @@ def run(
         terminal.progress() as bars,
     ):
         bar = bars.add_task("salvaging", unit="events", total=None)
-        for each in salvage(old.guard, new.guard):
+        for each in salvage(old._database, new._database):
             bars.advance(bar, each.events)
             done.append(each)
     if as_json:

@@ -14,7 +14,7 @@ from eventstore import (
     InvalidArgument,
     Message,
     Observation,
-    Snapshot,
+    ReadTransaction,
     Store,
     open_store,
 )
@@ -27,7 +27,7 @@ TOO_LARGE = (2**63, -(2**63) - 1, 10**30, -(10**30))
 NOT_WHOLE = (1.5, "1", True, None, b"1")
 
 
-def on_snapshot(read: Callable[[Snapshot, int], object]) -> Callable[[Store, int], object]:
+def on_snapshot(read: Callable[[ReadTransaction, int], object]) -> Callable[[Store, int], object]:
     return lambda store, number: store.query("c", lambda snapshot: read(snapshot, number))
 
 
@@ -40,7 +40,7 @@ CALLS: dict[str, Callable[[Store, int], object]] = {
     "follow": lambda store, n: store.follow(n),
     "follow, limit": lambda store, n: store.follow(0, n),
     "lost_after": lambda store, n: store.lost_after(n),
-    "event_bytes_max": lambda store, n: Store(store.guard, event_bytes_max=n),
+    "event_bytes_max": lambda store, n: Store(store._recorder, event_bytes_max=n),
     "bring, jobs": lambda store, n: list(store.bring(store, jobs=n)),
     "snapshot.head_at": on_snapshot(lambda snapshot, n: snapshot.head_at(n)),
     "snapshot.events, start": on_snapshot(lambda snapshot, n: list(snapshot.events(n))),

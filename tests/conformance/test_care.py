@@ -8,7 +8,6 @@ from pydantic import SecretStr
 from eventstore import CondensationRequest, ConversationErased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.maintenance.copy import copy_conversation
 from eventstore.recorders.base import Recorder
-from eventstore.stored.guard import Guard
 from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
 from tests.conformance.conftest import OpenRecorder
 
@@ -33,7 +32,7 @@ def findings(store: Store) -> list[str]:
 
 
 def encodings(store: Store, name: str) -> set[int]:
-    with store.guard.unguarded.read() as reader:
+    with store._recorder.read() as reader:
         found = reader.conversation(name)
         assert found is not None
         return {row.encoding for row in reader.rows(found.key, 0, 2_000, 2_000)}
@@ -78,7 +77,7 @@ def test_an_erased_conversation_leaves_its_receipt(store: Store):
 
 
 def test_a_store_is_sealed_and_compressed_and_reads_the_same(recorder: Recorder):
-    store = Store(Guard(recorder, WriteSettings("zlib", KEYS)))
+    store = Store(recorder, WriteSettings("zlib", KEYS))
     fill(store)
     assert contents(store, "c1") == ["message 0", "message 1", "message 2", None, "message 4"]
     assert len(list(store.follow())) == 1_510
@@ -92,7 +91,7 @@ def test_a_plain_store_is_brought_over_to_a_key(recorder: Recorder):
     plain = Store(recorder)
     fill(plain)
     before = [(row.id, row.head) for row in plain.conversations()]
-    store = Store(Guard(recorder, WriteSettings("none", KEYS)))
+    store = Store(recorder, WriteSettings("none", KEYS))
     assert {done.conversation: done.rows for done in store.rekey()} == {"c1": 5, NAMES[1]: 5, "imported": 1_500}
     assert PLAIN not in encodings(store, "imported") | encodings(store, "c1")
     assert [(row.id, row.head) for row in store.conversations()] == before
@@ -104,7 +103,7 @@ def test_a_conversation_is_carried_to_another_store_with_its_heads(open_recorder
     source, target = Store(open_recorder()), Store(open_recorder())
     fill(source)
     for name in (*NAMES, "imported"):
-        copy_conversation(source.guard, target.guard, name)
+        copy_conversation(source._database, target._database, name)
     assert [(r.id, r.head) for r in target.conversations()] == [(r.id, r.head) for r in source.conversations()]
     again = target.append(
         "c1", Message(source="user", content="message 2"), expected_version=2, idempotency_key="turn-2"

@@ -4,7 +4,7 @@ other stores its rows in another form.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -13,11 +13,11 @@ from pydantic import SecretStr
 from eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.codec import encode
 from eventstore.maintenance import copy
-from eventstore.recorders.base import Recorder, Transaction
+from eventstore.recorders.base import Recorder, Row, Transaction
 from eventstore.stored import hash_chain
-from eventstore.stored.guard import Guard
 from eventstore.stored.row_codec import ENCRYPTED, WriteSettings
 from eventstore.stored.rows import chained
+from eventstore.transaction import staged as staged_in
 
 T = TypeVar("T")
 
@@ -28,8 +28,14 @@ def said(text: str) -> Message:
     return Message(source="user", content=text)
 
 
+def stage(store: Store, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
+    writing = staged_in(transaction, store._database, key)
+    writing.stage(rows)
+    writing.end()
+
+
 def store_on(recorder: Recorder, *secrets: SecretStr) -> Store:
-    return Store(Guard(recorder, WriteSettings("zlib", KeyRing(secrets) if secrets else None)))
+    return Store(recorder, WriteSettings("zlib", KeyRing(secrets) if secrets else None))
 
 
 def key_of(recorder: Recorder, conversation: str) -> int:
@@ -78,8 +84,8 @@ def test_an_erased_conversation_is_not_stored_in_another_form(recorder: Recorder
 def test_what_a_killed_import_left_gets_the_new_key_too(recorder: Recorder):
     """It is published by nobody; but its rows are in the database, and the old key must not be needed for them."""
     store = store_on(recorder, OLD)
-    staged = store.guard.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
-    store.guard.transact(lambda t: t.stage(staged.key, chained(staged, [encode(said("x"))], 5)))
+    staged = store._recorder.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
+    store._recorder.transact(lambda t: stage(store, t, staged.key, chained(staged, [encode(said("x"))], 5)))
     list(store_on(recorder, NEW, OLD).rekey())
     found = recorder.query(lambda reader: reader.conversation_of(staged.key))
     assert found is not None
@@ -93,5 +99,5 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Record
     key = key_of(recorder, "c1")
     store.erase("c1", reason="asked to")
     with pytest.raises(ConversationErased):
-        recorder.transact(lambda transaction: copy._remember(transaction, key, [("private", 0, 1)]))
+        recorder.transact(lambda transaction: copy._remember(transaction, store._database, key, [("private", 0, 1)]))
     assert recorder.query(lambda reader: list(reader.remembered(key, None, 9))) == []

@@ -22,7 +22,7 @@ from eventstore import (
     Message,
     Store,
     StoreUnavailable,
-    WritableSnapshot,
+    WriteTransaction,
 )
 from eventstore.recorders.base import Recorder
 
@@ -45,7 +45,7 @@ class Inner:
         except EventStoreError as error:
             self.error = error
 
-    def project(self, snapshot: WritableSnapshot, events: object) -> None:
+    def project(self, snapshot: WriteTransaction, events: object) -> None:
         self.write()
 
     def clock(self) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore import ANY_VERSION, Message, Snapshot, Store
+from eventstore import ANY_VERSION, Message, ReadTransaction, Store
 
 
 class NotNow(Exception):
@@ -18,7 +18,7 @@ def said(text: str) -> Message:
 def test_a_guard_sees_what_was_appended_until_now(store: Store) -> None:
     seen: list[tuple[int, list[object]]] = []
 
-    def guard(snapshot: Snapshot) -> None:
+    def guard(snapshot: ReadTransaction) -> None:
         seen.append((snapshot.version, [event.content for event in snapshot.events(1)]))  # type: ignore[union-attr]
 
     store.append("c1", [said("a"), said("b")], expected_version=0, guard=guard)
@@ -29,7 +29,7 @@ def test_a_guard_sees_what_was_appended_until_now(store: Store) -> None:
 def test_what_a_guard_raises_is_raised_and_nothing_is_appended(store: Store) -> None:
     store.append("c1", said("a"), expected_version=0)
 
-    def guard(_: Snapshot) -> None:
+    def guard(_: ReadTransaction) -> None:
         raise NotNow
 
     with pytest.raises(NotNow):

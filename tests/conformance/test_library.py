@@ -166,15 +166,15 @@ class Heard(TrackingView):
     def hear(self, characters: int, tracking: Tracking) -> None:
         def work(transaction: Transaction) -> None:
             self.track(transaction, tracking)
-            record = transaction.record_at("heard", 0, 1)
+            record = self.record_at(transaction, "heard", 1)
             total = int(record.body) if record else 0
-            transaction.put_records("heard", 0, [Record(1, 1, None, b"%d" % (total + characters))])
+            self.put_records(transaction, "heard", [Record(1, 1, None, b"%d" % (total + characters))])
 
         self.recorder.transact(work)
 
     def total(self) -> int:
         with self.recorder.read() as reader:
-            record = reader.record_at("heard", 0, 1)
+            record = self.record_at(reader, "heard", 1)
         return int(record.body) if record else 0
 
 

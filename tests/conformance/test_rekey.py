@@ -27,8 +27,8 @@ from eventstore.maintenance import rekey as rekeying
 from eventstore.maintenance.rekey import Rekeyed
 from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
 from eventstore.stored.compression import Compression, compressed
-from eventstore.stored.guard import Guard
 from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
+from eventstore.transaction import ReadTransaction
 from projections import Views
 from tests.conformance.conftest import OpenRecorder
 
@@ -52,7 +52,7 @@ def ring(*names: str | None) -> KeyRing | None:
 
 
 def store_on(recorder: Recorder, compression: Compression | None, *keys: str | None) -> Store:
-    return Store(Guard(recorder, WriteSettings(compression, ring(*keys))))
+    return Store(recorder, WriteSettings(compression, ring(*keys)))
 
 
 def event(n: int) -> Event:
@@ -100,15 +100,11 @@ def stored(recorder: Recorder) -> dict[str, tuple[Conversation, list[Row]]]:
 
 
 def expected_encodings(store: Store, form: Form) -> dict[str, list[int]]:
-    with store.guard.read() as reader:
-        return {
-            name: [
-                compressed(form.compression, row.body)[0] + (ENCRYPTED if form.key else PLAIN)
-                for row in reader.rows(found.key, 0, LENGTH, LENGTH)
-            ]
-            for name in NAMES
-            if (found := reader.conversation(name)) is not None
-        }
+    def expected(read: ReadTransaction) -> list[int]:
+        rows = read.rows(0, LENGTH, LENGTH)
+        return [compressed(form.compression, row.body)[0] + (ENCRYPTED if form.key else PLAIN) for row in rows]
+
+    return {name: store.query(name, expected) for name in NAMES if store.version(name)}
 
 
 def assert_is_in(recorder: Recorder, form: Form, wanted: dict[str, Any]) -> None:
@@ -291,7 +287,7 @@ def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: 
     found, rows = stored(recorder)["c1"]
     forged = (
         store_on(recorder, None)
-        .guard.codecs.of(found)
+        ._database.codec_of(found)
         ._stored(rows[6]._replace(body=rows[0].body), PLAIN, rows[0].body)
     )
     recorder.transact(lambda transaction: transaction.replace(found.key, [forged]))

@@ -31,7 +31,7 @@ from eventstore import (
     StoreUnavailable,
     UnknownEventType,
     VersionConflict,
-    WritableSnapshot,
+    WriteTransaction,
     open_store,
 )
 from eventstore.recorders.base import Recorder
@@ -377,7 +377,7 @@ class CountsCondensations:
     def __init__(self) -> None:
         self.fail = False
 
-    def project(self, snapshot: WritableSnapshot, events: object) -> None:
+    def project(self, snapshot: WriteTransaction, events: object) -> None:
         count = sum(1 for _ in snapshot.structural_events())
         snapshot.put_records("counts", [Record(snapshot.version, 1, None, b"%d" % count)])
         if self.fail:

@@ -19,7 +19,7 @@ from eventstore import (
     Origin,
     Store,
     UnknownEvent,
-    WritableSnapshot,
+    WriteTransaction,
     open_store,
 )
 from eventstore.recorders.base import Recorder
@@ -41,10 +41,7 @@ def said(text: str, **fields: object) -> Message:
 
 
 def bodies(store: Store) -> list[bytes]:
-    with store.guard.read() as reader:
-        found = reader.conversation("c1")
-        assert found is not None
-        return [row.body for row in reader.rows(found.key, 0, found.version, found.version)]
+    return store.query("c1", lambda read: [row.body for row in read.rows(0, read.version, read.version)])
 
 
 def test_every_read_gives_the_time_of_the_recording(timed: Store):
@@ -105,7 +102,7 @@ def test_a_projection_sees_what_readers_see(timed: Store):
         name = "keeper"
         seen: list[Event]
 
-        def project(self, snapshot: WritableSnapshot, events: Sequence[Event]) -> None:
+        def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
             self.seen = list(events)
             assert list(snapshot.events(snapshot.version - len(events))) == self.seen
 

@@ -9,7 +9,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,15 @@ from eventstore import (
 from eventstore.codec import encode
 from eventstore.maintenance.rekey import Rekeyed
 from eventstore.maintenance.verify import Published
+from eventstore.recorders.base import Row, Transaction
 from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.stored import hash_chain, row_codec
 from eventstore.stored.compression import NotAsWritten, compressed, decompressed
-from eventstore.stored.guard import Guard
 from eventstore.stored.row_codec import ENCRYPTED, EVENT_BYTES_MAX, PLAIN, WriteSettings
 from eventstore.stored.rows import chained
-from eventstore.transaction import WritableSnapshot
+from eventstore.transaction import WriteTransaction
+from eventstore.transaction import staged as staged_in
 from projections import Views
 from tests.eventstore.test_golden_stores import unpacked
 
@@ -146,7 +147,7 @@ def test_a_record_beside_a_sealed_conversation_is_sealed_too(path: Path):
     class Keeper:
         name = "keeper"
 
-        def project(self, snapshot: WritableSnapshot, events: object) -> None:
+        def project(self, snapshot: WriteTransaction, events: object) -> None:
             snapshot.put_records("keeper", [Record(snapshot.version, 1, None, TEXT.encode())])
 
     with open_store(f"sqlite:///{path}", keys=KeyRing([OLD])) as store:
@@ -256,7 +257,7 @@ def test_a_key_is_never_shown_or_logged(path: Path, caplog: pytest.LogCaptureFix
     ring = KeyRing([OLD])
     with open_store(f"sqlite:///{path}", keys=ring) as store:
         fill(store)
-        shown = f"{ring!r} {ring} {store!r} {vars(ring)} {store._recorder.codecs.settings!r} {caplog.text}"
+        shown = f"{ring!r} {ring} {store!r} {vars(ring)} {store._database.settings!r} {caplog.text}"
     assert OLD.get_secret_value() not in shown
     assert repr(bytes.fromhex(OLD.get_secret_value())) not in shown
 
@@ -270,16 +271,16 @@ def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
     ring = KeyRing([OLD])
     with open_store(f"sqlite:///{path}", keys=ring) as store:
         fill(store, 2)
-        guard = store._recorder
-        with guard.unguarded.read() as reader:
+        database = store._database
+        with database.recorder.read() as reader:
             found = reader.conversation("c1")
             assert found is not None
             one, two = reader.rows(found.key, 0, 2, 2)
-        codec = guard.codecs.of(found)
-        assert [row.encoding for row in codec.decoded([one, two], guard.codecs)] == [PLAIN, PLAIN]
+        codec = database.codec_of(found)
+        assert [row.encoding for row in codec.decoded([one, two], database)] == [PLAIN, PLAIN]
         swapped = one._replace(body=two.body)
         swapped = swapped._replace(checksum=_checksum(swapped))
-        (opened,) = codec.decoded([swapped], guard.codecs)
+        (opened,) = codec.decoded([swapped], database)
         assert b"does not decrypt it" in opened.body
 
 
@@ -407,7 +408,7 @@ class Refusing:
     name = "refusing"
     refuses = True
 
-    def project(self, snapshot: WritableSnapshot, events: object) -> None:
+    def project(self, snapshot: WriteTransaction, events: object) -> None:
         list(snapshot.events())
         if self.refuses:
             raise RuntimeError("not now")
@@ -421,8 +422,8 @@ def test_a_key_that_was_never_committed_seals_nothing(path: Path, begun: int, on
     """
     ring = KeyRing([OLD])
     recorder = MemoryRecorder() if on == "memory" else SQLiteRecorder(str(path))
-    fill(Store(Guard(recorder)), begun)
-    store = Store(Guard(recorder, WriteSettings("none", ring)))
+    fill(Store(recorder), begun)
+    store = Store(recorder, WriteSettings("none", ring))
     refusing = Refusing()
     store.register(refusing)
     for _ in range(2):
@@ -430,9 +431,15 @@ def test_a_key_that_was_never_committed_seals_nothing(path: Path, begun: int, on
             store.append("c1", [said(0), CondensationRequest()], expected_version=begun)
     refusing.refuses = False
     store.append("c1", [said(0), CondensationRequest()], expected_version=begun)
-    assert len(list(Store(Guard(recorder, WriteSettings("none", ring))).events("c1"))) == begun + 2
+    assert len(list(Store(recorder, WriteSettings("none", ring)).events("c1"))) == begun + 2
     assert_sound(store)
     store.close()
+
+
+def stage(store: Store, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
+    writing = staged_in(transaction, store._database, key)
+    writing.stage(rows)
+    writing.end()
 
 
 @pytest.mark.parametrize("conversation", [None, "imported"])
@@ -441,9 +448,9 @@ def test_what_a_killed_import_left_is_sealed_too(path: Path, conversation: str |
     with open_store(url) as store:
         fill(store)
         store.ingest("imported", [said(0)])
-        staged = store.guard.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
+        staged = store._recorder.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
         rows = chained(staged, [encode(said(n)) for n in range(500)], 5)
-        store.guard.transact(lambda t: t.stage(staged.key, rows))
+        store._recorder.transact(lambda t: stage(store, t, staged.key, rows))
     with open_store(url, keys=KeyRing([OLD])) as store:
         list(store.rekey("c1"))
         done = list(store.rekey(conversation))

@@ -91,7 +91,7 @@ def test_pages_that_others_write_during_the_search_are_looked_at_again(tmp_path:
 
     with open_store(f"sqlite:///{path}") as store, open_store(f"sqlite:///{path}") as other:
         monkeypatch.setattr(scrub._Scrub, "_search", searched)
-        assert store.guard.unguarded.purge()
+        assert store._recorder.purge()
         assert bytes_left(tmp_path, [OLD]) == []
         assert [finding for verdict in other.verify() for finding in verdict.findings] == []
 
@@ -112,7 +112,7 @@ def test_a_page_in_the_cache_of_another_connection_does_not_bring_the_bytes_back
             return overwrite(self, *arguments)
 
         monkeypatch.setattr(scrub._Scrub, "_overwrite", overwritten)
-        assert store.guard.unguarded.purge()
+        assert store._recorder.purge()
         other.execute("UPDATE idempotency_keys SET events = 2")
         assert bytes_left(tmp_path, [OLD]) == []
 
@@ -181,9 +181,9 @@ def test_a_reader_that_stays_open_is_waited_for_and_then_named(tmp_path: Path, m
         with monkeypatch.context() as patched:
             patched.setattr(scrub._Scrub, "_search", searched)
             with pytest.raises(StillRead, match="the store is being read, so its WAL cannot be emptied now"):
-                store.guard.unguarded.purge()
+                store._recorder.purge()
         reading.__exit__(None, None, None)
-        assert store.guard.unguarded.purge()
+        assert store._recorder.purge()
 
 
 # -- bytes pending ----------------------------------------------------------------------------------------------------
@@ -217,8 +217,8 @@ def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path: Path, unseen
     with open_store(f"sqlite:///{path}") as store, open_store(f"sqlite:///{path}") as other:
         assert store.erase("secret", reason="asked to").bytes_pending
         with other.snapshot("other"), pytest.raises(StoreUnavailable, match="its bytes are still in the files"):
-            vacuum(store.guard, 0, patience_s=0.1)
-        assert not vacuum(store.guard, 0, patience_s=0.1).bytes_pending
+            vacuum(store._database, 0, patience_s=0.1)
+        assert not vacuum(store._database, 0, patience_s=0.1).bytes_pending
         assert bytes_left(tmp_path, SECRETS) == []
 
 
@@ -265,14 +265,14 @@ def test_bytes_of_an_erasure_that_began_later_stay_pending(tmp_path: Path, monke
     with open_store(f"sqlite:///{path}") as store, open_store(f"sqlite:///{path}") as other:
 
         def searched(self: Any) -> tuple[list[int], bool]:
-            other.guard.unguarded.transact(lambda transaction: transaction.expunge(2, 5))
+            other._recorder.transact(lambda transaction: transaction.expunge(2, 5))
             return search(self)
 
         with monkeypatch.context() as patched:
             patched.setattr(scrub._Scrub, "_search", searched)
             store.erase("secret", reason="asked to")
         assert store.bytes_pending
-        assert store.guard.unguarded.purge()
+        assert store._recorder.purge()
         assert not store.bytes_pending
 
 

@@ -24,7 +24,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance.erase import erase
-from eventstore.transaction import WritableSnapshot
+from eventstore.transaction import WriteTransaction
 
 SECRET = b"Mrs Alva Quist, account 55-17-204"
 OTHER = b"the other conversation stays"
@@ -36,7 +36,7 @@ class Keeper:
 
     name = "keeper"
 
-    def project(self, snapshot: WritableSnapshot, events: object) -> None:
+    def project(self, snapshot: WriteTransaction, events: object) -> None:
         text = SECRET if snapshot.conversation == "secret" else OTHER
         snapshot.put_records("keeper", [Record(snapshot.version, 1, None, text)])
 
@@ -81,7 +81,7 @@ def test_in_a_sealed_store_the_keys_go_too(tmp_path: Path, compression: str):
     fill(url, KEY, compression)
     with open_store(url, keys=KEY) as store:
         assert files_with(tmp_path, SECRET) == [path.name]  # the idempotency key, which is a name
-        with store._recorder.unguarded.read() as reader:
+        with store._recorder.read() as reader:
             found = reader.conversation("secret")
             assert found is not None
             assert found.sealed_key is not None
@@ -171,7 +171,7 @@ def test_the_receipt_waits_for_a_reader_that_keeps_the_text_alive(tmp_path: Path
         with reading.snapshot("secret") as snapshot:
             next(snapshot.events())
             with pytest.raises(StoreUnavailable, match="a reader that was open before is open still"):
-                erase(store._recorder, "secret", "asked to", 0, patience_s=0.2)
+                erase(store._database, "secret", "asked to", 0, patience_s=0.2)
             assert SECRET.decode() in next(snapshot.events()).content  # type: ignore[union-attr]
         store.erase("secret", reason="asked to")
     assert files_with(tmp_path, SECRET) == []

@@ -316,7 +316,7 @@ def test_a_store_whose_log_was_removed_is_not_written_to_and_never_gets_the_old_
 
 def test_the_log_is_lengthened_through_the_writers_own_descriptor(store: Store, path: Path):
     """The name may be another store's by now: nothing is written to it."""
-    log = store.guard.unguarded._writing._log_space._log  # type: ignore[union-attr]
+    log = store._recorder._writing._log_space._log  # type: ignore[union-attr]
     if log is None:
         pytest.skip("this system does not list the descriptors of a process")
     assert os.path.samestat(os.fstat(log), os.stat(f"{path}-wal"))

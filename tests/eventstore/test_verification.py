@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventstore import CondensationRequest, Message, open_store
+from eventstore import CondensationRequest, CorruptEvent, Message, open_store
 from eventstore.maintenance import verify
 from eventstore.maintenance.diagnosis import UNPROVEN
 from eventstore.maintenance.verify import Published, Verdict
@@ -98,7 +98,7 @@ def test_what_is_stored_beside_an_event_is_checked_too(path: Path, column: str):
 def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None:
     """By somebody who knows how checksums are made, and does not make the heads of all that follows."""
     with open_store(f"sqlite:///{path}?mode=ro") as store:
-        recorder = store._recorder.unguarded
+        recorder = store._recorder
         with recorder.read() as reader:
             found = reader.conversation(conversation)
             assert found is not None
@@ -277,8 +277,8 @@ def test_one_conversation_can_be_checked_alone(path: Path):
 
 def test_the_fast_way_and_the_plain_way_agree_about_every_column(path: Path):
     with open_store(f"sqlite:///{path}") as store:
-        guard = store._recorder
-        with guard.unguarded.read() as reader:
+        database = store._database
+        with database.recorder.read() as reader:
             found = reader.conversation("a")
             assert found is not None
             rows = list(reader.rows(found.key, 0, LENGTH, LENGTH))
@@ -315,6 +315,28 @@ def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path: Path):
         store.ingest("a", (Message(source="user", content=str(n)) for n in range(4_500)))
     spoil(path, "DELETE FROM events WHERE id BETWEEN 900 AND 3100")
     assert found(path)["a"] == ["events 900 to 3100: they are missing"]
+
+
+def test_an_index_that_loses_the_end_while_the_store_is_open_shortens_no_history(path: Path):
+    """The index is checked once for each conversation, and again where the conversation is not as it was."""
+    with open_store(f"sqlite:///{path}") as store:
+        assert store.version("a") == LENGTH
+        lose_entry(path, LENGTH - 1)
+        with pytest.raises(CorruptEvent):
+            store.version("a")
+        with pytest.raises(CorruptEvent):
+            list(store.events("a"))
+
+
+def lose_entry(path: Path, event_id: int) -> None:
+    """Take the entries of the events with this id out of their index, which the file does not say."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events_by_id'").fetchone()[0]
+        connection.execute("DROP INDEX events_by_id")
+        connection.execute(f"{sql} WHERE id <> {event_id}")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'events_by_id'", (sql,))
+        connection.execute("PRAGMA writable_schema = RESET")
 
 
 @pytest.mark.parametrize("column", ["head", "kind", "body", "checksum", "recorded_at", "shown_before"])

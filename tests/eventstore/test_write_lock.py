@@ -176,9 +176,9 @@ def test_a_patience_that_is_none_is_refused(tmp_path: Path, address: str, patien
 
 def test_the_patience_of_the_url_is_the_recorders(path: str):
     with open_store(f"sqlite:///{path}?patience_s=7") as store:
-        assert store.guard.unguarded._patience_s == 7.0  # type: ignore[attr-defined]
+        assert store._recorder._patience_s == 7.0  # type: ignore[attr-defined]
     with open_store(f"sqlite:///{path}") as store:
-        assert store.guard.unguarded._patience_s == 60.0  # type: ignore[attr-defined]
+        assert store._recorder._patience_s == 60.0  # type: ignore[attr-defined]
 
 
 def test_a_thread_of_this_process_that_holds_up_the_others_is_named(path: str):

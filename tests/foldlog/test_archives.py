@@ -32,7 +32,7 @@ from eventstore import (
 )
 from eventstore.maintenance.copy import Arrived, carried
 from eventstore.stored import hash_chain
-from eventstore.stored.guard import Guard
+from eventstore.stored.database import Database
 from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive, write_archive
 
 NAMES = ["c1", "", "ümlaut ✓", "lone \udcff", "nul \0 and\nline"]
@@ -251,7 +251,7 @@ def test_a_damaged_conversation_is_left_out_and_named_and_the_rest_is_whole(
 
 
 def test_what_is_erased_while_it_is_carried_is_not_read_on(source: Store):
-    _, rows, _ = carried(source.guard, "long")
+    _, rows, _ = carried(source._database, "long")
     next(rows)
     source.erase("long", reason="asked to")
     with pytest.raises(ConversationErased):
@@ -261,8 +261,8 @@ def test_what_is_erased_while_it_is_carried_is_not_read_on(source: Store):
 def test_what_is_erased_while_it_is_written_comes_as_its_receipt(
     tmp_path: Path, target: Store, source: Store, monkeypatch: pytest.MonkeyPatch
 ):
-    def carried_while_it_is_erased(guard: Guard, conversation: str) -> Any:
-        what, rows, keys = carried(guard, conversation)
+    def carried_while_it_is_erased(database: Database, conversation: str) -> Any:
+        what, rows, keys = carried(database, conversation)
         if what.erasure is None and conversation == "long":
             next(rows)
             source.erase("long", reason="asked to")
@@ -489,6 +489,6 @@ def test_what_lies_where_an_archive_is_written_does_not_make_it_readable_for_oth
 
 
 def test_a_store_that_cannot_be_written_ends_an_import_with_a_clear_error(archive: Path, target: Store):
-    target.guard.unguarded.close()
+    target._recorder.close()
     with pytest.raises(StoreUnavailable, match="closed"):
         list(read_archive(target, archive, receipts=True))

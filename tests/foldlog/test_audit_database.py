@@ -201,7 +201,7 @@ def damage(store: Store, conversation: str, event_id: int) -> None:
 
 
 def file_of(store: Store) -> Path:
-    return Path(store.guard.unguarded.path)  # type: ignore[attr-defined]
+    return Path(store._recorder.path)  # type: ignore[attr-defined]
 
 
 def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store: Store, tmp_path: Path):

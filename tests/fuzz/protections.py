@@ -46,7 +46,18 @@ PROTECTIONS = {
         _DAMAGE,
     ),
     "end": Protection(
-        "an end that an index hides is not believed", "eventstore/stored/guard.py", "if found.astray or", "if", _DAMAGE
+        "an end that an index hides is not believed",
+        "eventstore/stored/database.py",
+        "if found.astray or",
+        "if",
+        _DAMAGE,
+    ),
+    "end-of-known": Protection(
+        "a conversation counts as known only where it is still the same",
+        "eventstore/recorders/sqlite/reader.py",
+        "if found and _conversation(conversation_id, found) == known:",
+        "if found:",
+        f"{_VERIFICATION} -k while_the_store_is_open",
     ),
     "heads": Protection(
         "verify compares heads", "eventstore/stored/hash_chain.py", "link.digest() != own\n", "False\n", _VERIFICATION
@@ -200,8 +211,8 @@ PROTECTIONS = {
     ),
     "proofs": Protection(
         "an idempotency key stands for what was written",
-        "eventstore/stored/guard.py",
-        "if not codec.is_proved(idempotency_key, recalled):",
+        "eventstore/transaction.py",
+        "if not codec.is_proved(name, each):",
         "if False:",
         f"{_ATTACKER} -k makes_up",
     ),
@@ -214,23 +225,23 @@ PROTECTIONS = {
     ),
     "met-before": Protection(
         "what a process met before counts only where it needs the key",
-        "eventstore/stored/guard.py",
-        "if self.settings.keys is not None and not codec.is_strict:",
-        "if False:",
+        "eventstore/stored/database.py",
+        "return self.settings.keys is None or codec.is_strict",
+        "return True",
         f"{_ENCRYPTION} -k go_on_believing",
     ),
     "encrypted-salt": Protection(
         "the salt is encrypted with the key",
-        "eventstore/stored/guard.py",
+        "eventstore/stored/database.py",
         'renewed = found._replace(salt=b"", key_id',
         "renewed = found._replace(key_id",
         f"{_ENCRYPTION} -k the_salt",
     ),
     "uncommitted-key": Protection(
         "a data key that was not committed encrypts nothing",
-        "eventstore/stored/guard.py",
-        "self._written: dict[int, _Written] = {}",
-        'self._written: dict[int, _Written] = codecs.__dict__.setdefault("kept", {})',
+        "eventstore/transaction.py",
+        "self._known_codec = codec._replace(data_key=data_key, mark=mark)\n",
+        'self._known_codec = vars(self._database).setdefault("kept", codec._replace(data_key=data_key, mark=mark))\n',
         f"{_ENCRYPTION} -k never_committed",
     ),
     "checksum-of-form": Protection(

@@ -88,7 +88,7 @@ def test_a_copy_that_was_stopped_goes_on(file: str, postgres_url: Callable[[], s
 def test_what_a_killed_copy_left_is_cleared_away(file: str, postgres_url: Callable[[], str]):
     with open_store(file) as here, open_store(postgres_url()) as server:
         here.ingest("long", [said(str(n)) for n in range(1_500)])
-        recorder = server._recorder.unguarded
+        recorder = server._recorder
         left = recorder.transact(lambda transaction: transaction.begin("long", 1, b"salt", staged=True)).key
         list(server.bring(here))
         with recorder.read() as reader:

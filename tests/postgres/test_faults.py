@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from eventstore import ANY_VERSION, Message, Snapshot, Store, StoreUnavailable, VersionConflict, open_store
+from eventstore import ANY_VERSION, Message, ReadTransaction, Store, StoreUnavailable, VersionConflict, open_store
 from eventstore.recorders.base import Erasure, Transaction
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import PostgresRecorder
@@ -93,7 +93,7 @@ def _append_as_soon_as_cut(proxy: CuttingProxy, other: Store) -> None:
 
 
 def _append_slowly(store: Store) -> None:
-    recorder = store._recorder.unguarded
+    recorder = store._recorder
     assert isinstance(recorder, PostgresRecorder)
     recover = recorder._recover
 
@@ -241,7 +241,7 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
     with open_store(url + "&options=-c%20idle_in_transaction_session_timeout%3D200ms") as store:
         asked: list[int] = []
 
-        def slow(snapshot: Snapshot) -> None:
+        def slow(snapshot: ReadTransaction) -> None:
             asked.append(snapshot.version)
             sessions = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
             while postgres_server.sql(sessions) != "0":
@@ -259,7 +259,7 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: 
     patient = "&options=-c%20idle_in_transaction_session_timeout%3D60s"
     with open_store(url + patient) as holding, open_store(url.replace("patience_s=10", "patience_s=4")) as waiting:
         holding.append("c1", said("0"), expected_version=0)
-        recorder = holding._recorder.unguarded
+        recorder = holding._recorder
         refused: list[str] = []
 
         def hold(transaction: Transaction) -> None:

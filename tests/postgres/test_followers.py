@@ -194,7 +194,7 @@ def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(primary: S
 def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[], str]):
     """A read transaction that has begun cannot wait for a standby any more."""
     with open_store(postgres_url()) as store:
-        recorder: Any = store._recorder.unguarded
+        recorder: Any = store._recorder
         with recorder.read() as reader:
             assert reader.conversation("c1") is None
             with pytest.raises(InterfaceError, match="last_position is not the first question"):

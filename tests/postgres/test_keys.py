@@ -48,7 +48,7 @@ def sound(store: Store) -> None:
 
 def before_recovery(store: Store, act: Callable[[], object]) -> None:
     """Have ``act`` called once, after the next lost connection and before the next attempt."""
-    recorder: Any = store._recorder.unguarded
+    recorder: Any = store._recorder
     recover = recorder._recover
 
     def first_act(*failure: Any) -> None:
@@ -121,7 +121,7 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(
     """Only the sealed key itself says whose it is: the salt of each encrypted conversation is empty."""
     key = _key_of(plain, "c1")
     with open_store(via) as store:
-        recorder: Any = store._recorder.unguarded
+        recorder: Any = store._recorder
         recorder.transact(lambda transaction: transaction.set_key(key, b"", "k1", b"first", replaces=None))
         proxy.order(cut)
         recorder.transact(lambda transaction: transaction.set_key(key, b"", "k2", b"second", replaces=b"first"))
@@ -137,9 +137,9 @@ def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url: str, v
         def begin(transaction: Transaction) -> int:
             return transaction.begin("c1", 5, b"the salt of the source", staged=True).key
 
-        before_recovery(ours, lambda: keys.append(theirs._recorder.unguarded.transact(begin)))
+        before_recovery(ours, lambda: keys.append(theirs._recorder.transact(begin)))
         proxy.order("request")
-        keys.append(ours._recorder.unguarded.transact(begin))
+        keys.append(ours._recorder.transact(begin))
         assert len(set(keys)) == 2
 
 
@@ -180,10 +180,10 @@ def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_serve
     """Two data keys for one conversation would leave the events of one of them unreadable."""
     ring = KeyRing([NEW])
     with open_store(url, keys=ring) as sealing, open_store(url, keys=ring) as appending, contextlib.ExitStack() as end:
-        guard = sealing._recorder
+        database = sealing._database
         key = _key_of(sealing, "c1")
-        with guard.unguarded.read() as reader:
-            change = rekey._Change(guard, _found(reader.conversation_of(key)), decrypt=False)
+        with database.recorder.read() as reader:
+            change = rekey._Change(database, _found(reader.conversation_of(key)), decrypt=False)
 
         def slowly(transaction: Transaction) -> object:
             transaction.conversation_of(key)
@@ -192,7 +192,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_serve
             until(lambda: waiters(postgres_server))
             return change._begin(transaction)
 
-        guard.unguarded.transact(slowly)
+        database.recorder.transact(slowly)
         end.close()
         assert texts(sealing) == ["plain", "sealed"]
         sound(appending)
@@ -201,7 +201,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_serve
 def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became(url: str, postgres_server: Server):
     """It was staged when the question was asked, and is published when its lock is free."""
     with open_store(url) as importing, open_store(url) as asking, contextlib.ExitStack() as end:
-        recorder: Any = importing._recorder.unguarded
+        recorder: Any = importing._recorder
         staged = recorder.transact(lambda transaction: transaction.begin("c1", 5, b"salt", staged=True)).key
         recorder.transact(
             lambda transaction: transaction.stage(staged, [Row(0, "m", 1, True, False, 5, 0, b"{}", b"")])
@@ -217,7 +217,7 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
         def publish(transaction: Transaction) -> None:
             transaction.publish(staged, 1)
             transaction.last_position()  # a question, so the lock is taken
-            end.enter_context(in_thread(lambda: asking._recorder.unguarded.transact(ask)))
+            end.enter_context(in_thread(lambda: asking._recorder.transact(ask)))
             until(lambda: waiters(postgres_server))
 
         recorder.transact(publish)
@@ -252,11 +252,11 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
     plain.append("c1", CondensationRequest(), expected_version=1)
     plain.project("c1", lambda snapshot: snapshot.put_records("p", [Record(2, 1, None, b"private")]))
     with open_store(url, keys=KeyRing([NEW])) as encrypting:
-        guard = encrypting._recorder
+        database = encrypting._database
         key = _key_of(encrypting, "c1")
-        with guard.unguarded.read() as reader:
-            change = rekey._Change(guard, _found(reader.conversation_of(key)), decrypt=False)
-        change._found, codec = _found(guard.unguarded.transact(change._begin))
+        with database.recorder.read() as reader:
+            change = rekey._Change(database, _found(reader.conversation_of(key)), decrypt=False)
+        change._found, codec = _found(database.recorder.transact(change._begin))
         target = codec._replace(mark=NOTHING_PENDING)
         with contextlib.ExitStack() as end:
 
@@ -271,14 +271,14 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
                 transaction.put_records = put_late
                 change._change_some_records(transaction, codec, target, "p", -1)
 
-            guard.unguarded.transact(encrypt_slowly)
-        with guard.unguarded.read() as reader:
+            database.recorder.transact(encrypt_slowly)
+        with database.recorder.read() as reader:
             assert list(reader.projections(key)) == []
 
 
 def erase_rows(store: Store, key: int) -> None:
     """Erase without the VACUUM, which waits for other transactions."""
-    recorder: Any = store._recorder.unguarded
+    recorder: Any = store._recorder
     recorder.transact(lambda transaction: erase._mark(transaction, "c1", "asked to", 5))
     recorder.transact(lambda transaction: transaction.expunge(key, 1_000))
 

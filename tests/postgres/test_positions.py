@@ -22,7 +22,7 @@ from eventstore import (
     Recorded,
     Store,
     StoreUnavailable,
-    WritableSnapshot,
+    WriteTransaction,
     open_store,
 )
 from eventstore.recorders.base import Recorder, Row, Transaction
@@ -165,7 +165,7 @@ def roll_back(transaction: Transaction) -> None:
 
 
 def recorder_of(store: Store) -> PostgresRecorder:
-    recorder: Recorder = store._recorder.unguarded
+    recorder: Recorder = store._recorder
     assert isinstance(recorder, PostgresRecorder)
     return recorder
 
@@ -207,7 +207,7 @@ class Holder:
     def __init__(self) -> None:
         self.held, self.release = threading.Event(), threading.Event()
 
-    def project(self, snapshot: WritableSnapshot, events: Sequence[Event]) -> None:
+    def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
         snapshot.put_records("holder", [Record(snapshot.version, 1, None, b"")])
         assert snapshot.record_at("holder") is not None  # a question: what was written before is sent
         self.held.set()

@@ -62,7 +62,7 @@ def test_relaxed_durability_does_not_wait_and_full_durability_does(
                 [result] = _ask(transaction, "SELECT current_setting('synchronous_commit')::bytea")
                 told.append(result)
 
-            store._recorder.unguarded.transact(work)
+            store._recorder.transact(work)
             assert told == [expected]
 
 
@@ -374,7 +374,7 @@ def test_without_prepared_statements_everything_works_too(url: str):
 def prepared_statements(store: Store) -> str:
     """How many there are, as a connection of the store sees it."""
     query = "SELECT count(*)::text::bytea FROM pg_prepared_statements"
-    return store._recorder.unguarded.transact(lambda transaction: _ask(transaction, query)[0])
+    return store._recorder.transact(lambda transaction: _ask(transaction, query)[0])
 
 
 def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url: str):

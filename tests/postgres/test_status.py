@@ -72,7 +72,7 @@ def test_a_prepared_transaction_holds_followers_back_and_is_named(store: Store, 
 
 
 def test_followers_are_told_by_how_much_they_are_behind(store: Store):
-    recorder = store._recorder.unguarded
+    recorder = store._recorder
     first = next(iter(store.follow()))
     recorder.transact(lambda transaction: transaction.insert_tracking("reports \udcff", first.position))
     recorder.transact(lambda transaction: transaction.insert_tracking("audit", store.status().last_position))
@@ -84,7 +84,7 @@ def test_followers_are_told_by_how_much_they_are_behind(store: Store):
 
 
 def test_the_command_shows_it(url: str, store: Store):
-    recorder = store._recorder.unguarded
+    recorder = store._recorder
     recorder.transact(lambda transaction: transaction.insert_tracking("audit", 1))
     run = CliRunner().invoke(build(), ["status", "--db", url])
     assert run.exit_code == 0
@@ -106,7 +106,7 @@ def test_a_store_in_a_file_has_no_status():
 
 
 def test_rows_of_no_conversation_are_found(url: str, store: Store, postgres_server: Server):
-    recorder = store._recorder.unguarded
+    recorder = store._recorder
     assert list(recorder.check()) == []
     schema = url.partition("schema=")[2].partition("&")[0]
     postgres_server.sql(f"DELETE FROM {schema}.conversations")
@@ -122,13 +122,13 @@ def test_what_amcheck_finds_is_a_finding(url: str, store: Store, postgres_server
         "END $$ LANGUAGE plpgsql"
     )
     try:
-        [finding] = store._recorder.unguarded.check()
+        [finding] = store._recorder.check()
         assert (
             finding == "index events_by_position: item order invariant violated for index CONTEXT: PL/pgSQL function "
             "bt_index_check(regclass,boolean) line 1 at RAISE"
         )
         postgres_server.sql("ALTER FUNCTION public.bt_index_check RENAME TO not_there")
-        assert list(store._recorder.unguarded.check()) == []
+        assert list(store._recorder.check()) == []
     finally:
         postgres_server.sql("DROP FUNCTION IF EXISTS public.bt_index_check, public.not_there")
 
@@ -142,15 +142,15 @@ def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url: str, 
         erasing.join(timeout=1.5)
         assert erasing.is_alive()
         with pytest.raises(OperationalError, match=r"transactions that began before may still read \d+ deleted rows"):
-            store._recorder.unguarded.purge()
+            store._recorder.purge()
     erasing.join(timeout=10)
     assert not erasing.is_alive()
-    store._recorder.unguarded.purge()
+    store._recorder.purge()
 
 
 def test_what_others_delete_at_the_same_time_is_not_waited_for(url: str, store: Store, monkeypatch: pytest.MonkeyPatch):
     """A rotation of keys leaves deleted rows all the time; an erasure is done when its own are gone."""
-    recorder: Any = store._recorder.unguarded
+    recorder: Any = store._recorder
     schema = url.partition("schema=")[2].partition("&")[0]
     one = vacuuming._one
     with (

@@ -158,7 +158,7 @@ def test_a_conversation_that_others_erased_is_not_written_to(ours: Store, theirs
 
 def test_a_conversation_that_is_being_erased_is_not_written_to(ours: Store, theirs: Store):
     """It has its receipt already, and its events still."""
-    recorder: Any = theirs._recorder.unguarded
+    recorder: Any = theirs._recorder
 
     def begin_to_erase(transaction: Transaction) -> None:
         found = transaction.conversation("c1")
@@ -347,7 +347,7 @@ def test_the_same_event_of_somebody_else_is_not_taken_for_ours(
         open_store(url, clock=lambda: NOON) as theirs,
     ):
         ours.append("c1", said("0"), expected_version=0)
-        recorder: Any = ours._recorder.unguarded
+        recorder: Any = ours._recorder
         recover = recorder._recover
 
         def while_they_append(*failure: Any) -> None:
@@ -382,7 +382,7 @@ def test_a_guess_that_is_wrong_and_whose_answer_is_lost_writes_nothing(
 
 def test_who_waits_for_its_turn_has_no_number_yet(ours: Store, theirs: Store, postgres_server: Server):
     """A number that is older than the turn would place its events before those of whoever had the turn before."""
-    recorder: Any = ours._recorder.unguarded
+    recorder: Any = ours._recorder
     waiting = threading.Thread(target=lambda: theirs.append("c1", said("2"), expected_version=ANY_VERSION))
 
     def hold(transaction: Transaction) -> tuple[str, str]:
@@ -407,7 +407,7 @@ def test_who_waits_for_its_turn_has_no_number_yet(ours: Store, theirs: Store, po
 
 def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_both(ours: Store, theirs: Store):
     theirs.append("c2", said("0"), expected_version=0)
-    recorder: Any = ours._recorder.unguarded
+    recorder: Any = ours._recorder
     attempts: list[threading.Thread] = []
 
     def both(transaction: Transaction) -> None:

@@ -30,7 +30,7 @@ class PostgresReader:
     def __init__(self, session: Session) -> None:
         self._ask = session.ask
 
-    def conversation(self, conversation_id: str) -> Conversation | None:
+    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
         return _first_conversation(self._ask("conversation", text_bytes(conversation_id)))
 
     def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:

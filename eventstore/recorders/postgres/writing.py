@@ -226,7 +226,7 @@ class PostgresTransaction(PostgresReader):
 
     # -- what recorders promise ---------------------------------------------------------------------------------------
 
-    def conversation(self, conversation_id: str) -> Conversation | None:
+    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
         was_numbered = self._number_asked is not None
         self._lock_on(_OF_CONVERSATION, text_bytes(conversation_id))
         guess = None if self._tails is None or was_numbered else self._tails.take(conversation_id)

@@ -34,8 +34,13 @@ class SQLiteReader:
         found = self._execute(SQL["store_value"], (name,)).fetchone()
         return _text(found[0]) if found else ""
 
-    def conversation(self, conversation_id: str) -> Conversation | None:
-        found = self._execute(SQL["conversation"], (bound(conversation_id),)).fetchone()
+    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
+        name = (bound(conversation_id),)
+        if known is not None:
+            found = self._execute(SQL["conversation_as_known"], name).fetchone()
+            if found and _conversation(conversation_id, found) == known:
+                return known
+        found = self._execute(SQL["conversation"], name).fetchone()
         return _conversation(conversation_id, found[1:]) if found else None
 
     def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:

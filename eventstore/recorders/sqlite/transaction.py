@@ -29,10 +29,10 @@ class SQLiteTransaction(SQLiteReader):
         self._executemany = connection.executemany
         self._tails = tails
 
-    def conversation(self, conversation_id: str) -> Conversation | None:
+    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
         found = self._tails.conversation(conversation_id)
         if found is None:
-            found = super().conversation(conversation_id)
+            found = super().conversation(conversation_id, known)
             if found is not None:
                 self._tails.learn(found)
         return found

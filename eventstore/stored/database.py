@@ -1,0 +1,252 @@
+"""A recorder, and the codecs of the conversations in it.
+
+A recorder keeps rows as bytes. The store, and everything that maintains a store, applies the codec of a conversation to
+its rows after a read and before an insert. In a store without keys a codec is a checksum, and nothing is encrypted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from eventstore.errors import CorruptEvent, KeyUnavailable
+from eventstore.recorders.base import Conversation, PlacedRow, Reader, Recorder, Row
+from eventstore.stored import hash_chain
+from eventstore.stored.compression import NotAsWritten
+from eventstore.stored.keys import DataKey, DataKeys, KeyRing
+from eventstore.stored.marks import Mark, read_mark
+from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
+
+__all__ = ["Database", "columns_are_sound", "encrypted", "is_moment"]
+
+_YEAR_10000 = 253_402_300_800_000_000
+"""In microseconds since 1970: the first moment that a datetime cannot hold."""
+_KNOWN_MAX = 10_000
+_LIMIT = "event_bytes_max"
+
+
+class _Known(NamedTuple):
+    """A conversation as this process found or left it, checked: as it is stored, with its salt decrypted, and its
+    codec.
+    """
+
+    stored: Conversation
+    plain: Conversation
+    codec: RowCodec
+
+
+class Database:
+    """A recorder, how this process writes rows to it, and the codecs of its conversations. Thread-safe.
+
+    It remembers each conversation as it was found. A conversation that is still the same needs no check and no key
+    again: the damage of an index, or a row that was changed without the key, would show as another conversation.
+    """
+
+    def __init__(self, recorder: Recorder, settings: WriteSettings | None = None) -> None:
+        self.recorder = recorder
+        self.settings = settings or WriteSettings()
+        self.bytes_max = EVENT_BYTES_MAX
+        self._keys = DataKeys(self.settings.keys)
+        self._known: dict[str, _Known] = {}
+
+    # -- conversations ------------------------------------------------------------------------------------------------
+
+    def find(self, reader: Reader, conversation: str) -> Conversation | None:
+        """Return the conversation with this id, its salt decrypted where its key is given.
+
+        Raises ``CorruptEvent`` where its columns cannot be what was written, or its mark is of another state.
+        """
+        known = self._known.get(conversation)
+        if known is None:
+            if type(conversation) is not str:
+                raise TypeError(f"a conversation is named by a text, not by {conversation!r}")
+            return self._checked(reader.conversation(conversation))
+        found = reader.conversation(conversation, known.stored)
+        return known.plain if found is known.stored or found == known.stored else self._checked(found)
+
+    def find_key(self, reader: Reader, key: int) -> Conversation | None:
+        """Return the conversation with this key, staged or visible, as ``find`` does."""
+        return self._checked(reader.conversation_of(key))
+
+    def listed(self, reader: Reader, after: str | None, limit: int) -> Sequence[Conversation]:
+        """Return a page of conversations. One that is damaged has no time and no head."""
+        return [
+            found if self._is_sound(found) else found._replace(created_at=0, head=None, updated_at=None, erasure=None)
+            for found in reader.conversations(after, limit)
+        ]
+
+    def learn(self, stored: Conversation, plain: Conversation, codec: RowCodec) -> None:
+        """Remember a conversation as it was found, or as a transaction of this process leaves it. Where that
+        transaction is taken back, nothing is lost: the conversation that is found then is another one, and is checked.
+        """
+        if stored.visible:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[plain.id] = _Known(stored, plain, codec)
+
+    # -- codecs -------------------------------------------------------------------------------------------------------
+
+    def codec_of(self, found: Conversation) -> RowCodec:
+        """Return the codec of a conversation as it was found.
+
+        Raises ``KeyUnavailable`` where it is encrypted and its key is not in the ring, and ``CorruptEvent`` where its
+        mark is of another state.
+        """
+        known = self._known.get(found.id)
+        if known is not None and known.plain is found:
+            return known.codec
+        data_key = self.data_key(found)
+        if data_key is None or data_key.form == 1 or found.erasure is not None:
+            return RowCodec.of(found.id, data_key)
+        try:
+            return RowCodec.of(found.id, data_key, read_mark(data_key, found))
+        except NotAsWritten as error:
+            raise CorruptEvent(
+                found.id,
+                found.version - 1,
+                f"{error}: events after this one were removed, or the conversation's row was changed, without the key",
+            ) from error
+
+    def codec_of_damaged(self, found: Conversation) -> RowCodec:
+        """Return the same, and where the mark is of another state, a codec that reads only encrypted rows."""
+        try:
+            return self.codec_of(found)
+        except CorruptEvent:
+            return RowCodec.of(found.id, self.data_key(found))
+
+    def data_key(self, found: Conversation) -> DataKey | None:
+        """Return the key of a conversation; None where it is not encrypted. Raises ``KeyUnavailable``."""
+        return None if found.sealed_key is None else self._keys.of(found.id, found.key_id, found.sealed_key)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def rows(self, reader: Reader, found: Conversation, start: int, stop: int, limit: int) -> Sequence[Row]:
+        """Read rows of a conversation that may have been found in an earlier transaction; see ``RowCodec.decoded``."""
+        rows = reader.rows(found.key, start, stop, limit)
+        codec = self.codec_of(found)
+        decoded = codec.decoded(rows, self) if self._lasts(codec) else None
+        if decoded is None or (decoded is not rows and any_damaged(decoded)):
+            # Another process may have changed the encryption since: ask for the conversation again.
+            now = self.find_key(reader, found.key)
+            decoded = (_NOBODYS if now is None else self.codec_of(now)).decoded(rows, self)
+        return decoded
+
+    def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[PlacedRow]:
+        """Read rows of all conversations in the order of positions; see ``RowCodec.decoded``."""
+        met: dict[str, RowCodec] = {}
+        answer: list[PlacedRow] = []
+        for placed in reader.placed_rows(after_position, limit):
+            position, conversation, row = placed
+            codec = met.get(conversation)
+            if codec is None:
+                known = self._known.get(conversation)
+                if known is not None and self._lasts(known.codec):
+                    rows = known.codec.decoded([row], self)
+                    if not any_damaged(rows):
+                        answer.append(placed if rows[0] is row else PlacedRow(position, conversation, rows[0]))
+                        continue
+                found = self.find(reader, conversation)
+                codec = met[conversation] = _NOBODYS if found is None else self.codec_of(found)
+            if codec is _NOBODYS:
+                problem = b"the conversation that it belongs to is not there"
+                row = row._replace(encoding=DAMAGED, body=problem)
+            else:
+                (row,) = codec.decoded([row], self)
+            answer.append(PlacedRow(position, conversation, row))
+        return answer
+
+    # -- the limit ----------------------------------------------------------------------------------------------------
+
+    def record_limit(self, event_bytes_max: int) -> None:
+        """Record in the store that this process writes events up to this size, where that is above the default: every
+        reader then knows how large a compressed body may be.
+        """
+        if event_bytes_max <= self.bytes_max:
+            return
+        self.has_grown()
+        if event_bytes_max > self.bytes_max:
+            self.bytes_max = event_bytes_max
+            if self.recorder.writable:
+                self.recorder.transact(lambda transaction: transaction.set_store_value(_LIMIT, str(event_bytes_max)))
+
+    def has_grown(self) -> bool:
+        """Return whether the store has recorded a larger limit than this process knew of."""
+        recorded = self.recorder.store_value(_LIMIT)
+        if not recorded.isdecimal() or int(recorded) <= self.bytes_max:
+            return False
+        self.bytes_max = int(recorded)
+        return True
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _lasts(self, codec: RowCodec) -> bool:
+        """Return whether a codec can be used in a later transaction than the one that found its conversation: where
+        this process has keys, only one that reads nothing but what was written with the conversation's.
+        """
+        return self.settings.keys is None or codec.is_strict
+
+    def _checked(self, found: Conversation | None) -> Conversation | None:
+        """The salt of an encrypted conversation is encrypted too. Without its key the conversation can be found, but
+        not read.
+        """
+        if found is None:
+            return None
+        if not columns_are_sound(found):
+            raise CorruptEvent(found.id, found.version - 1, "it, or what leads to it, is not what was written")
+        try:
+            codec = self.codec_of(found)
+        except KeyUnavailable:
+            return found
+        plain = found if codec.data_key is None else found._replace(salt=codec.data_key.salt)
+        self.learn(found, plain, codec)
+        return plain
+
+    def _is_sound(self, found: Conversation) -> bool:
+        if not columns_are_sound(found):
+            return False
+        try:
+            self.codec_of(found)
+        except KeyUnavailable:
+            pass
+        except CorruptEvent:
+            return False
+        return True
+
+
+_NOBODYS = RowCodec.of("")
+"""The codec of a conversation that is not there."""
+
+
+def encrypted(found: Conversation, data_key: DataKey | None, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
+    """Return the conversation with a wrapped data key of form 2, and with a mark that says that none of its rows may be
+    of form 2 yet.
+    """
+    secret = DataKey.new_secret(found.salt) if data_key is None else data_key.secret
+    wrapped = keys.wrap(found.id, secret)
+    renewed = found._replace(salt=b"", key_id=keys.current, sealed_key=wrapped)
+    return renewed, DataKey(found.id, secret, 2), Mark(0, 0, found.version)
+
+
+def columns_are_sound(found: Conversation) -> bool:
+    """Return whether its columns, and those that come from its last row, can be what was written there. Once the row is
+    read, its checksum says it for certain.
+    """
+    erasure = found.erasure
+    if found.astray or not is_moment(found.created_at) or type(found.salt) is not bytes:
+        return False
+    if type(found.sealed_key) not in (bytes, type(None)) or type(found.mark) not in (bytes, type(None)):
+        return False
+    if erasure is not None:
+        return is_moment(erasure.erased_at) and type(erasure.events) is int and type(erasure.head) is bytes
+    return found.version == 0 or (
+        is_moment(found.updated_at)
+        and type(found.head) is bytes
+        and len(found.head) == hash_chain.HEAD_BYTES
+        and 0 <= found.shown <= found.version
+        and 0 <= found.structural <= found.version
+    )
+
+
+def is_moment(value: object) -> bool:
+    """Return whether it can be a time that the store recorded."""
+    return type(value) is int and 0 <= value < _YEAR_10000
