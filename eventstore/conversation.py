@@ -3,6 +3,9 @@
 Ids are dense, so the state needs little more than the version, however long the history is: what a condensation may
 forget is any id below it. Of earlier condensations, only those that the command names matter: see
 ``summaries_named``.
+
+Imported events (``origin`` set) may say what their source said: of a condensation among them only the form is checked,
+and a summary may be an event.
 """
 
 from __future__ import annotations
@@ -112,7 +115,7 @@ def _check(state: State, event: Event, place: int) -> None:
         raise InvalidEvent(
             f"{_where(state, place)} names cause {event.cause}; a cause is an earlier event, 0 to {state.version - 1}"
         )
-    if isinstance(event, CondensationSummary):
+    if isinstance(event, CondensationSummary) and event.origin is None:
         raise InvalidEvent(
             f"{_where(state, place)} is a summary; summaries are made by a View, append the condensation that brings it"
         )
@@ -121,7 +124,7 @@ def _check(state: State, event: Event, place: int) -> None:
             f"{_where(state, place)} takes back the events from version {event.version} on, and there are only "
             f"{state.version}; give a version from 0 to {state.version - 1}"
         )
-    if isinstance(event, CondensationAction):
+    if isinstance(event, CondensationAction) and event.origin is None:
         _check_condensation(state, event, _where(state, place))
 
 
@@ -130,10 +133,6 @@ def _where(state: State, place: int) -> str:
 
 
 def _check_condensation(state: State, event: CondensationAction, where: str) -> None:
-    if event.origin is not None:
-        raise InvalidEvent(
-            f"{where} is an imported condensation (origin {event.origin.format}); use ingest for histories"
-        )
     ids = event.given_ids or ()
     if NOT_RECORDED in ids:
         raise InvalidEvent(f"{where} forgets id {NOT_RECORDED}, which is not an event; name events by their ids")

@@ -257,6 +257,7 @@ class AsyncHistory:
         self.id = conversation
 
     append = _method(sync.History.append, writes=True)
+    append_records = _method(sync.History.append_records, writes=True)
     interrupt = _method(sync.History.interrupt, writes=True)
     request_condensation = _method(sync.History.request_condensation, writes=True)
     retract = _method(sync.History.retract, writes=True)

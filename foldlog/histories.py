@@ -32,6 +32,7 @@ from projections import Difference, View, Views, Why, interrupt
 
 if TYPE_CHECKING:
     from condensers import AgentModel, Condensation, CondenseHandler, Condenser, CondenserConfig
+    from foldlog.recording import Recording
     from projections import Lifetimes
 
     ChosenCondenser = Condenser | CondenserConfig | Mapping[str, Any] | str | os.PathLike[str]
@@ -110,6 +111,13 @@ class Histories:
         from condensers import CondenseHandler
 
         return CondenseHandler(self.store, self.views, self.condenser, self.agent_llm)
+
+    @cached_property
+    def recording(self) -> Recording:
+        """What appends records: one for all histories."""
+        from foldlog.recording import Recording
+
+        return Recording()
 
     def __getitem__(self, conversation: str) -> History:
         return History(self, conversation)
@@ -202,6 +210,19 @@ class History:
         if any(isinstance(one.event, CondensationAction) for one in recorded):
             self._warn_of_older_summaries(recorded)
         return recorded
+
+    def append_records(
+        self, records: Iterable[Any], *, format: str, expected_version: ExpectedVersion = ANY_VERSION
+    ) -> tuple[Recorded, ...]:
+        """Append what ``records`` of a format say, all or none, as an import would. Return the events as recorded.
+
+        ``foldlog.formats.encode(history.events(), format)`` gives the records back. Other writers, also those of other
+        processes, may append at the same time. Raises ``UnknownFormat``; ``NotLive`` for a format whose histories can
+        only be imported whole; ``InvalidEvent`` where a record is not one of the format; and what ``append`` raises.
+        Durability: on disk when it returns. Cost: the records, and at the first call up to 256 events of the end; some
+        records make a format read more, see ``docs/IMPORTING.md``.
+        """
+        return self._histories.recording.append(self, records, format, expected_version)
 
     def _warn_of_older_summaries(self, recorded: Sequence[Recorded]) -> None:
         """Log a warning, once in a process, where a condensation brought a summary and an older one still stands."""

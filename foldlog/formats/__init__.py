@@ -6,9 +6,13 @@
     for source in open_sources(["runs/"]):              # every history in files and folders
         store.ingest(source.name, source.events())      # source.findings: what could not be read, and where
 
+    decoder = Decoder("openai-chat", history)           # one record in, events out: for a history that goes on
+    history.append(decoder.events(record), expected_version=history.version)
+
     registry.py    which formats there are; each is a file or a folder beside it, with one ``Format`` object
     format.py      what such an object says
     conversion.py  records to events and back; record.py delta.py calls.py recent.py are what the formats share
+    live.py        the same, one record after the other
     files/         paths to records; sources.py and source.py join the two
     detection.py   the format of a record
 
@@ -18,18 +22,30 @@ lossless: an export gives the records back as they were, parsed.
 
 from __future__ import annotations
 
-from foldlog.formats import registry
+from typing import TYPE_CHECKING, Any
+
 from foldlog.formats.conversion import decode, encode
 from foldlog.formats.files.found import NotAHistory
-from foldlog.formats.record import ImportFinding
-from foldlog.formats.registry import UnknownFormat
+from foldlog.formats.format import Format
+from foldlog.formats.live import Decoder, Encoder, NotLive
+from foldlog.formats.record import ImportFinding, NotAnEvent
+from foldlog.formats.registry import UnknownFormat, formats, register
 from foldlog.formats.source import Source
 from foldlog.formats.sources import Sources, detect, open_sources
 
+if TYPE_CHECKING:
+    FORMATS: tuple[str, ...]
+    """The names of the formats that can be imported and exported."""
+
 __all__ = [
     "FORMATS",
+    "Decoder",
+    "Encoder",
+    "Format",
     "ImportFinding",
     "NotAHistory",
+    "NotAnEvent",
+    "NotLive",
     "Source",
     "Sources",
     "UnknownFormat",
@@ -37,7 +53,11 @@ __all__ = [
     "detect",
     "encode",
     "open_sources",
+    "register",
 ]
 
-FORMATS = tuple(registry.FORMATS)
-"""The names of the formats that can be imported and exported."""
+
+def __getattr__(name: str) -> Any:
+    if name == "FORMATS":
+        return tuple(formats())
+    raise AttributeError(f"module 'foldlog.formats' has no attribute {name!r}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 
 from eventstore.events import Action
+from foldlog.formats.format import Past
 from foldlog.formats.recent import Recent
 
-__all__ = ["REJECTED", "OpenCalls"]
+__all__ = ["REJECTED", "EarlierCalls", "OpenCalls"]
 
 REJECTED = "The action was rejected, and no reason was given."
 """What a model is told of a rejection that holds no reason: "no output" would say that the action was done."""
@@ -16,16 +17,53 @@ _CALLS_MAX = 10_000
 """How many later calls a call waits for its result; after that the two are not paired."""
 
 
+class EarlierCalls:
+    """Calls that were not answered when a decoder began in the middle of a history, by their id.
+
+    They are read from the View there when the first of them is asked for.
+    """
+
+    def __init__(self, past: Past | None) -> None:
+        self._past = past
+        self._waiting: dict[str, deque[tuple[int, str]]] | None = None
+
+    def close(self, key: str) -> tuple[int, str] | None:
+        """Return the event id and the tool of the oldest such call under ``key``, which is answered now."""
+        waiting = self._found(key)
+        return waiting.popleft() if waiting else None
+
+    def first(self, key: str) -> tuple[int, str] | None:
+        """Return the event id and the tool of the oldest such call under ``key``."""
+        waiting = self._found(key)
+        return waiting[0] if waiting else None
+
+    def _found(self, key: str) -> deque[tuple[int, str]] | None:
+        if self._past is None or self._past.replays:
+            return None
+        if self._waiting is None:
+            self._waiting = {}
+            for action in self._past.view().open_calls:
+                if action.call_id is not None:
+                    self._waiting.setdefault(action.call_id, deque()).append((action.id, action.tool))
+        return self._waiting.get(key)
+
+
 class OpenCalls:
     """Calls that are not answered yet, by their id, each as its event id and its tool."""
 
-    def __init__(self) -> None:
+    def __init__(self, past: Past | None = None) -> None:
+        self._earlier = EarlierCalls(past)
         self._waiting: Recent[str, deque[tuple[int, str]]] = Recent(_CALLS_MAX)
 
     def open(self, key: str, action: Action) -> None:
         waiting = self._waiting.pop(key) or deque(maxlen=_CALLS_MAX)
         waiting.append((action.id, action.tool))
         self._waiting[key] = waiting
+
+    def first(self, key: str) -> tuple[int, str] | None:
+        """Return the event id and the tool of the oldest call under ``key``."""
+        waiting = self._waiting.get(key)
+        return waiting[0] if waiting else self._earlier.first(key)
 
     def close_all(self) -> list[tuple[str, tuple[int, str]]]:
         """Close all calls; return each with its key, in the order in which their keys were opened last."""
@@ -36,4 +74,4 @@ class OpenCalls:
     def close(self, key: str) -> tuple[int, str] | None:
         """Return the event id and the tool of the oldest open call under ``key``, and close that call."""
         waiting = self._waiting.get(key)
-        return waiting.popleft() if waiting else None
+        return waiting.popleft() if waiting else self._earlier.close(key)

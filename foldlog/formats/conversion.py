@@ -8,7 +8,8 @@ from typing import Any
 
 from eventstore.errors import InvalidEvent
 from eventstore.events import Event
-from foldlog.formats.format import Decoder, Encoder, Options
+from foldlog.formats.format import Options, RecordDecoder
+from foldlog.formats.live import Encoder
 from foldlog.formats.record import ImportFinding, NotAnEvent
 from foldlog.formats.registry import UnknownFormat, format_named
 
@@ -53,7 +54,7 @@ def decode(
 
 
 def _decoded(
-    records: Iterable[Any], decoder: Decoder, found: list[str], findings: Callable[[ImportFinding], None] | None
+    records: Iterable[Any], decoder: RecordDecoder, found: list[str], findings: Callable[[ImportFinding], None] | None
 ) -> Iterator[Event]:
     for number, record in enumerate(records):
         try:
@@ -81,12 +82,12 @@ def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None]
     Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
     do not begin at 0 or leave one out, since a record may refer to what an earlier one says.
     """
-    chosen = format_named(format)
+    encoder = Encoder(format)
     ahead = iter(events)
     first = list(islice(ahead, 1))
     for event in first:
         _check_origin(event, format)
-    return _encoded(chain(first, ahead), format, chosen.encoder(), notes)
+    return _encoded(chain(first, ahead), format, encoder, notes)
 
 
 def _encoded(

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from foldlog.formats.format import LOOK_AT, Format, Lookalike, Recognize
-from foldlog.formats.registry import FORMATS, format_named
+from foldlog.formats.registry import format_named, formats
 
 __all__ = ["format_of", "recognize"]
 
@@ -42,8 +42,8 @@ def _settled(records: Iterable[Any], of_one: Any) -> Format | Lookalike | None:
 
 
 def _of_one(record: Any) -> Format | Lookalike | None:
-    format = next((format for format in FORMATS.values() if format.matches(record)), None)
-    others = FORMATS.values() if format is None else (format,)
+    format = next((format for format in formats().values() if format.matches(record)), None)
+    others = formats().values() if format is None else (format,)
     lookalikes = (lookalike for each in others for lookalike in each.lookalikes)
     return next((lookalike for lookalike in lookalikes if lookalike.matches(record)), format)
 

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eventstore.events import Event
 
-__all__ = ["LOOK_AT", "Decoder", "Encoder", "Format", "Lookalike", "Options", "Recognize", "unnamed"]
+if TYPE_CHECKING:
+    from projections import View
+
+__all__ = [
+    "LOOK_AT",
+    "Format",
+    "Lookalike",
+    "Options",
+    "Past",
+    "Recognize",
+    "RecordDecoder",
+    "RecordEncoder",
+    "RestartableDecoder",
+    "RestartableEncoder",
+    "unnamed",
+]
 
 LOOK_AT = 50
 """The format and the name of a history show in its first records, or they do not."""
 
 
-class Decoder(Protocol):
+class RecordDecoder(Protocol):
     """Turns the records of one history into events, one record after the other."""
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next record. Raises ``NotAnEvent``, having taken nothing."""
 
 
-class Encoder(Protocol):
+class RecordEncoder(Protocol):
     """Turns the events of one history back into records, one event after the other.
 
     ``left_out`` counts the condensations and retractions that the format has no record for.
@@ -40,6 +55,46 @@ class Encoder(Protocol):
         """
 
 
+class RestartableDecoder(RecordDecoder, Protocol):
+    """A decoder that can begin in the middle of a history: see ``Format.live``."""
+
+    def restart(self, next_id: int) -> None:
+        """Forget what earlier records say again; the next event has the id ``next_id``.
+
+        What the events of later records need to know of earlier ones is kept.
+        """
+
+
+class RestartableEncoder(RecordEncoder, Protocol):
+    """An encoder that can begin in the middle of a history."""
+
+    def restart(self, next_id: int) -> None:
+        """Forget what earlier records say again, where the decoder did; the next event has the id ``next_id``."""
+
+
+class Past(Protocol):
+    """What a decoder may ask of the history before its first record. Nothing is read until it asks."""
+
+    def view(self, version: int | None = None) -> View:
+        """Return what the model was shown at a version, by default at the end. Cost: the size of that View."""
+
+    def records(self, stop: int | None = None) -> Iterator[tuple[Any, Sequence[Event]]]:
+        """Yield each record of this format there, with the events that were made of it: all, or of those before the
+        event ``stop``. For formats whose records are complete with their last event. Cost: the events.
+        """
+
+    def source_id(self, event_id: int) -> Any:
+        """Return the id that the source gave an event there, or None."""
+
+    @property
+    def last_source_id(self) -> Any:
+        """The id of the last record there that had one, if it is among the last events; else None."""
+
+    @property
+    def replays(self) -> bool:
+        """Whether the records that are read now are those of stored events, so that nothing is to be decided."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the caller knows about the records of one history. A format ignores the options that it has no use for.
@@ -48,16 +103,25 @@ class Options:
     ``leaf``        the id of the record in which the active branch ends (OpenHands V1)
     ``prefix``      what stands before the names of conversations: a link to another one has it too
     ``findings``    a decoder adds what is wrong with the record that it reads, though it made events of it
+    ``first_id``    the id of the first event
+    ``past``        the history before the first record; None where there is none
     """
 
     as_history: bool = False
     leaf: str | None = None
     prefix: str = ""
     findings: list[str] = field(default_factory=list)
+    first_id: int = 0
+    past: Past | None = None
 
 
 def unnamed(records: Iterable[Any]) -> str | None:
     """Return None: records of this format do not name their conversation."""
+    return None
+
+
+def no_id(record: Any) -> Any:
+    """Return None: records of this format have no ids."""
     return None
 
 
@@ -88,17 +152,25 @@ class Format:
     ``looks_ahead``   whether ``decoder`` reads the records
     ``lookalikes``    formats whose histories would pass for this one; they are refused by their names
     ``note``          what to know about every history of this format, said when one is imported
+    ``live``          whether records can be added to a history one by one: ``decoder`` is given no records then, begins
+                      at ``Options.first_id`` and asks ``Options.past``; it and the encoder have ``restart``
+    ``standalone``    whether a record is read and written without a look at the records before it: a live format
+                      needs no ``restart`` then
+    ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first event made of it
     """
 
     name: str
     matches: Callable[[Any], bool]
     accepts: Callable[[Any], bool]
-    decoder: Callable[[Iterable[Any], Options], Decoder]
-    encoder: Callable[[], Encoder]
+    decoder: Callable[[Iterable[Any], Options], RecordDecoder]
+    encoder: Callable[[], RecordEncoder]
     conversation: Callable[[Iterable[Any]], str | None] = unnamed
     looks_ahead: bool = False
     lookalikes: tuple[Lookalike, ...] = ()
     note: str = ""
+    live: bool = False
+    standalone: bool = False
+    source_id: Callable[[Any], Any] = no_id
 
 
 Recognize = Callable[[Iterable[Any]], Format | Lookalike | None]

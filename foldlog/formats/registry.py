@@ -1,13 +1,23 @@
-"""Which formats there are."""
+"""Which formats there are: ours, those that a program registers, and those that installed packages bring.
+
+A package brings a format with an entry point in the group ``foldlog.formats``, whose object is a ``Format``:
+
+    [project.entry-points."foldlog.formats"]
+    my-agent = "my_package.history:FORMAT"
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 
 from foldlog.formats.format import Format
 
-__all__ = ["FORMATS", "UnknownFormat", "format_named"]
+__all__ = ["GROUP", "UnknownFormat", "format_named", "formats", "register"]
+
+GROUP = "foldlog.formats"
+"""The group of the entry points that bring formats."""
 
 _MODULES = (
     "openhands_v0",
@@ -23,26 +33,68 @@ name here. A record belongs to the first format that matches it; no record shoul
 
 
 def _load(module: str) -> Format:
-    format = import_module(f"foldlog.formats.{module}").FORMAT
+    return _checked(f"foldlog.formats.{module}.FORMAT", import_module(f"foldlog.formats.{module}").FORMAT)
+
+
+def _checked(place: str, format: object) -> Format:
     if not isinstance(format, Format):
-        raise TypeError(f"foldlog.formats.{module}.FORMAT is a {type(format).__name__}; make it a Format")
+        raise TypeError(f"{place} is a {type(format).__name__}; make it a Format")
     return format
 
 
-FORMATS: Mapping[str, Format] = {format.name: format for format in map(_load, _MODULES)}
-"""The formats that can be imported and exported, by their names."""
+FORMATS: dict[str, Format] = {format.name: format for format in map(_load, _MODULES)}
+"""The formats that are known now, by their names. Those of installed packages join when they are first asked for."""
+
+_packages_asked = False
 
 
 class UnknownFormat(ValueError):
     """There is no such format: choose one of ``FORMATS``."""
 
     def __init__(self, format: str) -> None:
-        super().__init__(f"{format!r} is not a format; choose one of {', '.join(FORMATS)}")
+        super().__init__(f"{format!r} is not a format; choose one of {', '.join(formats())}")
         self.format = format
+
+
+def register(format: Format) -> Format:
+    """Add a format of one's own, for this process, and return it. The same format again changes nothing.
+
+    Its name is stored in ``origin.format`` of every event that is imported, so it must never change. Raises
+    ``ValueError`` where another format has the name, ``TypeError`` where it is not a ``Format``.
+    """
+    _checked("the registered format", format)
+    other = FORMATS.setdefault(format.name, format)
+    if other is not format:
+        raise ValueError(f"there is another format with the name {format.name!r}; register it under another name")
+    return format
+
+
+def formats() -> Mapping[str, Format]:
+    """Return all formats by their names: ours first, then those of installed packages. Cost: those are loaded once.
+
+    Raises ``TypeError`` or ``ValueError`` where a package brings something that cannot be registered.
+    """
+    global _packages_asked
+    if not _packages_asked:
+        for entry_point in entry_points(group=GROUP):
+            _register(entry_point)
+        _packages_asked = True
+    return FORMATS
+
+
+def _register(entry_point: EntryPoint) -> None:
+    place = f"the entry point {entry_point.name!r} of {GROUP} ({entry_point.value})"
+    try:
+        register(_checked(place, entry_point.load()))
+    except (ImportError, AttributeError) as error:
+        raise TypeError(
+            f"{place} cannot be loaded: {error}; correct or uninstall the package that brings it"
+        ) from error
 
 
 def format_named(name: str) -> Format:
     """Return the format with this name. Raises ``UnknownFormat``."""
-    if name not in FORMATS:
+    found = FORMATS.get(name) or formats().get(name)
+    if found is None:
         raise UnknownFormat(name)
-    return FORMATS[name]
+    return found

@@ -46,6 +46,9 @@ class _Dialect:
     marks = _PARTS
 
     def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
         self._before: dict[str, Any] = {"agent": "main", "message_type": ""}
 
     def speaker(self, message: dict[str, Any]) -> Source:
@@ -104,11 +107,11 @@ def _matches(record: Any) -> bool:
 
 
 def _decoder(records: Iterable[Any], options: Options) -> OpenAIChatDecoder:
-    return OpenAIChatDecoder(_Dialect())
+    return OpenAIChatDecoder(_Dialect(), first_id=options.first_id, past=options.past)
 
 
 def _encoder() -> OpenAIChatEncoder:
     return OpenAIChatEncoder(_Dialect())
 
 
-FORMAT = Format(name=NAME, matches=_matches, accepts=accepts, decoder=_decoder, encoder=_encoder, note=_NOTE)
+FORMAT = Format(name=NAME, matches=_matches, accepts=accepts, decoder=_decoder, encoder=_encoder, note=_NOTE, live=True)

@@ -127,10 +127,6 @@ def test_each_expected_version_has_one_winner(store: Store):
         ([CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=-1)], "summary_offset -1"),
         ([CondensationAction(forgotten_event_ids=[0], summary=" ", summary_offset=0)], "an empty summary"),
         ([CondensationSummary(content="s", summary_of=1)], "summaries are made by a View"),
-        (
-            [CondensationAction(forgotten_event_ids=[0], origin=Origin(format="openhands-v0"))],
-            "use ingest for histories",
-        ),
         ([Message(source="user", content=3)], "cannot be stored"),  # type: ignore[arg-type]
         ([said("a", timestamp=datetime(2026, 1, 1))], "names no zone"),
     ],
@@ -140,6 +136,24 @@ def test_a_broken_rule_is_refused_before_anything_is_written(store: Store, event
     with pytest.raises(InvalidEvent, match=message):
         store.append("c1", [*events, said("fine")] if events else [], expected_version=2)
     assert ids(store, "c1") == [0, 1]
+
+
+def test_imported_events_keep_what_their_source_said(store: Store):
+    """Of imported condensations and summaries only the form is checked, as an import does."""
+    origin = Origin(format="openhands-v0", id=7)
+    imported: list[Event] = [
+        said("a", origin=origin),
+        CondensationAction(forgotten_event_ids=[7, 99], origin=origin),
+        CondensationSummary(content="s", origin=origin),
+        CondensationAction(forgotten_event_ids=[], origin=origin),
+    ]
+    recorded = store.append("c1", imported, expected_version=0)
+    assert [one.event for one in recorded] == list(store.events("c1"))
+    assert [event.origin for event in store.events("c1")] == [origin] * 4
+    with pytest.raises(InvalidEvent, match="names cause 9"):
+        store.append("c1", said("b", origin=origin, cause=9), expected_version=4)
+    with pytest.raises(InvalidEvent, match="either"):
+        CondensationAction(origin=origin)
 
 
 def test_what_is_no_event_is_refused(store: Store):

@@ -15,6 +15,9 @@ line of its own, is kept as an Annotation and goes with the next action, as it h
 Where a line leaves a branch and goes on from an earlier line, a Retraction takes the branch back; going back to it is a
 Retraction too. So a session can grow, and the View is the branch that ends in its newest line. Side chains of
 sub-agents are kept and not shown, unless the log has nothing else.
+
+Line by line (``live.py``), the whole history is read once for a line that follows none of the last lines, and for a
+line that brings a title.
 """
 
 from __future__ import annotations
@@ -23,8 +26,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from foldlog.formats.claude_code.branches import active_branch
+from foldlog.formats.claude_code.live import ClaudeCodeLiveDecoder
 from foldlog.formats.claude_code.reading import ClaudeCodeDecoder
-from foldlog.formats.claude_code.recognition import LOOKALIKES, accepts, conversation, matches
+from foldlog.formats.claude_code.recognition import LOOKALIKES, accepts, conversation, matches, source_id
 from foldlog.formats.claude_code.titles import Titles
 from foldlog.formats.claude_code.writing import NAME, ClaudeCodeEncoder
 from foldlog.formats.format import Format, Options
@@ -33,6 +37,8 @@ __all__ = ["FORMAT"]
 
 
 def _decoder(records: Iterable[Any], options: Options) -> ClaudeCodeDecoder:
+    if options.past is not None:
+        return ClaudeCodeLiveDecoder(Titles(), options, options.past)
     branch = active_branch(records)
     if branch.hidden:
         others = ", ".join(map(repr, branch.hidden))
@@ -52,4 +58,6 @@ FORMAT = Format(
     conversation=conversation,
     looks_ahead=True,
     lookalikes=LOOKALIKES,
+    live=True,
+    source_id=source_id,
 )

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from eventstore.events import CondensationAction, Event, Retraction, summary_id, summary_of
+from foldlog.formats.format import Past
 
-__all__ = ["Kept", "ShownMembers", "cleared_by", "is_boundary", "is_summary", "metadata_of"]
+__all__ = ["Earlier", "Kept", "ShownMembers", "cleared_by", "is_boundary", "is_summary", "metadata_of"]
 
 
 def is_boundary(record: dict[str, Any]) -> bool:
@@ -83,8 +84,24 @@ def _text(value: Any) -> str | None:
     return value if type(value) is str else None
 
 
-_Member = tuple["_Member | None", int, str | None]
+_Member = tuple["_Member | Earlier | None", int, str | None]
 """The one before it, the id of an event or a summary, and the id of the line that it came from."""
+
+
+class Earlier:
+    """The members that stood at an earlier version: read from the View when they are asked for."""
+
+    def __init__(self, past: Past, version: int) -> None:
+        self._past, self._version = past, version
+        self._members: list[tuple[int, str | None]] | None = None
+
+    def members(self) -> list[tuple[int, str | None]]:
+        if self._members is None:
+            self._members = [
+                (event.id, _text(None if event.origin is None else event.origin.id))
+                for event in self._past.view(self._version)
+            ]
+        return self._members
 
 
 class ShownMembers:
@@ -93,7 +110,7 @@ class ShownMembers:
     It is as large as the View.
     """
 
-    def __init__(self, newest: _Member | None = None) -> None:
+    def __init__(self, newest: _Member | Earlier | None = None) -> None:
         self._newest = newest
 
     def copy(self) -> ShownMembers:
@@ -120,9 +137,11 @@ class ShownMembers:
 
     @property
     def _members(self) -> list[tuple[int, str | None]]:
-        members = []
+        members: list[tuple[int, str | None]] = []
         member = self._newest
         while member is not None:
+            if isinstance(member, Earlier):
+                return member.members() + members[::-1]
             member, event_id, uuid = member
             members.append((event_id, uuid))
         return members[::-1]

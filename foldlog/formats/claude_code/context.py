@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eventstore.events import Action, Event
@@ -45,12 +45,14 @@ _NO_RESPONSE = Response({}, None, ())
 class LinesBefore:
     """``last_line`` is the id of the last line that had one, ``envelope`` what it said of the fields of that name.
 
-    ``names_caller``: whether the last result named the line that it answers, as newer releases do.
+    ``names_caller``: whether the last result named the line that it answers, as newer releases do. ``pending`` is what
+    a response thought in lines that are not to be remembered otherwise; only decoding has it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, next_id: int = 0, pending: Mapping[str, tuple[dict[str, Any], ...]] | None = None) -> None:
+        self.pending = pending or {}
         self.key_order = KeyOrder()
-        self.next_id = 0
+        self.next_id = next_id
         self.last_line: Any = None
         self.envelope: dict[str, Any] = {}
         self.names_caller = False
@@ -68,10 +70,20 @@ class LinesBefore:
         known = None if response_id is None else self._responses.get(response_id)
         return known or self._last_response._replace(thinking=())
 
+    def thinking(self, response_id: str | None) -> tuple[dict[str, Any], ...]:
+        """Return what a response thought since its last action, before these lines too."""
+        known = self.response(response_id).thinking
+        return known or (self.pending.get(response_id, ()) if response_id is not None else ())
+
     @property
     def last_response(self) -> Response:
         """The one that the last line of a model belongs to."""
         return self._last_response
+
+    def renewed(self, next_id: int) -> LinesBefore:
+        """Return what begins anew at ``next_id``, and knows nothing but what the newest responses thought last."""
+        thinking = {name: response.thinking for name, response in self._responses.items() if response.thinking}
+        return LinesBefore(next_id, {**self.pending, **thinking} if len(self.pending) < _RESPONSES_MAX else thinking)
 
     def add(self, events: Sequence[Event], record: dict[str, Any]) -> None:
         """Remember ``record``, of which ``events`` were made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import force_setattr
@@ -49,7 +50,7 @@ class ClaudeCodeDecoder:
         self._branch = branch
         self._titles = titles
         self._options = options
-        self._before = LinesBefore()
+        self._before = LinesBefore(options.first_id)
         self._standing = ShownMembers()
         self._switches = Switches(side=branch.is_side) if branch.branches else None
         self._boundary: dict[str, Any] = {}
@@ -78,10 +79,14 @@ class ClaudeCodeDecoder:
         self._switches.after(record, self._before.next_id, self._standing, left)
         return [*switch, *events]
 
+    def find_call(self, call_id: str) -> tuple[int, str] | None:
+        """Return the event and the tool of a call that the lines before, as far as they are known, did not make."""
+        return None
+
     def _read(self, kind: str, record: dict[str, Any], shown: bool) -> list[Event]:
         """Return the events of a line itself."""
         marks: Marks = {}
-        built = _Line(kind, record, shown, self._before, marks)
+        built = _Line(kind, record, shown, self._before, marks, self.find_call)
         if shown and is_boundary(record):
             self._boundary = record
         if shown and (cleared := cleared_by(record)):
@@ -142,7 +147,15 @@ def _text_in(content: Any) -> str:
 class _Line:
     """One line, on its way to events. What of its content no event holds goes to ``marks``."""
 
-    def __init__(self, kind: str, record: dict[str, Any], shown: bool, before: LinesBefore, marks: Marks) -> None:
+    def __init__(
+        self,
+        kind: str,
+        record: dict[str, Any],
+        shown: bool,
+        before: LinesBefore,
+        marks: Marks,
+        find_call: Callable[[str], tuple[int, str] | None],
+    ) -> None:
         timestamp, time = read_time(record.get("timestamp"))
         self.origin = Origin(format=NAME, id=record.get("uuid"), time=time)
         self.fields: dict[str, Any] = {
@@ -155,6 +168,7 @@ class _Line:
         self._message = message if type(message) is dict else {}
         self.content = self._message.get("content")
         self._kind, self._record, self._before, self._marks = kind, record, before, marks
+        self._find_call = find_call
         self._events: list[Event] = []
         self._others: list[list[Any]] = []
 
@@ -216,12 +230,15 @@ class _Line:
         call_id = block.get("tool_use_id")
         call_id = call_id if type(call_id) is str else None
         call = self._before.call(call_id)
+        cause, tool = (call.event_id, call.tool) if call is not None else (None, "")
+        if call is None and call_id is not None:
+            cause, tool = self._find_call(call_id) or (None, "")
         self._events.append(
             Observation(
                 content=content_of(block.get("content")),
-                tool="" if call is None else call.tool,
+                tool=tool,
                 call_id=call_id,
-                cause=None if call is None else call.event_id,
+                cause=cause,
                 is_error=block.get("is_error") is True,
                 **self._next(),
             )
@@ -232,7 +249,7 @@ class _Line:
         response_id = self._message.get("id")
         if type(response_id) is not str:
             response_id = self.origin.id if type(self.origin.id) is str else None
-        thinking = list(self._before.response(response_id).thinking)
+        thinking = list(self._before.thinking(response_id))
         parts: list[Any] = []
         pondered: list[list[Any]] = []
         for place, block in enumerate(blocks):

@@ -8,7 +8,7 @@ from typing import Any
 
 from foldlog.formats.format import LOOK_AT, Lookalike
 
-__all__ = ["LOOKALIKES", "accepts", "conversation", "matches"]
+__all__ = ["LOOKALIKES", "accepts", "conversation", "matches", "source_id"]
 
 _TYPES = frozenset(("user", "assistant", "system", "progress", "summary", "file-history-snapshot", "queue-operation"))
 _KEYS = ("sessionId", "uuid", "leafUuid", "messageId")
@@ -34,6 +34,11 @@ def conversation(records: Iterable[Any]) -> str | None:
                 return session
             return f"{session}/agent-{agent}" if type(agent) is str and agent else None
     return None
+
+
+def source_id(record: Any) -> Any:
+    """Return the id of a line, or None."""
+    return record.get("uuid") if type(record) is dict else None
 
 
 _QWEN_SUBTYPES = frozenset(("chat_compression", "slash_command", "ui_telemetry", "at_command", "attribution_snapshot"))

@@ -37,10 +37,16 @@ class _Group:
 
 
 class Switches:
-    """The groups of a log that branches. ``side`` is the chain that is shown. Memory: some words for each line."""
+    """The groups of a log that branches. ``side`` is the chain that is shown. Memory: some words for each line.
 
-    def __init__(self, *, side: bool) -> None:
+    ``names_parents``: whether its lines say what they follow. Where none does, each follows the one before it.
+    """
+
+    def __init__(self, *, side: bool, names_parents: bool = True) -> None:
         self._side = side
+        self._names_parents = names_parents
+        self._is_whole = True
+        self._begun: _Group | None = None
         self._groups: dict[str, _Group | None] = {}
         self._responses: dict[str, _Group] = {}
         self._calls: dict[str, frozenset[Any]] = {}
@@ -48,6 +54,37 @@ class Switches:
         self._boundary: _Group | None = None
         self._kept = Kept()
         self._joins = False
+
+    def begin(self, version: int, standing: ShownMembers, last_line: Any) -> None:
+        """Begin in the middle of a log: what the lines before this version follow is not known."""
+        self._begun = self._newest = _Group(None)
+        self._newest.version, self._newest.standing = version, standing
+        self._is_whole = False
+        if type(last_line) is str:
+            self._groups[last_line] = self._newest
+
+    def lacks(self, record: dict[str, Any]) -> bool:
+        """Return whether a line follows one that may be before those that are known."""
+        parent = parent_of(record)
+        if self._is_whole or parent is PREVIOUS:
+            return False
+        return not self._names_parents if parent is None else parent not in self._groups
+
+    def complete(self, earlier: Switches) -> None:
+        """Add the groups of the lines before those that are known."""
+        begun, known = self._begun, earlier._newest
+        if begun is not None and known is not None:
+            begun.above = known.above
+        for uuid, group in earlier._groups.items():
+            self._groups.setdefault(uuid, begun if group is known else group)
+        for response, group in earlier._responses.items():
+            self._responses.setdefault(response, begun if group is known and begun is not None else group)
+        self._calls = earlier._calls | self._calls
+        if self._boundary is None and earlier._boundary is not None:
+            self._boundary = begun if earlier._boundary is known else earlier._boundary
+            self._kept = earlier._kept
+        self._names_parents = self._names_parents or earlier._names_parents
+        self._is_whole = True
 
     def before(self, record: dict[str, Any]) -> _Group | None:
         """Return the group to go back to before this line, or None where the line follows the newest one.
@@ -104,9 +141,10 @@ class Switches:
     def _followed(self, record: dict[str, Any]) -> _Group | None:
         parent = parent_of(record)
         if parent is None:
-            return None
+            return None if self._names_parents else self._newest
         if parent is PREVIOUS:
             return self._newest
+        self._names_parents = True
         if self._boundary is not None and self._kept.continues_from(parent):
             return self._groups.get(self._kept.anchor or "", self._boundary)
         return self._groups.get(parent, self._newest)  # a line that was lost hides nothing

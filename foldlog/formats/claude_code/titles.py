@@ -24,6 +24,19 @@ class Titles:
         self._lines: set[str] = set()
         self._awaiting: dict[str, str] = {}
 
+    def is_title(self, record: dict[str, Any]) -> bool:
+        """Return whether a line brings a title of this session or of another one."""
+        kind = record.get("type")
+        return type(kind) is str and kind in _SOURCES
+
+    def complete(self, earlier: Titles) -> None:
+        """Add what the lines before those that are known brought."""
+        self._rank = max(self._rank, earlier._rank)
+        self._lines |= earlier._lines
+        self._awaiting = {leaf: title for leaf, title in earlier._awaiting.items() if leaf not in self._lines} | (
+            self._awaiting
+        )
+
     def of(self, record: dict[str, Any]) -> str | None:
         """Return the title that the next line brings."""
         kind, uuid = record.get("type"), record.get("uuid")

@@ -71,6 +71,9 @@ class ClaudeCodeEncoder:
             record = self._before.key_order.record(record, rest, events)
         return [self._written(events, record)]
 
+    def restart(self, next_id: int) -> None:
+        self._before = LinesBefore(next_id)
+
     def end(self) -> list[Any]:
         """Nothing: the last line is complete. Raises ``ValueError`` where an event of it is missing."""
         if self._group:

@@ -29,9 +29,20 @@ __all__ = ["FORMAT"]
 
 
 def _decoder(records: Iterable[Any], options: Options) -> OpenAIChatDecoder:
-    return OpenAIChatDecoder(findings=options.findings)
+    return OpenAIChatDecoder(findings=options.findings, first_id=options.first_id, past=options.past)
+
+
+def _source_id(record: Any) -> Any:
+    return record.get("id") if type(record) is dict else None
 
 
 FORMAT = Format(
-    name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=OpenAIChatEncoder, lookalikes=LOOKALIKES
+    name=NAME,
+    matches=matches,
+    accepts=accepts,
+    decoder=_decoder,
+    encoder=OpenAIChatEncoder,
+    lookalikes=LOOKALIKES,
+    live=True,
+    source_id=_source_id,
 )

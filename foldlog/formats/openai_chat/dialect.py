@@ -44,6 +44,9 @@ class Dialect(Protocol):
     def predicted(self, message: dict[str, Any], events: list[Event], marks: Marks) -> dict[str, Any]:
         """Predict the message from the message that OpenAI would have."""
 
+    def restart(self) -> None:
+        """Forget what the messages before said."""
+
     def remember(self, message: dict[str, Any]) -> None:
         """Remember what later messages are predicted from."""
 
@@ -66,6 +69,9 @@ class OpenAI:
 
     def predicted(self, message: dict[str, Any], events: list[Event], marks: Marks) -> dict[str, Any]:
         return message
+
+    def restart(self) -> None:
+        pass
 
     def remember(self, message: dict[str, Any]) -> None:
         pass

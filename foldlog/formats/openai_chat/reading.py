@@ -8,6 +8,7 @@ from msgspec.structs import force_setattr
 
 from eventstore.events import Action, Content, Event, Message, Observation, Origin, SystemMessage
 from foldlog.formats.calls import OpenCalls
+from foldlog.formats.format import Past
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openai_chat.dialect import Dialect, Marks, OpenAI
 from foldlog.formats.openai_chat.lookalikes import lookalike_of
@@ -20,13 +21,25 @@ __all__ = ["OpenAIChatDecoder"]
 class OpenAIChatDecoder:
     """Messages of one history to events, one message after the other. ``findings`` gets what is wrong with one."""
 
-    def __init__(self, dialect: Dialect | None = None, findings: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        dialect: Dialect | None = None,
+        findings: list[str] | None = None,
+        *,
+        first_id: int = 0,
+        past: Past | None = None,
+    ) -> None:
         self._dialect: Dialect = dialect or OpenAI()
         self._findings = findings
         self._key_order = KeyOrder("content", "thought")
-        self._next_id = 0
-        self._open_calls = OpenCalls()
+        self._next_id = first_id
+        self._open_calls = OpenCalls(past)
         self._open_functions = OpenCalls()
+
+    def restart(self, next_id: int) -> None:
+        self._key_order = KeyOrder("content", "thought")
+        self._next_id = next_id
+        self._dialect.restart()
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next message: one, or one for each call that it makes or answers.

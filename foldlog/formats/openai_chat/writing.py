@@ -46,10 +46,16 @@ class OpenAIChatEncoder:
         if not self._group:
             self._rest = rest_of(event, self._dialect.format)
         self._group.append(event)
-        awaited = self._rest.get("calls") if type(event) is Action else self._rest.get("answers", 1)
+        imported = event.origin is not None and event.origin.format == self._dialect.format
+        one = 1 if imported or type(event) is not Action else None  # calls of ours may be still to come
+        awaited = self._rest.get("calls" if type(event) is Action else "answers", one)
         if len(self._group) == awaited:
             complete += self.end()
         return complete
+
+    def restart(self, next_id: int) -> None:
+        self._key_order = KeyOrder("content", "thought")
+        self._dialect.restart()
 
     def _continues(self, event: Event) -> bool:
         first = self._group[0]

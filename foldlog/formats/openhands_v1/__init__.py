@@ -13,7 +13,8 @@ What a record says, and where it goes:
     every other kind, known or not                         Annotation
 
 Events that branch off (``parent_id``) are a tree: the branch that ends in the leaf is shown and acts; the others are
-kept, not shown, and a condensation on one of them is an Annotation, since it changes nothing.
+kept, not shown, and a condensation on one of them is an Annotation, since it changes nothing. Where records come one by
+one, all of them are on the active branch.
 """
 
 from __future__ import annotations
@@ -31,9 +32,22 @@ __all__ = ["FORMAT"]
 
 
 def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV1Decoder:
+    if options.past is not None:
+        return OpenHandsV1Decoder(first_id=options.first_id, past=options.past)
     return OpenHandsV1Decoder(outside=outside_branch(records, options.leaf))
 
 
+def _source_id(record: Any) -> Any:
+    return record.get("id") if type(record) is dict else None
+
+
 FORMAT = Format(
-    name=NAME, matches=matches, accepts=accepts, decoder=_decoder, encoder=OpenHandsV1Encoder, looks_ahead=True
+    name=NAME,
+    matches=matches,
+    accepts=accepts,
+    decoder=_decoder,
+    encoder=OpenHandsV1Encoder,
+    looks_ahead=True,
+    live=True,
+    source_id=_source_id,
 )

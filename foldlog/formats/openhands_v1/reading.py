@@ -22,8 +22,10 @@ from eventstore.events import (
     Source,
     SystemMessage,
     summary_id,
+    summary_of,
 )
-from foldlog.formats.calls import REJECTED
+from foldlog.formats.calls import REJECTED, OpenCalls
+from foldlog.formats.format import Past
 from foldlog.formats.openhands_v1.blocks import content_of, parts_of
 from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY, EventsBefore, Marks, predicted
 from foldlog.formats.recent import Recent
@@ -41,6 +43,8 @@ _USUAL_SOURCE: dict[str, Source] = {
     "InterruptEvent": "user",
 }
 _SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
+_LOOKS_BACK = frozenset(("Condensation", PROMPT_UPDATE))
+"""Kinds that may be about events of any age."""
 _CALLS_MAX = 10_000
 """How many calls later a tool's message still replaces its observation; after that both are shown."""
 
@@ -51,9 +55,9 @@ class OpenHandsV1Decoder:
     ``outside`` says which records, by their number, are not on the active branch (``outside_branch``).
     """
 
-    def __init__(self, *, outside: Container[int] = ()) -> None:
+    def __init__(self, *, outside: Container[int] = (), first_id: int = 0, past: Past | None = None) -> None:
         self._outside = outside
-        self._before = EventsBefore()
+        self._before = EventsBefore(first_id)
         self._forgettable: dict[str, list[int]] = {}
         """Source id to ours, for what a View can hold. A forgotten id is done with, so this is as large as a View."""
         self._answered: Recent[str, bool] = Recent(_CALLS_MAX)
@@ -61,6 +65,11 @@ class OpenHandsV1Decoder:
         """The id of the system prompt that is shown."""
         self._awaits_condensation = False
         self._record_number = -1
+        self._calls = OpenCalls(past)
+        self._past = past if first_id else None
+
+    def restart(self, next_id: int) -> None:
+        self._before = EventsBefore(next_id)
 
     def events(self, record: Any) -> list[Event]:
         """Return the event of the next record, after a retraction of what it replaces.
@@ -73,6 +82,8 @@ class OpenHandsV1Decoder:
         kind = record.get("kind")
         if type(kind) is not str:
             raise NotAnEvent("an event has a text under 'kind', this object has none")
+        if kind in _LOOKS_BACK:
+            self._look_back()
         before = self._before
         shown = self._record_number not in self._outside
         replaced = self._replaced() if kind == PROMPT_UPDATE and shown else []
@@ -98,14 +109,39 @@ class OpenHandsV1Decoder:
         return [*replaced, event]
 
     def _follow(self, event: Event) -> None:
-        if isinstance(event, Observation) and event.call_id is not None and event.shown:
+        if isinstance(event, Action) and event.call_id is not None:
+            self._calls.open(event.call_id, event)
+        elif isinstance(event, Observation) and event.call_id is not None and event.shown:
             self._answered[event.call_id] = True
+            if self._before.caller(event.call_id) is not None or event.cause is not None:
+                self._calls.close(event.call_id)
         elif isinstance(event, SystemMessage) and event.shown:
             self._prompt = event.id
         elif isinstance(event, CondensationRequest):
             self._awaits_condensation = True
         elif isinstance(event, CondensationAction):
             self._awaits_condensation = False
+
+    def _look_back(self) -> None:
+        """Read from the View what a record may be about that stands before the first one."""
+        if self._past is None or self._past.replays:
+            return
+        past, self._past = self._past, None
+        view, later, prompt = past.view(), self._forgettable, self._prompt
+        self._forgettable = {}
+        for event in view:
+            source_id = None if event.origin is None else event.origin.id
+            if event.id < 0:
+                source_id = past.source_id(summary_of(event.id))
+                source_id = source_id + SUMMARY if type(source_id) is str else None
+            if type(source_id) is str:
+                self._forgettable.setdefault(source_id, []).append(event.id)
+            if isinstance(event, SystemMessage):
+                self._prompt = event.id
+        self._prompt = self._prompt if prompt is None else prompt
+        for source_id, ids in later.items():
+            self._forgettable.setdefault(source_id, []).extend(ids)
+        self._awaits_condensation = self._awaits_condensation or view.unhandled_condensation_request
 
     def _replaced(self) -> list[Event]:
         """Return the event that forgets the system prompt before an update: a model is shown the last one only.
@@ -151,7 +187,7 @@ class OpenHandsV1Decoder:
         call_id = record.get("tool_call_id")
         call_id = call_id if type(call_id) is str else None
         cause = self._before.event_id(record.get("action_id"))
-        fields["cause"] = self._before.caller(call_id) if cause is None else cause
+        fields["cause"] = self._caller(call_id) if cause is None else cause
         fields["call_id"] = call_id
         fields["tool"] = _text(record.get("tool_name"))
         if kind != "ObservationEvent":
@@ -166,6 +202,14 @@ class OpenHandsV1Decoder:
         content, extras = _observed(observation, marks)
         return Observation(content=content, extras=extras, is_error=observation.get("is_error") is True, **fields)
 
+    def _caller(self, call_id: str | None) -> int | None:
+        """Return the last action with this call id."""
+        caller = self._before.caller(call_id)
+        if caller is not None or call_id is None:
+            return caller
+        earlier = self._calls.first(call_id)
+        return None if earlier is None else earlier[0]
+
     def _told(self, call_id: str, record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Event:
         """Return what a tool's message says. OpenHands-Tab writes one after the observation, which says the same."""
         if self._answered.get(call_id) is not None:
@@ -176,7 +220,7 @@ class OpenHandsV1Decoder:
             content=content_of(said.get("content")),
             tool=_text(said.get("name")),
             call_id=call_id,
-            cause=self._before.caller(call_id),
+            cause=self._caller(call_id),
             **fields,
         )
 

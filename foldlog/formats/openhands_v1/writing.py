@@ -64,9 +64,9 @@ MARKS = ("kind", "text", "plain", "nested", "extended", "replaces")
 class EventsBefore:
     """What decoding and encoding both know of the events before: whom an answer answers, and by which id."""
 
-    def __init__(self) -> None:
+    def __init__(self, next_id: int = 0) -> None:
         self.key_order = KeyOrder()
-        self.next_id = 0
+        self.next_id = next_id
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
         self._source_ids: Recent[int, str] = Recent(_CAUSES_MAX)
         self._calls: Recent[str, int] = Recent(_CAUSES_MAX)
@@ -120,6 +120,9 @@ class OpenHandsV1Encoder:
         self._before.add(event, record.get("id"))
         self._source_ids.add(record.get("id"))
         return [record]
+
+    def restart(self, next_id: int) -> None:
+        self._before = EventsBefore(next_id)
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:
         """Return what a condensation of ours forgets, in the source's ids."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventstore import codec
-from foldlog.formats import decode, encode
+import foldlog
+from eventstore import Annotation, codec
+from foldlog.formats import Encoder, decode, encode, live
+from foldlog.formats.registry import format_named
 
 numbers = (
     st.integers()
@@ -390,3 +393,26 @@ def test_anything_that_is_no_event_is_a_finding_and_the_rest_is_read(format, dat
     assert found[: len(bad)] == [f"record {n}" for n in range(len(bad))]
     assert f"record {len(bad) - 1}" not in found[len(bad) :]
     assert text(list(encode(events, format))) == text(good)
+
+
+@pytest.mark.parametrize("format", [name for name in FORMATS if format_named(name).live])
+@settings(max_examples=60)
+@given(data=st.data())
+def test_records_that_are_appended_one_by_one_come_back_as_they_were(format, data):
+    """Decoders begin anew at any record, and events of ours come in between."""
+    records = json.loads(text(data.draw(st.lists(FORMATS[format], max_size=8))))
+    segment = data.draw(st.sampled_from([2, 128]))
+    with mock.patch.object(live, "SEGMENT_RECORDS", segment), foldlog.open("memory:") as histories:
+        history = histories["c1"]
+        for record in records:
+            history.append_records([record], format=format)
+            match data.draw(st.sampled_from(["go on", "restart", "add", "go on"])):
+                case "restart":
+                    del histories.recording
+                case "add":
+                    history.append(Annotation(name="ours"))
+        events = list(history.events()) if records else []
+        encoder = Encoder(format)
+        back = [record for event in events if event.origin for record in encoder.records(event)]
+        assert text([*back, *encoder.end()]) == text(records)
+        assert all(event.cause is None or 0 <= event.cause < event.id for event in events)

@@ -1,0 +1,76 @@
+"""Records of other agents, appended to a history as they come."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, VersionConflict
+from foldlog.formats import Decoder, NotAnEvent
+
+if TYPE_CHECKING:
+    from foldlog.histories import ExpectedVersion, History
+
+__all__ = ["Recording"]
+
+_log = logging.getLogger("foldlog")
+_DECODERS_MAX = 256
+"""Decoders of the histories that were appended to last are kept, so that most appends read nothing."""
+
+
+class Recording:
+    """Appends records to the histories of a store. Any number of threads may use it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._decoders: OrderedDict[tuple[str, str], Decoder] = OrderedDict()
+
+    def append(
+        self, history: History, records: Iterable[Any], format: str, expected_version: ExpectedVersion
+    ) -> tuple[Recorded, ...]:
+        """Append the events of these records, all or none; see ``History.append_records``."""
+        records = list(records)
+        while True:
+            decoder = self._decoder(history, format, expected_version)
+            expected = decoder.version if expected_version is ANY_VERSION else expected_version
+            events, findings = _decoded(decoder, records)
+            try:
+                recorded = history.append(events, expected_version=expected) if events else ()
+            except VersionConflict:  # another writer was first, or the kept decoder is not of the newest version
+                if expected_version is not ANY_VERSION:
+                    raise
+                continue
+            for finding in findings:
+                _log.warning("conversation %r: %s", history.id, finding)
+            self._keep((history.id, format), decoder)
+            return recorded
+
+    def _decoder(self, history: History, format: str, expected_version: ExpectedVersion) -> Decoder:
+        """Return a decoder that goes on where the history ends, as far as it is known."""
+        with self._lock:
+            decoder = self._decoders.pop((history.id, format), None)
+        if decoder is None or expected_version not in (ANY_VERSION, decoder.version):
+            return Decoder(format, history)
+        return decoder
+
+    def _keep(self, key: tuple[str, str], decoder: Decoder) -> None:
+        with self._lock:
+            self._decoders[key] = decoder
+            if len(self._decoders) > _DECODERS_MAX:
+                self._decoders.popitem(last=False)
+
+
+def _decoded(decoder: Decoder, records: Iterable[Any]) -> tuple[list[Event], list[str]]:
+    """Return the events of the records, and what is wrong with these."""
+    events: list[Event] = []
+    findings: list[str] = []
+    for place, record in enumerate(records):
+        try:
+            events += decoder.events(record)
+        except NotAnEvent as error:
+            raise InvalidEvent(f"record {place}: {error}; nothing was appended, correct the record") from error
+        findings += (f"record {place} {finding}" for finding in decoder.findings)
+    return events, findings

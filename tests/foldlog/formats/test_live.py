@@ -1,0 +1,345 @@
+"""Records appended one by one: what later records mean does not depend on where the decoder began."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+from importlib.metadata import EntryPoint
+
+import pytest
+
+import foldlog
+import foldlog.aio
+from eventstore import Action, InvalidEvent, Message, Observation, Origin, Retraction, VersionConflict
+from foldlog.formats import Decoder, Encoder, Format, NotAnEvent, NotLive, decode, encode, open_sources, register
+from foldlog.formats import registry as formats_registry
+from foldlog.importing import import_source
+from projections import View
+from tests.foldlog.formats.test_samples import FOLDERS, SAMPLES
+from tests.foldlog.records import condensed, said, v1
+
+LIVE = ("openhands-v1", "openai-chat", "swe-agent", "claude-code")
+
+
+@pytest.fixture
+def histories():
+    with foldlog.open("memory:") as opened:
+        yield opened
+
+
+def forget_decoders(histories):
+    """What another process does not have."""
+    del histories.recording
+
+
+def gist(view):
+    return [(type(event), getattr(event, "content", None), getattr(event, "thinking", None)) for event in view]
+
+
+def line(number, parent, kind="user", content="hi", **fields):
+    message = {"role": kind, "content": content, **({"id": f"msg{number}"} if kind == "assistant" else {})}
+    envelope = {"sessionId": "s", "cwd": "/w", "version": "2.1", "isSidechain": False, "userType": "external"}
+    ids = {"uuid": f"u{number}", "parentUuid": None if parent is None else f"u{parent}"}
+    return {**envelope, **ids, "type": kind, "message": message, **fields}
+
+
+def use(number, parent, call_id, **fields):
+    block = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": "ls"}}
+    return line(number, parent, "assistant", [block], **fields)
+
+
+def result(number, parent, call_id, text="done"):
+    return line(number, parent, "user", [{"type": "tool_result", "tool_use_id": call_id, "content": text}])
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this")
+@pytest.mark.parametrize("format", LIVE)
+def test_real_histories_mean_the_same_record_by_record(format):
+    choice = random.Random(format)
+    for sample in open_sources([SAMPLES / FOLDERS[format]]):
+        whole = list(sample.events())
+        records = list(encode(whole, format))
+        with foldlog.open("memory:") as histories:
+            history, done = histories["c1"], 0
+            while done < len(records):
+                some = choice.choice((1, 1, 1, 3, 20))
+                history.append_records(records[done : done + some], format=format)
+                done += some
+                if choice.random() < 0.1:
+                    forget_decoders(histories)
+            events = list(history.events())
+            assert [json.dumps(record) for record in encode(events, format)] == [json.dumps(one) for one in records]
+            assert gist(history.view) == gist(View.from_events(whole)), sample.path
+            assert sum(event.cause is not None for event in events) == sum(event.cause is not None for event in whole)
+
+
+def test_a_result_finds_its_call_in_another_segment_and_in_another_process(histories, monkeypatch):
+    monkeypatch.setattr("foldlog.formats.live.SEGMENT_RECORDS", 2)
+    history = histories["c1"]
+    history.append_records([line(0, None), use(1, 0, "a"), use(2, 1, "b"), line(3, 2)], format="claude-code")
+    history.append_records([result(4, 1, "a")], format="claude-code")
+    forget_decoders(histories)
+    history.append_records([result(5, 2, "b")], format="claude-code")
+    first, second = (event for event in history.events() if isinstance(event, Observation))
+    assert [(first.cause, first.tool), (second.cause, second.tool)] == [(1, "Bash"), (2, "Bash")]
+
+
+def test_what_a_response_thought_goes_with_its_call_over_the_end_of_a_segment(histories, monkeypatch):
+    monkeypatch.setattr("foldlog.formats.live.SEGMENT_RECORDS", 2)
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    thinking = line(1, 0, "assistant", [thought])
+    call = use(2, 1, "a")
+    call["message"]["id"] = thinking["message"]["id"]
+    history = histories["c1"]
+    history.append_records([line(0, None), thinking, call], format="claude-code")
+    (action,) = (event for event in history.events() if isinstance(event, Action))
+    assert action.thinking == (thought,)
+    assert list(encode(history.events(), "claude-code")) == [line(0, None), thinking, call]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_session_that_goes_back_to_an_earlier_line_takes_the_branch_back(histories, restarts, monkeypatch):
+    monkeypatch.setattr("foldlog.formats.live.SEGMENT_RECORDS", 2)
+    lines = [line(0, None, content="a"), line(1, 0, "assistant", "b"), line(2, 1, content="c"), line(3, 2, content="d")]
+    lines += [line(4, 1, content="e"), line(5, 4, content="f"), line(6, 3, content="g")]
+    history = histories["c1"]
+    for one in lines:
+        history.append_records([one], format="claude-code")
+        if restarts:
+            forget_decoders(histories)
+    assert [event.content for event in history.at(7)] == ["a", "b", "e", "f"]
+    assert sum(isinstance(event, Retraction) for event in history.events()) == 2
+    assert [event.content for event in history.view] == ["a", "b", "c", "d", "g"]
+    assert list(encode(history.events(), "claude-code")) == lines
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_compaction_forgets_what_stands_wherever_the_decoder_began(histories, restarts):
+    history = histories["c1"]
+    history.append_records([line(n, n - 1 if n else None, content=f"m{n}") for n in range(4)], format="claude-code")
+    history.append(Message(source="user", content="ours"))
+    if restarts:
+        forget_decoders(histories)
+    boundary = {**line(4, None), "type": "system", "subtype": "compact_boundary", "logicalParentUuid": "u3"}
+    del boundary["message"]
+    summary = line(5, 4, content="all before", isCompactSummary=True)
+    history.append_records([boundary, summary, line(6, 5, content="next")], format="claude-code")
+    assert [event.content for event in history.view] == ["all before", "next"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_condensation_names_events_of_any_age(histories, restarts):
+    history = histories["c1"]
+    records = [said(0, "a"), said(1, "b"), condensed(2, [0], "s1", 0), said(3, "c"), said(4, "d")]
+    for record in records:
+        history.append_records([record], format="openhands-v1")
+    if restarts:
+        forget_decoders(histories)
+    last = condensed(5, [1, 3], "s2", 0)
+    last["forgotten_event_ids"].append(f"{records[2]['id']}-summary")
+    history.append_records([last], format="openhands-v1")
+    assert [event.content for event in history.view] == ["s2", "d"]
+    assert list(encode(history.events(), "openhands-v1")) == [*records, last]
+
+
+def test_a_prompt_update_forgets_the_prompt_of_another_process(histories):
+    history = histories["c1"]
+    prompt = v1("SystemPromptEvent", 0, source="agent", system_prompt={"type": "text", "text": "old"}, tools=[])
+    update = v1("SystemPromptUpdateEvent", 2, source="agent", system_prompt={"type": "text", "text": "new"}, tools=[])
+    history.append_records([prompt, said(1, "a")], format="openhands-v1")
+    forget_decoders(histories)
+    history.append_records([update], format="openhands-v1")
+    assert [event.content for event in history.view] == ["a", "new"]
+
+
+def test_an_append_reads_the_end_of_a_long_history_only(histories, monkeypatch):
+    history = histories["c1"]
+    history.append_records(({"role": "user", "content": f"m{n}"} for n in range(3_000)), format="openai-chat")
+    forget_decoders(histories)
+    read = []
+    monkeypatch.setattr(
+        type(history),
+        "events",
+        lambda self, start=0, stop=None: read.append(start) or self._store.events("c1", start, stop),
+    )
+    monkeypatch.setattr(type(history), "at", lambda self, version: pytest.fail("the View was read"))
+    history.append_records([{"role": "user", "content": "new"}], format="openai-chat")
+    history.append_records([{"role": "user", "content": "newer"}], format="openai-chat")
+    assert read == [3_000 - 256]
+
+
+def test_writers_of_one_history_lose_nothing(histories):
+    history = histories["c1"]
+
+    def write(writer):
+        for number in range(30):
+            history.append_records([{"role": "user", "content": f"{writer}-{number}"}], format="openai-chat")
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    said = [record["content"] for record in encode(history.events(), "openai-chat")]
+    assert sorted(said) == sorted(f"{writer}-{number}" for writer in range(4) for number in range(30))
+    for writer in range(4):
+        assert [text for text in said if text.startswith(f"{writer}-")] == [f"{writer}-{n}" for n in range(30)]
+
+
+def test_all_records_are_appended_or_none_and_errors_say_which(histories):
+    history = histories["c1"]
+    good = {"role": "user", "content": "a"}
+    with pytest.raises(InvalidEvent, match=r"record 1: a message has a text under 'role'.*nothing was appended"):
+        history.append_records([good, {"content": "b"}], format="openai-chat")
+    assert history.version == 0
+    history.append_records([good], format="openai-chat", expected_version=0)
+    with pytest.raises(VersionConflict):
+        history.append_records([good], format="openai-chat", expected_version=0)
+    history.append_records([good], format="openai-chat", expected_version=1)
+    assert history.append_records([], format="openai-chat") == ()
+    assert history.version == 2
+    with pytest.raises(NotLive, match="records of codex cannot be added one by one; decode the whole history"):
+        history.append_records([{}], format="codex")
+
+
+def test_what_is_wrong_with_a_record_that_is_kept_is_logged(histories, caplog):
+    foreign = {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "n", "input": {}}]}
+    with caplog.at_level(logging.WARNING, "foldlog"):
+        histories["c1"].append_records([foreign], format="openai-chat")
+    assert "record 0 is a message of Anthropic's Messages API" in caplog.text
+
+
+def test_the_pair_of_decoder_and_encoder_needs_no_histories_object(histories):
+    """What a program of one's own does: it appends the events where it likes, and goes on with the same decoder."""
+    history = histories["c1"]
+    decoder, encoder = Decoder("openai-chat", history), Encoder("openai-chat")
+    back = []
+    for number in range(3):
+        version = decoder.version
+        events = decoder.events({"role": "user", "content": f"m{number}"})
+        for recorded in history.append(events, expected_version=version):
+            back += encoder.records(recorded.event)
+    assert [*back, *encoder.end()] == [{"role": "user", "content": f"m{number}"} for number in range(3)]
+
+
+def test_a_growing_file_is_found_again_where_its_records_came_one_by_one(histories, tmp_path):
+    lines = [line(n, n - 1 if n else None, content=f"m{n}") for n in range(5)]
+    for one in lines:
+        histories["s"].append_records([one], format="claude-code")
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    (source,) = open_sources([path])
+    assert import_source(histories.store, source) == ("s", 0, 5)
+
+
+@pytest.mark.anyio
+async def test_the_async_face_appends_records(anyio_backend):
+    async with foldlog.aio.open("memory:") as histories:
+        await histories["c1"].append_records([{"role": "user", "content": "a"}], format="openai-chat")
+        assert [event.content for event in await histories["c1"].view] == ["a"]
+
+
+# -- formats of one's own ---------------------------------------------------------------------------------------------
+
+
+class ParrotDecoder:
+    def __init__(self, records, options):
+        self.next_id = options.first_id
+
+    def restart(self, next_id):
+        self.next_id = next_id
+
+    def events(self, record):
+        if type(record) is not dict or "parrot" not in record:
+            raise NotAnEvent("a parrot says something, this one does not")
+        self.next_id += 1
+        origin = Origin(format="parrot", id=record.get("id"))
+        return [Message(id=self.next_id - 1, source="user", content=record["parrot"], origin=origin)]
+
+
+class ParrotEncoder:
+    def __init__(self):
+        self.left_out = {}
+
+    def restart(self, next_id):
+        pass
+
+    def records(self, event):
+        return [{"parrot": event.content}]
+
+    def end(self):
+        return []
+
+
+def parrot(name="parrot"):
+    return Format(
+        name=name,
+        matches=lambda record: type(record) is dict and "parrot" in record,
+        accepts=lambda record: type(record) is dict,
+        decoder=ParrotDecoder,
+        encoder=ParrotEncoder,
+        live=True,
+    )
+
+
+@pytest.fixture
+def own_registry(monkeypatch):
+    monkeypatch.setattr(formats_registry, "FORMATS", dict(formats_registry.FORMATS))
+    monkeypatch.setattr(formats_registry, "_packages_asked", True)
+
+
+def test_a_registered_format_is_read_written_found_and_live(own_registry, histories, tmp_path):
+    format = register(parrot())
+    assert register(format) is format
+    with pytest.raises(ValueError, match="another format with the name 'parrot'"):
+        register(parrot())
+    with pytest.raises(TypeError, match="the registered format is a str; make it a Format"):
+        register("parrot")
+    assert "parrot" in foldlog.formats.FORMATS
+    records = [{"parrot": "a"}, {"parrot": "b"}]
+    assert list(encode(decode(records, "parrot"), "parrot")) == records
+    path = tmp_path / "p.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert foldlog.formats.detect(path) == "parrot"
+    histories["c1"].append_records(records[:1], format="parrot")
+    forget_decoders(histories)
+    histories["c1"].append_records(records[1:], format="parrot")
+    assert list(encode(histories["c1"].events(), "parrot")) == records
+
+
+BROUGHT = parrot("brought")
+
+
+def test_an_installed_package_brings_a_format(own_registry, monkeypatch):
+    brings = EntryPoint("brought", f"{__name__}:BROUGHT", formats_registry.GROUP)
+    monkeypatch.setattr(formats_registry, "_packages_asked", False)
+    monkeypatch.setattr(formats_registry, "entry_points", lambda group: [brings])
+    monkeypatch.setattr(EntryPoint, "load", lambda self: BROUGHT)
+    assert foldlog.formats.FORMATS[-1] == "brought"
+    assert next(decode([{"parrot": "a"}], "brought")).content == "a"
+
+
+def test_a_package_that_brings_none_is_named(own_registry, monkeypatch):
+    brings = EntryPoint("broken", "no_such_package:FORMAT", formats_registry.GROUP)
+    monkeypatch.setattr(formats_registry, "_packages_asked", False)
+    monkeypatch.setattr(formats_registry, "entry_points", lambda group: [brings])
+    with pytest.raises(
+        TypeError, match=r"entry point 'broken' of foldlog.formats \(no_such_package:FORMAT\) cannot be loaded"
+    ):
+        decode([], "none of ours")
+
+
+def test_a_live_decoder_that_numbers_from_0_is_told_so(own_registry, histories):
+    class Forgetful(ParrotDecoder):
+        def __init__(self, records, options):
+            self.next_id = 0
+
+        def restart(self, next_id):
+            pass
+
+    register(Format(**{**{f: getattr(parrot(), f) for f in Format.__slots__}, "decoder": Forgetful}))
+    histories["c1"].append(Message(source="user", content="before"))
+    with pytest.raises(TypeError, match="gave event 0 to a history at version 1"):
+        histories["c1"].append_records([{"parrot": "a"}], format="parrot")
