@@ -140,6 +140,10 @@ def test_condensing_appends_one_request_and_takes_one_step(opened):
 
     class Agent:
         model = "agent"
+        max_input_tokens = max_output_tokens = None
+
+        def token_sums(self, view):
+            return [0] * (len(view) + 1)
 
     agent = Agent()
     history = opened(condenser=Forgets(), agent_llm=agent)["c1"]
