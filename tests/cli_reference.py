@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import keyword
 import os
 import re
 import subprocess
 import sysconfig
 from pathlib import Path
 
-from foldlog.cli.application import COMMANDS
+from foldlog.cli.application import COMMANDS, module_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "CLI.md"
@@ -49,7 +48,7 @@ def _help_of(*arguments: str) -> str:
 
 
 def _first_sentence(name: str) -> str:
-    module = importlib.import_module(f"foldlog.cli.{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{name}")
+    module = importlib.import_module(module_of(name))
     words = " ".join((inspect.getdoc(module.run) or "").split())
     return re.split(r"(?<=\.)\s", words)[0].removesuffix(".")
 

@@ -1,9 +1,11 @@
 """What linters do not check, over every file that git knows."""
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 import tomllib
 from collections import Counter
 from importlib.metadata import packages_distributions
@@ -14,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FUNCTION_LINES_MAX = 70
 PACKAGES = ("eventstore", "projections", "condensers", "foldlog")
+PLAIN = ("projections", "condensers", "foldlog", "examples")
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -137,6 +140,40 @@ def test_the_architecture_names_every_folder_of_code_and_no_path_that_is_gone():
     unnamed = {str(folder) for folder in folders if not {folder, *folder.parents[:-1]} & covered}
     in_packages = {str(folder) for folder in folders if folder.parts[0] in PACKAGES and folder not in covered}
     assert unnamed | in_packages == set()
+
+
+REFUSED = re.compile(
+    r"(?<!there )\b(?-i:is none)\b(?!, zlib)"
+    r"|(?<!there )\bis no (?!longer\b|more\b|later\b|earlier\b|other\b|such\b|further\b)\w+"
+    r"|\banew\b|\bmend(?:s|ed|ing)?\b|\bnobody\b|\bmeanwhile\b|\bso many\b|\bwhoever\b|\bby half\b"
+    r"|\bbr(?:ing|ings|inging|ought) in\b",
+    re.IGNORECASE,
+)
+"""Words and turns that have to be read twice. Write: is not a …, again, repair, no process, in that time, how many."""
+
+
+def test_documents_and_texts_of_the_product_use_plain_words():
+    found = []
+    for path in [*MARKDOWN, *PYTHON]:
+        if path.suffix == ".md" and path.relative_to(ROOT).parts[0] != "tests":
+            texts = [(1, re.sub(r"\s*\n", " \n", _text_of(path)))]
+        elif path.relative_to(ROOT).parts[0] in PLAIN:
+            texts = _texts_in(path)
+        else:
+            continue
+        for line, text in texts:
+            found += [
+                f"{_named(path)}:{line + text.count(chr(10), 0, match.start())}: {match[0]}"
+                for match in REFUSED.finditer(text)
+            ]
+    assert found == []
+
+
+def _texts_in(path):
+    """Return the strings and comments of a module, with their lines."""
+    kinds = (tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
+    tokens = tokenize.generate_tokens(io.StringIO(_text_of(path)).readline)
+    return [(token.start[0], token.string) for token in tokens if token.type in kinds]
 
 
 def test_no_module_has_a_name_that_says_nothing():

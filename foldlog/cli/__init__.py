@@ -1,7 +1,8 @@
 """The command ``foldlog``, for people and for scripts. One file a command.
 
-To add a command: write ``foldlog/cli/<name>.py`` with a function ``run`` (its signature is the command line, its
-docstring the help, its result the exit status) and put ``<name>`` into ``COMMANDS`` in ``application.py``. At the top
+To add a command: write ``<name>.py``, in the folder of its heading, with a function ``run`` (its signature is the
+command line, its docstring the help, its result the exit status) and put ``<name>`` into ``COMMANDS`` in
+``application.py``. At the top
 of the file only typer and what lies in this package is imported; whatever is heavy is imported inside ``run``, so that
 ``--help`` and shell completion answer at once.
 

@@ -17,7 +17,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from foldlog.cli import terminal
 from foldlog.cli.outcome import DONE, FINDINGS, REFUSED, Refused
 
-__all__ = ["COMMANDS", "build", "main"]
+__all__ = ["COMMANDS", "build", "main", "module_of"]
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
@@ -28,6 +28,14 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Trust": ("verify", "head", "salvage", "rekey", "erase"),
 }
 """Commands by the heading that the help puts them under, in its order."""
+_FOLDERS: Mapping[str, str] = {
+    "Histories": "histories.",
+    "Views": "views.",
+    "Forgetting": "forgetting.",
+    "The store": "upkeep.",
+    "Trust": "trust.",
+}
+"""The folder of each heading's commands."""
 _ALIASES: Mapping[str, str] = {"seal": "rekey"}
 """Earlier names of commands, which the help does not show."""
 
@@ -94,8 +102,14 @@ def build() -> typer.Typer:
     return application
 
 
+def module_of(name: str) -> str:
+    """Return the full name of a command's module."""
+    (folder,) = (_FOLDERS.get(heading, "") for heading, names in COMMANDS.items() if name in names)
+    return f"foldlog.cli.{folder}{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{folder}{name}"
+
+
 def _add(application: typer.Typer, name: str, heading: str | None, alias: str | None = None) -> None:
-    module = importlib.import_module(f"foldlog.cli.{name}_" if keyword.iskeyword(name) else f"foldlog.cli.{name}")
+    module = importlib.import_module(module_of(name))
     settings = {**_SETTINGS, **getattr(module, "SETTINGS", {})}
     told = _unwrapped(inspect.getdoc(module.run) or "")
     command = application.command(

@@ -66,7 +66,7 @@ def run(
 
 
 def _import_sample(store: Store) -> int:
-    from foldlog.cli.import_ import bring_in
+    from foldlog.cli.histories.import_ import bring_in
     from foldlog.formats import open_sources
 
     (brought,) = bring_in(store, open_sources([SAMPLE]), _CONVERSATION, quiet=True)
@@ -84,7 +84,7 @@ def _around(store: Store, views: Views, condensation: CondensationAction) -> _Fo
 def _show(db: str, store: Store, views: Views, forgettings: list[_Forgetting], added: int) -> None:
     from eventstore.urls import without_password
     from foldlog.cli.gist import count
-    from foldlog.cli.view import show
+    from foldlog.cli.histories.view import show
 
     console = terminal.console()
     view, version = views.current(_CONVERSATION), store.version(_CONVERSATION)
@@ -161,7 +161,7 @@ def _program() -> str:
 
 
 def _as_json(db: str, views: Views, forgettings: list[_Forgetting], added: int) -> dict[str, Any]:
-    from foldlog.cli.view import document
+    from foldlog.cli.histories.view import document
 
     return {
         "db": db,

@@ -98,5 +98,5 @@ def selection(
     named = [_STORED.get(kind, kind) for kind in kinds or ()]
     for kind in named:
         if kind not in KINDS:
-            raise Refused(f"--kind {kind!r} is no kind of event; give one of {', '.join(KINDS)}")
+            raise Refused(f"--kind {kind!r} is not a kind of event; give one of {', '.join(KINDS)}")
     return Selection(frozenset(named), not no_notes, given_moment("--since", since), given_moment("--until", until))

@@ -58,7 +58,7 @@ def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Seque
 
 
 def _print_whole(columns: Sequence[Column], widths: Sequence[int], rows: Iterable[Sequence[Text]]) -> None:
-    """Print a table as wide as it is: nothing is cut where stdout is no terminal."""
+    """Print a table as wide as it is: nothing is cut unless stdout is a terminal."""
     for row in (tuple(column.heading for column in columns), *(tuple(cell.plain for cell in row) for row in rows)):
         cells = zip(row, columns, widths, strict=True)
         line = (" " * _GAP).join(padded(cell, width, column.justify) for cell, column, width in cells)

@@ -94,7 +94,7 @@ def has_edge() -> bool:
 
 
 def print_line(console: Console, line: Text | str) -> None:
-    """One line, cut where the terminal ends; whole where stdout is no terminal."""
+    """One line, cut where the terminal ends; whole unless stdout is a terminal."""
     if has_edge():
         console.print(line, no_wrap=True, overflow="ellipsis")
     else:
@@ -102,7 +102,7 @@ def print_line(console: Console, line: Text | str) -> None:
 
 
 def print_indented(console: Console, text: Text, columns: int) -> None:
-    """Lines of text, indented; wrapped where the terminal ends, and as they are where stdout is no terminal."""
+    """Lines of text, indented; wrapped where the terminal ends, and unchanged unless stdout is a terminal."""
     if has_edge():
         from rich.padding import Padding
 
@@ -115,7 +115,7 @@ def print_indented(console: Console, text: Text, columns: int) -> None:
 class PrintedLines:
     """Lines for a person, cut where the terminal ends, as ``print_line`` cuts them. For as many as a history has.
 
-    ``width`` is how many columns a line has room for; ``UNLIMITED`` where stdout is no terminal: nothing is cut there.
+    ``width`` is how many columns a line has room for; ``UNLIMITED`` unless stdout is a terminal.
 
     Writes to stdout at once what rich would lay out span by span, which takes rich 0.1 ms for each line.
     """

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from eventstore import Message, Store, open_store
-from foldlog.cli import erase
+from foldlog.cli.trust import erase
 from foldlog.reports import audit_database
 from projections import Views
 from tests.foldlog.records import said

@@ -30,7 +30,7 @@ _PAGE = 1_000
 """Conversations that are laid out together: the widest of them gives the width of each column."""
 _GAP = "  "
 _FEW, _FEW_EVENTS = 50, 20_000
-"""A list of so many conversations, with so many events, is a long one without being asked to."""
+"""How many conversations, or events in them, make a list a long one by itself."""
 
 _SORTS: dict[str, Callable[[Any], Any]] = {
     "id": lambda line: line.row.id.encode("utf-8", "surrogatepass"),
@@ -84,7 +84,7 @@ def run(
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
     if sort not in _SORTS:
-        raise Refused(f"--sort {sort!r} is no column; give one of {', '.join(_SORTS)}")
+        raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(_SORTS)}")
     if sort in _OF_LONG and long is False:
         raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
     after = given_moment("--since", since)

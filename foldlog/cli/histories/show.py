@@ -16,7 +16,7 @@ from foldlog.cli.stores import open_existing, resolved
 __all__ = ["SETTINGS", "run"]
 
 SETTINGS = {"ignore_unknown_options": True}
-"""For the command line: the id of a summary begins with a minus, and is no option."""
+"""Let the id of a summary, which begins with a minus, pass as an argument."""
 
 
 def run(

@@ -1,0 +1,1 @@
+"""Commands that condense histories, and compare condensers. One file a command."""

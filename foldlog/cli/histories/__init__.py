@@ -1,0 +1,1 @@
+"""Commands that add, list, show and export histories. One file a command."""

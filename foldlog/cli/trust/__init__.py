@@ -1,0 +1,1 @@
+"""Commands that verify, salvage, encrypt and erase. One file a command."""

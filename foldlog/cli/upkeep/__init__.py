@@ -1,0 +1,1 @@
+"""Commands that copy, save and tidy a whole store. One file a command."""

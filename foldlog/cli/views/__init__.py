@@ -1,0 +1,1 @@
+"""Commands that explain, compare and check Views. One file a command."""
