@@ -34,7 +34,7 @@ BEGINS = "begins"
 """The mark of the first event of a segment, in ``origin.rest``."""
 SEGMENT_RECORDS = 128
 _TAIL_EVENTS = 2 * SEGMENT_RECORDS
-"""A decoder goes on in the last segment if it begins in the last events, so many of them."""
+"""How many of the last events are searched for the beginning of the last segment, where a decoder goes on."""
 
 
 class NotLive(ValueError):

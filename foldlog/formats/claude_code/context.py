@@ -81,7 +81,7 @@ class LinesBefore:
         return self._last_response
 
     def renewed(self, next_id: int) -> LinesBefore:
-        """Return what begins anew at ``next_id``, and knows nothing but what the newest responses thought last."""
+        """Return a context that begins at ``next_id`` and knows only the last thinking of the newest responses."""
         thinking = {name: response.thinking for name, response in self._responses.items() if response.thinking}
         return LinesBefore(next_id, {**self.pending, **thinking} if len(self.pending) < _RESPONSES_MAX else thinking)
 
