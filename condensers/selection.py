@@ -24,7 +24,7 @@ from eventstore.events import (
 from projections import View
 
 __all__ = [
-    "Span",
+    "IndexSpan",
     "after_system_prompt",
     "apart",
     "ends",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-class Span(NamedTuple):
+class IndexSpan(NamedTuple):
     """A half-open piece of a View, ``view[start:stop]``, between two of its cut points."""
 
     start: int
@@ -51,7 +51,7 @@ def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
     return cut_points[place] if place < len(cut_points) else None
 
 
-def middle(view: View, keep_first: int, keep_last: int) -> Span | None:
+def middle(view: View, keep_first: int, keep_last: int) -> IndexSpan | None:
     """Return the span between the first ``keep_first`` and the last ``keep_last`` events; None if it is empty.
 
     Borders move on to the next cut point, so a head may grow and a tail shrink by the rest of a unit. While a call
@@ -64,7 +64,7 @@ def middle(view: View, keep_first: int, keep_last: int) -> Span | None:
     stop = next_cut(view.cut_points, len(view) - keep_last)
     if stop is None:
         stop = view.cut_points[-1]
-    return Span(start, stop) if start is not None and start < stop else None
+    return IndexSpan(start, stop) if start is not None and start < stop else None
 
 
 def ends(view: View, keep_first: int, keep_last: int) -> set[int]:

@@ -2,6 +2,12 @@
 
 A conversation is an append-only log of events with ids 0, 1, 2, …; its version is how many there are. Nothing here
 knows of Views or models.
+
+    store.py transaction.py results.py    append, read, follow; one read or write transaction
+    events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append
+    opening.py urls.py importing.py       which store a URL names; a foreign history into one conversation
+    stored/ recorders/                    an event as a row; rows in a database
+    maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
 """
 
 from eventstore.conversation import ANY_VERSION, AnyVersion

@@ -1,7 +1,7 @@
 """Bringing an imported history in: compare what is there, add what is new, show it whole.
 
 A history that fits one transaction is appended like any other batch. A longer one is staged: written in small
-transactions on a conversation that nobody sees, so that live appends never wait for it, and then published by one
+transactions on an invisible conversation, so that live appends never wait for it, and then published by one
 statement. A tail of an existing conversation goes in by whole chunks.
 """
 
@@ -60,7 +60,7 @@ class Ingestion:
         self._now = now
 
     def run(self, history: Iterator[Encoded]) -> tuple[int, int]:
-        """Returns how many events were added, and the version since. Raises ``HistoryDiverged``,
+        """Return how many events were added, and the version afterwards. Raises ``HistoryDiverged``,
         ``ConversationErased``.
         """
         with self._recorder.read() as reader:
@@ -132,7 +132,7 @@ class Ingestion:
                 chunk, second = second, _rested(history)
             self._recorder.transact(partial(self._publish, staged=staged))
         except BaseException:
-            # Also on Ctrl-C: half an import is of no use to anybody. What cannot be cleared away now is seen by nobody
+            # Also on Ctrl-C: a partial import is useless. Remains that cannot be removed now are invisible
             # either, and the next import or 'foldlog vacuum' does it.
             with contextlib.suppress(RecorderError):
                 self._discard(staged.key)
@@ -161,13 +161,13 @@ class Ingestion:
         return position
 
     def _check_no_rival(self, transaction: Transaction) -> None:
-        """Where somebody began the same conversation meanwhile, theirs stands; an import again will compare with it."""
+        """Refuse where another writer has begun the same conversation: a new import compares with theirs."""
         rival = not_erased(self._database.find(transaction, self._conversation))
         if rival is not None:
             raise VersionConflict(self._conversation, 0, rival.version)
 
     def _discard_left_over(self) -> None:
-        """What imports of this conversation left in staging when they were killed."""
+        """Remove from staging the remains of killed imports of this conversation."""
         with self._recorder.read() as reader:
             left = reader.staged(self._conversation)
         for key in left:
@@ -206,7 +206,7 @@ def _say_the_same(stored: Event, given: Event) -> bool:
 
 
 def _numbered(encoded: Encoded, row: Row) -> Event:
-    """The event as a reader will see it."""
+    """Return the event as a reader will see it."""
     event = encoded.event  # the encoding's own copy
     force_setattr(event, "id", row.id)
     with_times((event,), from_microseconds(row.recorded_at))
@@ -214,7 +214,7 @@ def _numbered(encoded: Encoded, row: Row) -> Event:
 
 
 def _rested(history: Iterator[Encoded]) -> list[Encoded]:
-    """The next chunk, and not too soon."""
+    """Return the next chunk, after a pause."""
     begun = time.monotonic()
     chunk = _chunk(history)
     time.sleep(max(0.0, _REST_S - (time.monotonic() - begun)))
@@ -222,7 +222,7 @@ def _rested(history: Iterator[Encoded]) -> list[Encoded]:
 
 
 def _chunk(history: Iterator[Encoded]) -> list[Encoded]:
-    """The next events that go into one transaction: few enough, and small enough together."""
+    """Return the next events for one transaction, limited in number and size."""
     chunk: list[Encoded] = []
     size = 0
     for encoded in history:

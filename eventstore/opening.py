@@ -48,7 +48,7 @@ def open_store(
     store: no reader decompresses a body to more than the largest limit that was recorded.
 
     Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it, and
-    ``KeyUnavailable`` where what should be a key is none.
+    ``KeyUnavailable`` if a given key is malformed.
     """
     with translated():
         settings = WriteSettings.chosen(compression, keys)
@@ -79,7 +79,7 @@ def restore_store(url: str, backup: str, *, keys: KeyRing | None = None) -> Rest
 
 
 def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
-    """The recorder that ``url`` names, without the store above it. Its module, and its driver, are imported here
+    """Return the recorder that ``url`` names, without the store above it. Its module and its driver are imported here
     first.
     """
     location = urls.parse(url)

@@ -83,7 +83,9 @@ class Store:
         clock: Callable[[], datetime] | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
-        """``settings`` say how new rows are compressed and encrypted; without them they are stored as plain text."""
+        """Open a store on a recorder. ``settings`` say how new rows are compressed and encrypted; by default they are
+        plain.
+        """
         whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
         self._database = Database(recorder, settings)
@@ -234,7 +236,7 @@ class Store:
         return self._query(last)
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
-        """The same events, each with the store's clock when it was recorded."""
+        """Yield the same events, each with the store's clock when it was recorded."""
         pages = self._pages(conversation, *_range(start, stop))
         return (
             Logged(from_microseconds(row.recorded_at), event)
@@ -342,7 +344,7 @@ class Store:
         """Erase a conversation for good. Return the receipt, once its bytes are gone from the store's files; where they
         cannot be removed while the store is in use, the receipt says ``bytes_pending``, and ``vacuum`` removes them.
 
-        To remove the bytes takes reading the file once. Whoever erases many conversations gives ``complete=False`` for
+        To remove the bytes takes reading the file once. To erase many conversations, give ``complete=False`` for
         all but the last: their receipts say ``bytes_pending``, until the last one, or ``vacuum``, removes the bytes of
         all.
 
@@ -373,7 +375,7 @@ class Store:
     def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
         """Copy everything to a new SQLite file and verify the copy, while others read and write; see ``upkeep``.
 
-        Raises ``StoreUnavailable`` where there is a file of that name, it cannot be written, or this is no SQLite file.
+        Raises ``StoreUnavailable`` if a file of that name exists or cannot be written, or this is not a SQLite file.
         """
         with translated():
             return back_up(self._database, path, on_progress)
@@ -381,7 +383,7 @@ class Store:
     def vacuum(self) -> Vacuumed:
         """Give the space of everything that was deleted back, and clear away what killed imports left; see ``upkeep``.
 
-        Positions stay. Readers go on; writers wait until it is done. Raises ``StoreUnavailable`` where it is no SQLite
+        Positions stay. Readers go on; writers wait until it is done. Raises ``StoreUnavailable`` if it is not a SQLite
         file, or may only be read.
         """
         with translated():
@@ -397,7 +399,7 @@ class Store:
             yield from move_store(source._database, self._database, jobs=jobs)
 
     def differences_from(self, source: Store) -> Iterator[Difference]:
-        """The conversations of another store that do not have the same head here. Raises ``StoreUnavailable``."""
+        """Yield the conversations of another store that do not have the same head here. Raises ``StoreUnavailable``."""
         with translated():
             yield from compare_stores(source._database, self._database)
 
@@ -429,7 +431,7 @@ class Store:
         return self._recorder.writable
 
     def data_version(self) -> int:
-        """A number that changes when another connection has committed: cheap to poll before following again."""
+        """Return a number that changes when another connection has committed: cheap to poll before following again."""
         with translated():
             return self._recorder.data_version()
 
@@ -553,7 +555,7 @@ class Store:
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
-    """The range of ids; one that is not given ends with the conversation."""
+    """Return the range of ids; a missing end is the end of the conversation."""
     return whole("start", start), NUMBER_MAX if stop is None else whole("stop", stop)
 
 
@@ -573,7 +575,7 @@ def _recorded(place: Place, conversation: str, recorded_at: datetime, events: Se
 
 
 def _recalled(reading: ReadTransaction, idempotency_key: str, append: Append) -> tuple[Recorded, ...] | None:
-    """What was recorded under the key before, None if it is new. Raises ``IdempotencyConflict`` if it was other
+    """Return what was recorded under the key before, None if it is new. Raises ``IdempotencyConflict`` if it was other
     events.
     """
     earlier = reading.recall(idempotency_key)

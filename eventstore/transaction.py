@@ -64,7 +64,7 @@ class ReadTransaction:
         return self._conversation.head
 
     def head_at(self, version: int) -> bytes | None:
-        """The head when the conversation had ``version`` events, which it did; None for 0."""
+        """Return the head when the conversation had ``version`` events; None for 0."""
         if whole("version", version) == self.version:
             return self.head
         if not 0 < version < self.version:
@@ -84,7 +84,7 @@ class ReadTransaction:
             start += _PAGE
 
     def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
-        """The events ``start`` to ``stop``, if the head was ``head`` before them; None where it was another.
+        """Return the events ``start`` to ``stop`` if the head before them was ``head``; None if it was another.
 
         Raises ``CorruptEvent`` at one that is missing or unreadable. Cost: those events and one more, in one read.
         """
@@ -176,7 +176,7 @@ class ReadTransaction:
         return counts
 
     def record_at(self, projection: str, version: int | None = None) -> Record | None:
-        """The newest record of a projection at or before ``version`` (of all, if None).
+        """Return the newest record of a projection at or before ``version`` (of all, if None).
 
         Raises ``CorruptEvent`` where the newest is of a later version than the history has: then its end is missing.
         """

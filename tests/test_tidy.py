@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FUNCTION_LINES_MAX = 70
 PACKAGES = ("eventstore", "projections", "condensers", "foldlog")
-PLAIN = ("projections", "condensers", "foldlog", "examples")
+PLAIN = ("eventstore", "projections", "condensers", "foldlog", "examples")
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]

@@ -21,7 +21,7 @@ from condensers.models.tokens import TokenBudget
 from condensers.prompts.rendering import event_text, truncated
 from condensers.reports import with_reports
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from condensers.selection import Span, after_system_prompt, forget, middle, next_cut, real
+from condensers.selection import IndexSpan, after_system_prompt, forget, middle, next_cut, real
 from condensers.strategies.summaries import Summary, summarize_in_pieces
 from eventstore.events import CondensationSummary, Event, summary_id
 from projections import View
@@ -113,7 +113,7 @@ class SummarizingCondenser(RollingCondenser):
         start = next_cut(view.cut_points, after_system_prompt(view))
         if start is None or not real(view[start : view.cut_points[-1]]):
             return None
-        span = Span(start, view.cut_points[-1])
+        span = IndexSpan(start, view.cut_points[-1])
         failures: list[ModelCallFailed] = []
         for limit in self._reset_limits(view[span.start : span.stop]):
             try:
@@ -161,12 +161,12 @@ class SummarizingCondenser(RollingCondenser):
         """Return how many events of the log a condensation forgets at least."""
         return max(1, self.minimum_progress * len(view))
 
-    def _worthwhile(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[Span]:
+    def _worthwhile(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[IndexSpan]:
         """Return the choices of ``_middles`` that make enough progress."""
         spans = self._middles(view, agent_llm, over)
         return [span for span in spans if real(view[span.start : span.stop]) >= self._progress(view)]
 
-    def _middles(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[Span]:
+    def _middles(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> list[IndexSpan]:
         """Return what to forget: between the head and the shortest tail that any of the reasons asks for. May be empty.
 
         The head may end later than after ``keep_first`` events: after a system prompt, or after the rest of a unit. V1
@@ -182,16 +182,16 @@ class SummarizingCondenser(RollingCondenser):
                 tails = [len(view) // 2 - beside, *(tails if Reason.EVENTS in due else ())]
         start = next_cut(view.cut_points, head)
         if start is None:
-            return [Span(len(view), len(view))]
+            return [IndexSpan(len(view), len(view))]
         if over is None:
-            return [middle(view, start, min(tails)) or Span(start, start)]
+            return [middle(view, start, min(tails)) or IndexSpan(start, start)]
         others = tails if len(due) > 1 else []
         ends = [(self.keep_first, _HALF), (start, _HALF)]
         if self.tail == "fits":
             ends = [(start, _BESIDE_A_SUMMARY), (start, _HALF)]
         spans = [
             middle(view, start, min(over.tail(end, part), *others) if others else over.tail(end, part))
-            or Span(start, start)
+            or IndexSpan(start, start)
             for end, part in ends
         ]
         if spans[0] != spans[1] and over.without(*spans[0]) < over.limit:
@@ -216,12 +216,12 @@ class SummarizingCondenser(RollingCondenser):
             f"which is less than the minimum progress of {self.minimum_progress:g}"
         )
 
-    def _fits(self, view: View, span: Span, summary: Summary, over: Overrun) -> bool:
+    def _fits(self, view: View, span: IndexSpan, summary: Summary, over: Overrun) -> bool:
         """Return whether the prompt fits its limit once ``summary`` stands in the place of ``span``."""
         _, tokens = self._with_room(view, span, summary.text, over.counter, over)
         return tokens is None or tokens <= over.limit
 
-    def _widened(self, view: View, span: Span, wider: Span, summary: Summary) -> tuple[Span, Summary]:
+    def _widened(self, view: View, span: IndexSpan, wider: IndexSpan, summary: Summary) -> tuple[IndexSpan, Summary]:
         """Return the wider span with a summary that goes on from the first; the first two if the model fails."""
         events = (CondensationSummary(content=summary.text), *view[span.stop : wider.stop])
         try:
@@ -238,7 +238,7 @@ class SummarizingCondenser(RollingCondenser):
             yield limit
 
     def _condensation(
-        self, view: View, span: Span, summary: Summary, agent_llm: AgentModel | None, outcome: str
+        self, view: View, span: IndexSpan, summary: Summary, agent_llm: AgentModel | None, outcome: str
     ) -> Condensation:
         """Put ``summary`` in the place of ``span``. Raises ``NoCondensationAvailable`` if that would save no tokens."""
         forgotten = view[span.start : span.stop]
@@ -269,7 +269,7 @@ class SummarizingCondenser(RollingCondenser):
         return Condensation(with_reports(action, summary.reports))
 
     def _with_room(
-        self, view: View, span: Span, text: str, counter: AgentModel | None, over: Overrun | None
+        self, view: View, span: IndexSpan, text: str, counter: AgentModel | None, over: Overrun | None
     ) -> tuple[str, int | None]:
         """Return the summary, made shorter while it crowds the prompt that was over its limit, and the tokens of the
         prompt with it in the place of ``span``.

@@ -1,1 +1,5 @@
-"""The store under other libraries: the eventsourcing library on our recorders."""
+"""The store under other libraries.
+
+eventsourcing    applications and projections of the eventsourcing library on our recorders
+batches          its subscriptions, a page of events at a time
+"""

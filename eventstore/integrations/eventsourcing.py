@@ -100,7 +100,7 @@ class ConversationMapper(Mapper[str]):
     """
 
     def to_stored_event(self, domain_event: DomainEventProtocol[str]) -> StoredEvent:
-        """Raises ``InvalidEvent`` or ``UnknownEventType``, as ``Store.append`` does."""
+        """Encode an event. Raises ``InvalidEvent`` or ``UnknownEventType``, as ``Store.append`` does."""
         encoded = codec.encode(cast("ConversationEvent", domain_event).event)
         return StoredEvent(
             originator_id=domain_event.originator_id,
@@ -110,7 +110,7 @@ class ConversationMapper(Mapper[str]):
         )
 
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
-        """Raises ``MapperDeserialisationError``. A kind that is not known here comes as an ``UnknownEvent``."""
+        """Decode an event; an unknown kind becomes an ``UnknownEvent``. Raises ``MapperDeserialisationError``."""
         kind, schema = _kind_and_schema(stored_event.topic)
         try:
             event = codec.decode(kind, schema, stored_event.state, stored_event.originator_version)
@@ -297,7 +297,7 @@ class TrackingView(TrackingRecorder):
 
 
 class _SnapshotRecorder(AggregateRecorder):
-    """Snapshots of the library's aggregates, as records: they have the versions of events, and are none."""
+    """Snapshots of the library's aggregates, as records: they have the versions of events without being events."""
 
     def __init__(self, recorder: StoreRecorder, purpose: str) -> None:
         self.recorder = recorder
@@ -433,8 +433,8 @@ def _found_or_begun(database: Database, transaction: Transaction, conversation: 
 
 
 def _kind_and_schema(topic: str) -> tuple[str, int]:
-    """A topic of ours is ``name/schema``. Another one, which the library's own tests write, is a kind without
-    schema.
+    """Return the kind and schema of a topic ``name/schema``. Any other topic, such as those of the library's own tests,
+    is a kind without schema.
     """
     kind, _, schema = topic.rpartition("/")
     return (kind, int(schema)) if kind and schema.isdigit() else (topic, 0)

@@ -1,1 +1,8 @@
-"""What an administrator runs: verify, copy, erase, rekey, backup, salvage."""
+"""The tasks of an administrator.
+
+verify, diagnosis, row_checks, damage    check heads, checksums and indices; name what is damaged
+copy, copy_store                         copy conversations between stores, and compare their heads
+erase                                    remove a conversation, and leave a receipt
+rekey                                    re-encrypt and re-compress with the current settings
+backup, restore, salvage                 copy a file, put a backup in its place, recover what is sound
+"""

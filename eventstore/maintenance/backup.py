@@ -94,7 +94,7 @@ def vacuum(database: Database, now: int, *, patience_s: float = 60.0) -> Vacuume
 
     Positions stay. Readers go on; writers wait until it is done. Where bytes of an erasure are pending, it waits up to
     ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole store,
-    written anew.
+    rewritten.
     """
     file, recorder = _of_file(database, "vacuumed", "VACUUM does it"), database.recorder
     before = _size(file.path)
@@ -106,7 +106,7 @@ def vacuum(database: Database, now: int, *, patience_s: float = 60.0) -> Vacuume
         while not recorder.transact(partial(_discard, key=key)):
             time.sleep(_REST_S)
     if not file.compact() and recorder.store_value("bytes_pending"):
-        purge(recorder, patience_s, "the file is written anew")
+        purge(recorder, patience_s, "the file is rewritten")
     return Vacuumed(len(stale), before, _size(file.path), recorder.store_value("bytes_pending") != "")
 
 

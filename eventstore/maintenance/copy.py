@@ -76,7 +76,7 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
 
 
 def carried(source: Database, conversation: str) -> tuple[Carried, Iterator[Row], Iterator[RememberedKey]]:
-    """What there is to carry, its rows in order, and its keys; both are read while they are asked for."""
+    """Return the conversation to copy, its rows in order, and its keys; both are read when they are asked for."""
     with source.recorder.read() as reader:
         found = source.find(reader, conversation)
     if found is None:
@@ -91,7 +91,9 @@ def carried(source: Database, conversation: str) -> tuple[Carried, Iterator[Row]
 
 
 def _rows(source: Database, found: Conversation) -> Iterator[Row]:
-    """Raises ``ConversationErased`` where it is erased meanwhile, ``CorruptEvent`` at one that is missing."""
+    """Yield the rows. Raises ``ConversationErased`` if it is erased during the copy, ``CorruptEvent`` at a missing
+    event.
+    """
     for start in range(0, found.version, CHUNK):
         stop = min(start + CHUNK, found.version)
         try:
@@ -130,7 +132,7 @@ def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | 
 
 
 def stands_for_events(key: RememberedKey, version: int) -> bool:
-    """Whether an idempotency key can be what was kept, in a history of so many events."""
+    """Whether an idempotency key can be what was kept, in a history of this length."""
     _, first, events = key
     return type(first) is int and type(events) is int and first >= 0 < events and first + events <= version
 
@@ -169,10 +171,10 @@ class Arrival:
             raise HistoryDiverged(what.id, 0, self._there.version)
 
     def add(self, rows: Sequence[Row]) -> None:
-        """The next rows, plain, at most some thousand.
+        """Add the next rows, plain, at most some thousand.
 
         Raises ``CorruptEvent`` at one that does not follow the one before it, ``HistoryDiverged`` where the store has
-        another event, ``VersionConflict`` where somebody else appends to it meanwhile.
+        another event, ``VersionConflict`` if another writer appends to it during the copy.
         """
         rows = _sound(self._come, rows)
         self._come = self._come.grown(rows[-1])
@@ -189,7 +191,7 @@ class Arrival:
         time.sleep(_REST_S)
 
     def expect(self, version: int, head: bytes) -> None:
-        """Other events are to come than were announced: so many, and with this last head."""
+        """Announce other events than before: their number and their last head."""
         self._what = self._what._replace(version=version, head=head)
 
     def remember(self, keys: Iterable[RememberedKey]) -> None:
@@ -303,7 +305,7 @@ def _head_at(target: Database, there: Conversation, version: int) -> bytes | Non
 
 
 def _sound(come: Conversation, rows: Sequence[Row]) -> list[Row]:
-    """The rows with their counts and checksums, each of them what its head is of."""
+    """Return the rows with their counts and checksums, after checking that each fits its head."""
     head = come.head or hash_chain.seed(come.id, come.salt)
     seed = hash_chain.checksum_seed(come.id)
     expected, shown, structural = come.version, come.shown, come.structural

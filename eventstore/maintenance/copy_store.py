@@ -2,7 +2,7 @@
 
 Every event keeps its id, time and place in the hash chain, every conversation its salt, its idempotency keys or its
 receipt, so heads are equal on both sides; each head is computed again on the way. What is there already is passed over,
-so a copy that was stopped goes on where it was. Positions are given anew: those who follow the target begin at 0.
+so a copy that was stopped goes on where it was. Positions are new: followers of the target begin at 0.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
 
 
 def _clear_staging(target: Database, conversation: str) -> None:
-    """What a copy that was killed left of it."""
+    """Remove the remains of a killed copy of the conversation."""
     with target.recorder.read() as reader:
         left = reader.staged(conversation)
     for key in left:

@@ -35,7 +35,7 @@ def is_damage(error: BaseException | None) -> bool:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """The recorders' taxonomy as ours: for a caller of the store, all of it means that the database does not answer."""
+    """Raise the recorders' errors as the store's: to its caller each means that the database does not answer."""
     try:
         yield
     except RecorderError as error:

@@ -93,7 +93,7 @@ def _of_a_run(database: Database, key: int, codec: RowCodec, run: Run) -> Iterat
 
 
 def _shifted(database: Database, key: int, codec: RowCodec, run: Run) -> str | None:
-    """Whether all of a run stand so many places before or behind where they were written."""
+    """Return whether all rows of a run moved by the same number of places."""
     possible = set(_SHIFTS)
     for part in readable_rows(database.recorder, key, run.first, run.last + 1):
         if isinstance(part, Unreadable):
@@ -128,7 +128,7 @@ class _Ward:
         self._places = {event_id: self._place_of(row) for event_id in self._ids if (row := self._stored.get(event_id))}
 
     def problem(self, event_id: int, problem: str) -> str | None:
-        """What is wrong with this row; None if it is sound, and only the one before it is not."""
+        """Return the problem of this row; None if it is sound, and only the row before it is damaged."""
         row = self._stored.get(event_id)
         if row is None or event_id not in self._places:
             return problem

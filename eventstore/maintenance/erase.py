@@ -55,7 +55,7 @@ def _mark(transaction: Transaction, conversation: str, reason: str, now: int) ->
 
 
 def _discard_staged(recorder: Recorder, conversation: str) -> None:
-    """Imports of it that are going on, or were killed. One that goes on finds at its end that it is erased."""
+    """Discard imports of it that are running or were killed. A running one finds at its end that it is erased."""
     with recorder.read() as reader:
         staged = reader.staged(conversation)
     for key in staged:

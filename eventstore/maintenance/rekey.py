@@ -96,7 +96,7 @@ def _check_key(database: Database, found: Conversation) -> None:
 
 
 def _staged(database: Database, conversation: str | None) -> Sequence[int]:
-    """Imports that are going on, or were killed: they are not visible, but their rows are in the file."""
+    """Return the imports that are running or were killed: they are invisible, but their rows are in the file."""
     recorder = database.recorder
     if conversation is not None:
         with recorder.read() as reader:
@@ -145,7 +145,9 @@ class _Change:
         self.damaged: list[int] = []
 
     def run(self) -> None:
-        """Raises ``_KeyChanged``, and ``CorruptEvent`` where the conversation's mark is of another state."""
+        """Rewrite the conversation's rows. Raises ``_KeyChanged``, and ``CorruptEvent`` if its mark is of another
+        state.
+        """
         self.damaged.clear()
         begun = None if self._is_done() else self._recorder.transact(self._begin)
         if begun is None:
@@ -175,7 +177,7 @@ class _Change:
         return codec.is_strict and self._found.key_id == self._settings.keys.current
 
     def _begin(self, transaction: Transaction) -> tuple[Conversation, RowCodec] | None:
-        """The conversation with the key that it is to have, and how it is read until it is changed."""
+        """Return the conversation with its new key, and the codec that reads its rows until they are rewritten."""
         found = self._again(transaction)
         if found is None or found.erasure is not None:
             return None
@@ -200,14 +202,14 @@ class _Change:
         return found, codec._replace(data_key=data_key, mark=mark)
 
     def _again(self, transaction: Transaction) -> Conversation | None:
-        """The conversation as it is now. On a server this locks it, so that no append comes in between."""
+        """Return the conversation as it is now. On a server this locks it, so that no append comes in between."""
         if self._found.visible:
             found = transaction.conversation(self._found.id)
             return found if found is not None and found.key == self._found.key else None
         return transaction.conversation_of(self._found.key)
 
     def _current(self, transaction: Transaction) -> tuple[Conversation, Mark]:
-        """The conversation and what its mark says now. Raises ``_KeyChanged``."""
+        """Return the conversation and its present mark. Raises ``_KeyChanged``."""
         found = self._again(transaction)
         if found is None or found.sealed_key != self._found.sealed_key or found.visible != self._found.visible:
             raise _KeyChanged
@@ -265,7 +267,7 @@ class _Change:
             self._set_mark(transaction, found, target.data_key, mark._replace(pending_from=stop))
 
     def _read_back(self, transaction: Transaction, target: RowCodec, plain: Sequence[Row]) -> None:
-        """Raises ``StoreUnavailable``, and takes the batch back, where it does not come back as it was."""
+        """Raise ``StoreUnavailable``, which rolls the batch back, unless it reads as before."""
         first, last = plain[0].id, plain[-1].id
         back = transaction.rows(self._found.key, first, last + 1, last + 1 - first)
         wanted = {row.id: _content(row) for row in plain}
@@ -396,7 +398,7 @@ class _Chain:
         return True
 
     def skip(self) -> None:
-        """A row that is damaged: the head before the next one is not known."""
+        """Skip a damaged row: the head before the next row is unknown."""
         self._head = None
 
 

@@ -43,7 +43,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
 
     A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The file
     that was there is kept beside it, with its log. The restored store begins a new epoch of positions at its first
-    write. Raises ``StoreUnavailable`` where the backup cannot be read, is no store or is damaged; then nothing was
+    write. Raises ``StoreUnavailable`` where the backup cannot be read, is not a store or is damaged; then nothing was
     changed. Cost: the backup, read three times.
     """
     path = os.path.realpath(path)
@@ -92,7 +92,7 @@ def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int
 
 
 def _erased_in(path: str) -> Iterator[str]:
-    """The erased conversations of a store that is to be replaced, as far as it can be read."""
+    """Yield the erased conversations of a store that is to be replaced, as far as it can be read."""
     if not os.path.exists(path):
         return
     with suppress(EventStoreError), translated(), contextlib.closing(SQLiteRecorder(path, writable=False)) as old:
@@ -107,7 +107,7 @@ def _erased_in(path: str) -> Iterator[str]:
 
 
 def _name_for_the_old(path: str) -> str:
-    """A new name, or the one that it got when an earlier attempt was killed."""
+    """Return a new name for the old file, or the name from an earlier attempt that was killed."""
     for name in glob.glob(f"{glob.escape(path)}.replaced-*"):
         if os.path.exists(path) and os.path.samefile(name, path):
             return name

@@ -64,13 +64,13 @@ class Pass:
         self._miss(version)
 
     def _next_there(self, recorder: Recorder, key: int, version: int) -> int:
-        """The id of the next row, after so many that are missing: an id that was changed may be any number."""
+        """Return the id of the next row after a gap: a changed id may be any number."""
         with recorder.read() as reader:
             following = reader.rows(key, self._next, version, 1)
         return following[0].id if following else version
 
     def _sound(self, recorder: Recorder, key: int, stop: int) -> bool:
-        """The fast way: whether all rows up to ``stop`` are as they should be. Those that are have been gone over."""
+        """Check quickly whether all rows up to ``stop`` are sound, and move past the sound ones."""
         if self._head is None or self._counts is None or not self._salt:
             return False
         try:
@@ -134,9 +134,7 @@ class Pass:
             del self.wanted[self._next]
 
     def _is_as_written(self, row: Row) -> bool:
-        """Whether it follows the head before it; of a row behind a gap, or without the salt, nobody can say, so it
-        does.
-        """
+        """Return whether the row follows the head before it; true if unknown, after a gap or without a salt."""
         if row.encoding != PLAIN or self._head is None or not self._salt:
             return row.encoding == PLAIN
         try:

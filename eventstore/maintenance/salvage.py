@@ -97,7 +97,7 @@ class _Filling:
         self._next = 0
         self._moment = 0
         self._counts: tuple[int, int] | None = (0, 0)
-        """How many shown and structural events are before the next one; None where nobody can say."""
+        """How many shown and structural events are before the next one; None if unknown."""
         self._structural: set[int] = set()
         """Lost rows since the last sound one that say they were structural; of others a sound row behind knows."""
 
@@ -115,7 +115,7 @@ class _Filling:
         yield from self._stand_ins(self._found.version, None, self._moment)
 
     def _as_written(self, stored: Row, opened: Row) -> Row | None:
-        """The row, if its checksum and its head believe it, or its head alone."""
+        """Return the row if its checksum and its head, or its head alone, prove it."""
         if stored.id in self._unsound:
             return None
         if opened.encoding == PLAIN:
@@ -126,7 +126,7 @@ class _Filling:
         return unchecked if unchecked.encoding == PLAIN else None
 
     def _upto(self, row: Row, *, counted: bool) -> Iterator[Row]:
-        """What stands for the lost ones before a row, and the row. What it says of how many are before it may count."""
+        """Yield stand-ins for the lost rows before a row, then the row. Its counts of earlier rows may be trusted."""
         told = (row.shown_before, row.structural_before) if counted else None
         yield from self._stand_ins(row.id, told, self._moment or row.recorded_at)
         yield row
@@ -176,7 +176,7 @@ def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:
 
 
 def _linked(what: Carried, rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows with heads that follow one another; up to the first that is another one, they are what they were."""
+    """Yield the rows with heads that follow one another. Up to the first changed head they are the original rows."""
     head = hash_chain.seed(what.id, what.salt)
     for row in rows:
         head = hash_chain.link(

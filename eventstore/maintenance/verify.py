@@ -45,7 +45,8 @@ class Verdict(NamedTuple):
 def verify(
     database: Database, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
 ) -> Iterator[Verdict]:
-    """A verdict for each conversation, or for the one named, and last, without a name, one for the database itself.
+    """Yield a verdict for each conversation or for the named one; last, without a name, a verdict for the database
+    itself.
 
     Raises ``ConversationNotFound``, and what the recorder raises where it cannot be read at all. Cost: one hash and one
     checksum of every event; memory for one page.
@@ -107,7 +108,7 @@ def _verdict(database: Database, found: Conversation, heads: Mapping[str, Sequen
 
 
 def _erased_since(database: Database, found: Conversation) -> Conversation | None:
-    """The conversation, if it was erased while its events were read: then they are not missing."""
+    """Return the conversation if it was erased while its events were read: then they are not missing."""
     try:
         with database.recorder.read() as reader:
             now = reader.conversation_of(found.key)
@@ -175,7 +176,7 @@ def _others(database: Database, found: Conversation) -> Iterator[str]:
 
 
 def _beside(database: Database, found: Conversation, codec: RowCodec) -> Iterator[Finding]:
-    """What is kept beside the events may be damaged; and it knows of later ones, where an end was cut off."""
+    """Yield findings beside the events: records and keys may be damaged, or know of events that were cut off."""
     with database.recorder.read() as reader:
         for projection in reader.projections(found.key):
             version = -1

@@ -1,1 +1,8 @@
-"""Recorders: siblings that keep rows in one kind of database each, and never import one another."""
+"""Recorders keep rows in one kind of database each. They never import one another.
+
+base                     the contract of a recorder; errors are its errors
+memory                   in this process; sqlite/ and postgres/ are the databases
+sql/, statements         statements and numbered migrations as files, and how they are loaded
+commit_queue, nesting    one commit for the writes of several threads; a write inside a write is refused
+server, identity         status of a server; which file or database a store is
+"""

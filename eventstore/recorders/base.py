@@ -106,7 +106,7 @@ class Conversation(NamedTuple):
     mark: bytes | None = None
 
     def grown(self, last: Row) -> Conversation:
-        """The conversation once ``last`` is its newest row."""
+        """Return the conversation with ``last`` as its newest row."""
         return self._replace(
             version=last.id + 1,
             updated_at=last.recorded_at,
@@ -144,15 +144,15 @@ class Reader(Protocol):
     """One read transaction: everything that it returns is of one moment."""
 
     def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
-        """The visible conversation of this id. Where it is still ``known``, which this process found or left and which
-        was not astray then, that is returned, and the database is not asked whether it contradicts itself.
+        """Return the visible conversation of this id. If it is still ``known`` (this process found or left it so, and
+        it was not astray then), return that without asking whether the database contradicts itself.
         """
 
     def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
-        """Published conversations with an id greater than ``after``, in the order of their ids' UTF-8 bytes."""
+        """Return published conversations with an id greater than ``after``, in the order of their ids' UTF-8 bytes."""
 
     def conversation_of(self, key: int) -> Conversation | None:
-        """The conversation with this key, staged or visible."""
+        """Return the conversation with this key, staged or visible."""
 
     def staged(self, conversation_id: str) -> Sequence[int]:
         """Keys of the staged, unpublished conversations of this id."""
@@ -161,9 +161,7 @@ class Reader(Protocol):
         """Rows with ``start <= id < stop``, by id, at most ``limit``."""
 
     def bare_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[BareRow]:
-        """The same rows as plain tuples, nothing made of their columns but that the kind is UTF-8 bytes: for those who
-        look at all of them.
-        """
+        """Return the same rows as plain tuples, converting only the kind to UTF-8 bytes: for a reader of all rows."""
 
     def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Of those, the structural ones. Cost: the rows returned."""
@@ -180,19 +178,19 @@ class Reader(Protocol):
         """
 
     def last_position(self) -> int:
-        """The highest position given so far; 0 in an empty store."""
+        """Return the highest position given so far; 0 in an empty store."""
 
     def record_at(self, projection: str, key: int, version: int) -> Record | None:
-        """The newest record at or before ``version``."""
+        """Return the newest record at or before ``version``."""
 
     def records(self, projection: str, key: int, after: int, limit: int) -> Sequence[Record]:
-        """Records of versions greater than ``after``, ascending."""
+        """Return records of versions greater than ``after``, ascending."""
 
     def position(self, key: int, event_id: int) -> int:
-        """The position of a row that exists."""
+        """Return the position of an existing row."""
 
     def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
-        """What is stored under an idempotency key."""
+        """Return what is stored under an idempotency key."""
 
     def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
         """Idempotency keys greater than ``after`` (all, if None), in the order of their UTF-8 bytes."""
@@ -209,7 +207,7 @@ class Transaction(Reader, Protocol):
     """
 
     def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
-        """A new, empty conversation. A staged one is seen by nobody until it is published, and shares its id with no
+        """Begin a new, empty conversation. A staged one is invisible until it is published, and shares its id without a
         lock.
         """
 
@@ -249,7 +247,7 @@ class Transaction(Reader, Protocol):
         """Store rows that exist in another form: their encoding, body and checksum, and nothing else."""
 
     def erase(self, key: int, erasure: Erasure) -> None:
-        """Put a receipt in the place of a conversation: from now on its rows are read by nobody. Salt and key go at
+        """Put a receipt in the place of a conversation: from now on its rows cannot be read. Salt and key go at
         once, rows and records by ``expunge``.
         """
 
@@ -293,7 +291,7 @@ class Recorder(Protocol):
         """
 
     def read(self) -> AbstractContextManager[Reader]:
-        """A read transaction. Never waits for writers."""
+        """Begin a read transaction. It never waits for writers."""
 
     def query(self, work: Callable[[Reader], T]) -> T:
         """Run ``work`` in a read transaction and return what it returned.
@@ -303,10 +301,10 @@ class Recorder(Protocol):
         """
 
     def store_value(self, name: str) -> str:
-        """A fact about the store itself, such as its ``uuid``."""
+        """Return a fact about the store itself, such as its ``uuid``."""
 
     def data_version(self) -> int:
-        """A number that changes when another connection has committed. Cheap enough to poll."""
+        """Return a number that changes when another connection has committed. Cheap enough to poll."""
 
     def left_in_staging(self, before: int) -> Sequence[int]:
         """Keys of staged conversations that nothing was added to since this moment, in microseconds since 1970."""
@@ -317,7 +315,7 @@ class Recorder(Protocol):
         """
 
     def check(self) -> Iterator[str]:
-        """What the database itself finds wrong with its files: pages, indices, rows of no conversation. Cost: all of
+        """Yield what the database finds wrong with its files: pages, indices, rows without a conversation. Cost: all of
         it.
         """
 
@@ -339,8 +337,8 @@ class RecorderOfFile(Protocol):
         """
 
     def lost_after(self, position: int) -> int | None:
-        """The last position that is in this file and in the file that gave ``position``, where that was another one:
-        this one was restored from a backup that was made before. None where this file gave it.
+        """Return the last position that this file shares with the file that gave ``position``: this one was restored
+        from an earlier backup. Return None if this file gave it.
         """
 
     def left_of_erased(self) -> Sequence[int]:

@@ -276,7 +276,7 @@ class CommitQueue:
 
     def _wait(self, job: Job[Any]) -> None:
         """Wait until the job leads or is done, or may be either."""
-        assert job.wake is not None  # made by whoever put the job where it waits
+        assert job.wake is not None  # made by the caller that queued the job
         if job.wake.acquire(timeout=max(job.deadline - time.monotonic(), 0.0)):
             return
         with self._mutex:
@@ -352,7 +352,7 @@ class CommitQueue:
         return True
 
     def _fail_alone(self, job: Job[Any], error: BaseException) -> None:
-        """The mutex is held."""
+        """Fail one job; the caller holds the mutex."""
         job.fail(self._writing.for_caller(error))
         if job in self._group:
             self._group.remove(job)
@@ -409,7 +409,7 @@ class CommitQueue:
             _wake(following)
 
     def _end_group(self) -> None:
-        """The transaction is committed, or nothing is left of it: tell the callers, and let the next thread lead."""
+        """End the group after its commit or rollback: tell the callers, and let the next thread lead."""
         committed = self._writing.settle() and self._committing
         self._writing.release()
         with self._mutex:
@@ -435,7 +435,7 @@ class CommitQueue:
         """Take the job of this thread out of the queue, and leadership with it. Others are where they were."""
         job.attempts_to_leave += 1
         if job.attempts_to_leave == _ATTEMPTS:
-            job.left = True  # after so many it is no signal handler that raises
+            job.left = True  # after this many it is not a signal handler that raises
         while True:
             with self._mutex:
                 leads = self._leader is job

@@ -2,7 +2,7 @@
 
     RecorderError
     ├── InterfaceError          the recorder cannot be used: it is closed
-    └── DatabaseError           the file is damaged, or is no store
+    └── DatabaseError           the file is damaged, or is not a store
         ├── DataError           a stored value is not of its type
         ├── IntegrityError      a key is taken
         │   └── KeyReplaced     the data key of a conversation is not the one that was read
@@ -44,7 +44,7 @@ class InterfaceError(RecorderError):
 
 
 class DatabaseError(RecorderError):
-    """The database is damaged, or is no store."""
+    """The database is damaged, or is not a store."""
 
 
 class DataError(DatabaseError):

@@ -48,7 +48,7 @@ def note_committed(error: BaseException) -> None:
 
 
 def note_in_doubt(error: BaseException) -> None:
-    """Say on an exception that came from outside that nobody knows whether the write it interrupted is there."""
+    """Say on an exception that came from outside that it is unknown whether the interrupted write is there."""
     error.add_note(
         "foldlog: this interrupted a commit, and whether its events are written is not known; "
         "append them again with the same idempotency key, or read the conversation"

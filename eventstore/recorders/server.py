@@ -19,8 +19,8 @@ class Holder(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """How far a follower that keeps its place in the store is behind: events that it could read now (10,000 are counted
-    at most), and how long ago the first of them was recorded.
+    """What a follower that keeps its place in the store has yet to read: how many events it could read now (10,000 are
+    counted at most), and how long ago the first of them was recorded.
     """
 
     follower: str

@@ -12,7 +12,7 @@ _BLOCK = re.compile(r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", 
 
 
 def statements(dialect: str) -> Mapping[str, str]:
-    """The named blocks of ``sql/<dialect>/queries.sql``, each part put in where it stands in braces."""
+    """Return the named blocks of ``sql/<dialect>/queries.sql``, each part inserted at its name in braces."""
     text = (files("eventstore.recorders") / "sql" / dialect / "queries.sql").read_text()
     blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
     parts = {f"{{{name}}}": sql for what, name, sql in blocks if what == "part"}
@@ -26,7 +26,7 @@ def _with(parts: Mapping[str, str], sql: str) -> str:
 
 
 def migrations(dialect: str) -> Mapping[int, str]:
-    """The scripts that bring a database from schema n-1 to schema n, by n, ascending."""
+    """Return the scripts that change a database from schema n-1 to schema n, by n, ascending."""
     scripts = (files("eventstore.recorders") / "sql" / dialect).iterdir()
     numbered = {int(path.name[:4]): path.read_text() for path in scripts if path.name[:4].isdigit()}
     return dict(sorted(numbered.items()))

@@ -1,1 +1,8 @@
-"""An event as a row: rows, hash chain, row codec (compress, encrypt, checksum), keys."""
+"""An event as a row.
+
+rows          from events to rows with ids, heads and checksums; checks of what was read
+row_codec     a row's body: compress, encrypt, checksum, and back; compression is its package
+database      conversations, transactions and keys, found through a recorder
+hash_chain    heads and checksums; marks vouch for an encrypted conversation as a whole
+keys          wrapping keys from the environment, and the data key of a conversation
+"""

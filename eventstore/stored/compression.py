@@ -38,7 +38,7 @@ class TooLarge(NotAsWritten):
 
 
 def checked(name: str) -> Compression:
-    """The compression of this name. Raises ``StoreUnavailable`` for another name, and where its package is missing."""
+    """Return the compression of this name. Raises ``StoreUnavailable`` for another name or a missing package."""
     for known in get_args(Compression):
         if name == known:
             if known == "zstd":
@@ -60,7 +60,7 @@ def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
 
 
 def decompressed(how: int, stored: bytes, bytes_max: int) -> bytes:
-    """The body that ``compressed`` was given. It never takes more than ``bytes_max`` of memory.
+    """Return the body that ``compressed`` was given. It never takes more than ``bytes_max`` of memory.
 
     Raises ``NotAsWritten``, and ``StoreUnavailable`` where zstd is needed and its package is missing.
     """

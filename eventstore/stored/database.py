@@ -186,9 +186,7 @@ class Database:
         return self.settings.keys is None or codec.is_strict
 
     def _checked(self, found: Conversation | None) -> Conversation | None:
-        """The salt of an encrypted conversation is encrypted too. Without its key the conversation can be found, but
-        not read.
-        """
+        """Check the conversation's row. Its salt may be encrypted: without the key it can be found, but not read."""
         if found is None:
             return None
         if not columns_are_sound(found):

@@ -5,7 +5,7 @@
 
 Each head vouches for its event and for every event before it. It is over the plain text as first written, so that
 encryption, compression, copying and upcasting leave it whole. Publishing one head makes every change to that history
-visible to whoever kept it; without the salt, which is erased with the conversation, it says nothing of what it covers.
+visible to its keeper; without the salt, which is erased with the conversation, it says nothing of what it covers.
 
 A checksum (CRC-32) is of one row as it is stored, and needs no other row: every read checks it, so that a flipped bit
 is an error and not another text. ``docs/STORED_BYTES.md`` gives the bytes of both.
@@ -52,7 +52,7 @@ def new_salt() -> bytes:
 
 
 def seed(conversation: str, salt: bytes) -> bytes:
-    """The head of an empty conversation."""
+    """Return the head of an empty conversation."""
     return sha256(b"foldlog" + salt + _bytes(conversation)).digest()
 
 
@@ -67,7 +67,8 @@ def link(
     recorded_at: int,
     body: bytes,
 ) -> bytes:
-    """The head after one more event. ``recorded_at`` is in microseconds since 1970, UTC. Cost: one pass over the body.
+    """Return the head after one more event. ``recorded_at`` is in microseconds since 1970, UTC. Cost: one pass over the
+    body.
 
     The fields before the body are separated by spaces and closed by a line feed; only the kind is text, its length
     stands before it, so no two events have the same bytes.
@@ -98,7 +99,7 @@ def checksum(
     shown_before: int,
     structural_before: int,
 ) -> int:
-    """The checksum of one row, ``body`` as it is stored. Cost: one pass over the body, some four times as fast as a
+    """Return the checksum of a row, ``body`` as it is stored. Cost: one pass over the body, four times as fast as a
     link.
     """
     fields = _pack(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
@@ -106,9 +107,7 @@ def checksum(
 
 
 def unsound(seed: int, rows: Iterable[Sequence[Any]]) -> list[int]:
-    """The places of those rows whose checksum is another. It is ``checksum`` of each, written out once more because
-    every read does this.
-    """
+    """Return the places of rows with a wrong checksum. It repeats ``checksum`` inline because every read does this."""
     places = []
     for place, row in enumerate(rows):
         (event_id, kind, schema, shown, structural, at, encoding, body, head, before, turns, check) = row
@@ -133,7 +132,7 @@ class Chain(NamedTuple):
 def linked(
     chain: Chain, salt: bytes, seed: int, recorded_at: int, events: Iterable[tuple[str, int, bool, bool, bytes, object]]
 ) -> list[Row]:
-    """The rows of plain events that go on from ``chain``, given as (kind, schema, shown, structural, body, whatever).
+    """Return the rows of plain events that follow ``chain``, given as (kind, schema, shown, structural, body, extra).
 
     It is ``link`` and ``checksum`` of each, written out once more because every batch does this.
     """
@@ -196,7 +195,7 @@ def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any
 def record_checksum(
     seed: int, projection: str, version: int, code: int, base: int | None, body: bytes, encoding: int
 ) -> int:
-    """The checksum of what a projection keeps for one version, ``body`` as it is stored."""
+    """Return the checksum of a projection's record for one version, ``body`` as it is stored."""
     fields = f"{projection} {version} {code} {base} {encoding} "
     return crc32(body, crc32(_bytes(fields), seed))
 

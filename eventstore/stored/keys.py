@@ -42,7 +42,7 @@ class Cipher(Protocol):
 class KeyRing:
     """Wrapping keys. Its ``repr`` names them and does not show them.
 
-    Raises ``KeyUnavailable`` where there is none, or a text is no key, or the package ``cryptography`` is missing.
+    Raises ``KeyUnavailable`` where there is none, or a text is not a key, or the package ``cryptography`` is missing.
     """
 
     def __init__(self, secrets: Sequence[SecretStr], *, where: str = "the key given") -> None:
@@ -84,14 +84,14 @@ class KeyRing:
         return f"KeyRing({', '.join(self._ciphers)})"
 
     def wrap(self, conversation: str, secret: bytes) -> bytes:
-        """The secret of a conversation, encrypted under the first key."""
+        """Return the secret of a conversation, encrypted under the first key."""
         nonce = os.urandom(NONCE_BYTES)
         return (
             _FORM_2 + nonce + self._ciphers[self.current].encrypt(nonce, secret, b"data key\0" + _bytes(conversation))
         )
 
     def unwrap(self, conversation: str, key_id: str, wrapped: bytes) -> DataKey:
-        """The key that was encrypted for this conversation under the wrapping key with this name.
+        """Return the key that was encrypted for this conversation under the wrapping key with this name.
 
         Raises ``KeyUnavailable`` where that wrapping key is not in the ring, or did not encrypt these bytes for it.
         """
@@ -143,7 +143,7 @@ class DataKey:
         return nonce + self._cipher.encrypt(nonce, body, place + self.name)
 
     def decrypt(self, encrypted: bytes, place: bytes) -> bytes:
-        """Raises ``NotAsWritten`` where this is not what was encrypted there."""
+        """Decrypt a text. Raises ``NotAsWritten`` if it was not encrypted for this place."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -165,7 +165,7 @@ class DataKeys:
         self._opened: dict[tuple[str, bytes], DataKey] = {}
 
     def of(self, conversation: str, key_id: str | None, wrapped: bytes) -> DataKey:
-        """Raises ``KeyUnavailable``."""
+        """Return the data key of a conversation. Raises ``KeyUnavailable``."""
         known = self._opened.get((conversation, wrapped))
         if known is not None:
             return known
@@ -204,7 +204,7 @@ def _key(text: str, where: str) -> bytes:
         if len(key) == KEY_BYTES:
             return key
     # Neither the text nor the error of a decoder, which may hold it, goes into the message.
-    raise KeyUnavailable(f"{where} holds a text of {len(text.strip())} characters that is no key; {_HOW_TO_MAKE_ONE}")
+    raise KeyUnavailable(f"{where} holds a text of {len(text.strip())} characters, not a key; {_HOW_TO_MAKE_ONE}")
 
 
 def _name(key: bytes) -> str:

@@ -2,7 +2,7 @@
 
 A row proves itself, wherever it is encrypted. What no row proves is how many there are: a holder of the file could cut
 the end off, hide an idempotency key, or put plain rows in the place of encrypted ones. So each transaction that appends
-to an encrypted conversation writes its mark anew: an authenticated statement of how the conversation ends, how many
+to an encrypted conversation rewrites its mark: an authenticated statement of how the conversation ends, how many
 idempotency keys it has, and which of its rows are not encrypted yet (``pending``), because it began as a plain one or
 an earlier version wrote it.
 """
@@ -45,13 +45,13 @@ NOTHING_PENDING: Final = Mark()
 
 
 def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
-    """The bytes to store for a conversation as a transaction leaves it."""
+    """Return the bytes to store for a conversation as a transaction leaves it."""
     says = _says.pack(_FORM, *mark)
     return says + key.encrypt(b"", _place(conversation, says))
 
 
 def read_mark(key: DataKey, conversation: Conversation) -> Mark:
-    """What the mark of a conversation says, as it was found. Raises ``NotAsWritten`` where it is of another state."""
+    """Read the mark of a conversation as it was found. Raises ``NotAsWritten`` if it is of another state."""
     stored = conversation.mark
     if stored is None and not conversation.visible:
         return NOTHING_PENDING  # a staged import has a mark only where there is something to say
@@ -66,7 +66,7 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
 
 
 def _place(conversation: Conversation, says: bytes) -> bytes:
-    """What the mark vouches for. The rows of a staged import come in many transactions, and are not covered until it is
+    """Return what the mark covers. The rows of a staged import come in many transactions and are covered once it is
     published.
     """
     if not conversation.visible:

@@ -66,7 +66,7 @@ _length = struct.Struct(">I").pack
 class WriteSettings(NamedTuple):
     """What a store does with bodies that it writes. What it can read does not depend on it, but for the keys.
 
-    ``compression`` is None where nobody chose: new rows are not compressed, and those that are stay so.
+    ``compression`` is None if none was chosen: new rows are not compressed, and those that are stay so.
     """
 
     compression: Compression | None = None
@@ -76,7 +76,7 @@ class WriteSettings(NamedTuple):
     def chosen(
         cls, compression: str | None, keys: KeyRing | None, environment: Mapping[str, str] = os.environ
     ) -> WriteSettings:
-        """The settings given, else those of the environment (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``,
+        """Return the given settings, else those of the environment (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``,
         ``FOLDLOG_KEY_FILE``), else none.
 
         Raises ``StoreUnavailable`` where there is no such compression or its package is missing, ``KeyUnavailable``.
@@ -156,7 +156,7 @@ class RowCodec(NamedTuple):
     def encoded_again(
         self, stored: Row, plain: Row, source: RowCodec, compression: Compression | None, limit: Limit
     ) -> Row:
-        """A row that is stored as ``source`` wrote it, in the form that it has here; the same row where it has it.
+        """Return a row as ``source`` wrote it in this codec's form; the same row if it has that form.
 
         Without a choice of ``compression`` the body stays as it is compressed.
         """
@@ -178,7 +178,7 @@ class RowCodec(NamedTuple):
         return stored._replace(checksum=hash_chain.checksum(self.checksum_seed, *stored[:-1]))
 
     def _decrypted(self, row: Row) -> Row:
-        """The row, its body decrypted, and still compressed if it was."""
+        """Return the row with its body decrypted, still compressed if it was."""
         encoding = row.encoding
         key = self.data_key
         try:
@@ -206,7 +206,7 @@ class RowCodec(NamedTuple):
     # -- records ------------------------------------------------------------------------------------------------------
 
     def decoded_record(self, projection: str, record: Record) -> Record | None:
-        """The record as it was put, without checksum; None where it is not as it was written."""
+        """Return the record as it was put, without checksum; None if it was changed."""
         try:
             if record.checksum != hash_chain.record_checksum(self.checksum_seed, projection, *record[:-1]):
                 return None
@@ -216,7 +216,7 @@ class RowCodec(NamedTuple):
         return None if body is None else Record(record.version, record.code, record.base, body)
 
     def encoded_record(self, projection: str, record: Record) -> Record:
-        """A record as it is stored."""
+        """Return a record as it is stored."""
         record = record._replace(encoding=PLAIN)
         if self.data_key is not None:
             record = record._replace(encoding=ENCRYPTED)
@@ -237,7 +237,7 @@ class RowCodec(NamedTuple):
     # -- idempotency keys ---------------------------------------------------------------------------------------------
 
     def proved(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
-        """What an idempotency key stands for, with its proof; without one in a conversation that is not encrypted."""
+        """Return what an idempotency key stands for, with its proof; in a plain conversation without a proof."""
         proof = None
         if self.data_key is not None:
             proof = self.data_key.encrypt(b"", _place_of_key(idempotency_key, recalled))
@@ -285,7 +285,7 @@ def any_damaged(rows: Sequence[Row]) -> bool:
 
 
 def not_decompressed(rows: Sequence[Row]) -> Sequence[Row]:
-    """The same rows for who does not need their bodies."""
+    """Return the same rows for a reader that does not need their bodies."""
     return rows.decrypted if isinstance(rows, _Decompressed) else rows
 
 

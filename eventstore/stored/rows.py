@@ -32,7 +32,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> list[Row]:
-    """The rows that append ``batch`` to ``conversation``: ids dense, heads linked, the clock never running backwards.
+    """Return the rows that append ``batch`` to ``conversation``: ids dense, heads linked, the clock never running
+    backwards.
 
     Cost: one hash and one checksum of each body.
     """
@@ -79,7 +80,7 @@ def stored_event_of(conversation: str, row: Row, position: int | None = None) ->
 
 
 def sound(conversation: str, row: Row, position: int | None = None) -> Row:
-    """The row, if it could be read as it was written. Raises ``CorruptEvent``."""
+    """Return the row if it could be read as it was written. Raises ``CorruptEvent``."""
     if row.encoding != PLAIN:  # the guard opens what it can
         raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"), position)
     return row
@@ -99,7 +100,7 @@ def dense_events(conversation: str, rows: Iterable[Row], start: int, stop: int) 
 
 
 def not_erased(conversation: Conversation | None) -> Conversation | None:
-    """The conversation, if it was found. Raises ``ConversationErased`` where only a receipt is left."""
+    """Return the conversation if it was found. Raises ``ConversationErased`` if only a receipt is left."""
     if conversation is not None and conversation.erasure is not None:
         erasure = conversation.erasure
         raise ConversationErased(conversation.id, from_microseconds(erasure.erased_at).isoformat(), erasure.reason)
@@ -107,8 +108,8 @@ def not_erased(conversation: Conversation | None) -> Conversation | None:
 
 
 def beginning_with_an_event(conversation: Conversation | None) -> Conversation | None:
-    """The conversation, if it was found. It is begun with its first event, so without one, all of it is missing: then
-    ``CorruptEvent`` is raised, since an unreadable thing is not an empty one.
+    """Return the conversation if it was found. A conversation begins with its first event, so one without events has
+    lost them all: raise ``CorruptEvent``, since an unreadable thing is not an empty one.
     """
     if conversation is not None and conversation.version == 0:
         raise CorruptEvent(conversation.id, 0, "it is missing, as all of the conversation is")

@@ -169,13 +169,13 @@ PROTECTIONS = {
     "fork": Protection(
         "connections are closed before a fork",
         f"{SQLITE}/recorder.py",
-        "        forks.watch(self)\n",
+        "        process_forks.watch(self)\n",
         "",
         "tests/crash/test_processes.py -k forked_child_and_its_parent",
     ),
     "inherited": Protection(
         "a child that was forked in the middle of something is refused the file",
-        f"{SQLITE}/forks.py",
+        f"{SQLITE}/process_forks.py",
         "            _inherited.add(identity(forkable.path))",
         "            pass",
         "tests/crash/test_processes.py -k forked_while_the_store_is_read",
@@ -354,7 +354,7 @@ PROTECTIONS = {
     ),
     "others": Protection(
         "what a process knows of its last append counts only while nobody else has committed",
-        f"{SQLITE}/tails.py",
+        f"{SQLITE}/version_cache.py",
         "        if data_version == self._data_version:",
         "        if self._data_version >= 0:",
         "tests/crash/test_crashes.py -k many_writers",
@@ -362,7 +362,7 @@ PROTECTIONS = {
     "taken-back": Protection(
         "what was rolled back is forgotten",
         f"{SQLITE}/writing.py",
-        "            self._tails.forget()\n",
+        "            self._versions.forget()\n",
         "",
         "tests/eventstore/test_sqlite.py -k takes_nothing_of_the_others",
     ),

@@ -144,7 +144,7 @@ say(f"failed: {failed}")
 def test_a_child_forked_while_the_store_is_read_is_refused_the_file(tmp_path: Path):
     """Nothing can be done for it: SQLite in the child believes in locks that it does not have."""
     script = """
-import eventstore.recorders.sqlite.forks as forks
+import eventstore.recorders.sqlite.process_forks as forks
 forks._PATIENCE_S = 0.1
 store = open_at(path)
 append(store, "c1", "before")

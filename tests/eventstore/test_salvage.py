@@ -28,8 +28,8 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance.salvage import Salvaged, salvage
-from eventstore.recorders.sqlite.carving import Carved, carve
-from eventstore.recorders.sqlite.pages import PageFile
+from eventstore.recorders.sqlite.damaged.carving import Carved, carve
+from eventstore.recorders.sqlite.damaged.pages import PageFile
 from eventstore.stored import hash_chain
 from projections import Views
 

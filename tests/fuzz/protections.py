@@ -420,14 +420,14 @@ PROTECTIONS = {
     ),
     "strangers": Protection(
         "checksums say whose events are whose",
-        "eventstore/recorders/sqlite/carving.py",
+        "eventstore/recorders/sqlite/damaged/carving.py",
         "next((name for name in self._candidates(key) if _is_sound(self._seeds[name], row)), None)",
         "next(iter(self._named.get(key, ())), None)",
         f"{_SALVAGE} -k checksums_say_whose",
     ),
     "put-back": Protection(
         "an event that stands elsewhere is put back",
-        "eventstore/recorders/sqlite/carving.py",
+        "eventstore/recorders/sqlite/damaged/carving.py",
         "if written is not None:",
         "if False:",
         _SALVAGE,
@@ -448,7 +448,7 @@ PROTECTIONS = {
     ),
     "whole-log": Protection(
         "of a log, only whole transactions are read",
-        "eventstore/recorders/sqlite/pages.py",
+        "eventstore/recorders/sqlite/damaged/pages.py",
         "if frame_salts != salts or sums != (one, two):",
         "if frame_salts != salts:",
         _SALVAGE,

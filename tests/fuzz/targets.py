@@ -30,7 +30,7 @@ from eventstore import (
     open_store,
     urls,
 )
-from eventstore.recorders.sqlite.pages import PageFile
+from eventstore.recorders.sqlite.damaged.pages import PageFile
 from eventstore.stored.compression import NotAsWritten, decompressed
 from foldlog.archives import NotAnArchive, read_archive, write_archive
 from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources

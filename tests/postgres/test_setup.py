@@ -171,7 +171,7 @@ def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_i
 
 def test_a_schema_of_something_else_is_left_alone(url: str, postgres_server: Server):
     postgres_server.sql(f"CREATE SCHEMA {schema_of(url)}; CREATE TABLE {schema_of(url)}.accounts (id int)")
-    with pytest.raises(StoreUnavailable, match="is no foldlog store; choose another one"):
+    with pytest.raises(StoreUnavailable, match="is not a foldlog store; choose another one"):
         open_store(url)
 
 

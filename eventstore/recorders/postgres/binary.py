@@ -34,7 +34,7 @@ def boolean(value: bool) -> bytes:
 
 
 def array(kind: int, values: Sequence[bytes | None]) -> bytes:
-    """An array of one dimension, of values in their binary form. ``kind`` is the OID of their type."""
+    """Return an array of one dimension, of values in their binary form. ``kind`` is the OID of their type."""
     return b"".join((_array_header(1, 1, kind, len(values), 1), *_items(values)))
 
 

@@ -1,4 +1,4 @@
-"""One call of ``transact`` over all its attempts, some of which may have ended in a commit that nobody answered."""
+"""One call of ``transact`` over all its attempts, some of which may have ended in a commit without an answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
-from eventstore.recorders.postgres.tails import Tails
+from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction, TooSlow
 
 __all__ = ["Call"]
@@ -42,9 +42,11 @@ class Call(Generic[T]):
             return "nothing was written"
         return "whether it was written is not known: write it again with the same idempotency key to find out"
 
-    def attempt(self, begin: Callable[[Tails | None], PostgresTransaction], tails: Tails) -> T:
-        """Run the work in a transaction that ``begin`` makes, on what the tails say; if that was wrong, in another one,
-        on what the server says.
+    def attempt(
+        self, begin: Callable[[PostgresVersionCache | None], PostgresTransaction], versions: PostgresVersionCache
+    ) -> T:
+        """Run the work in a transaction that ``begin`` makes, on the versions in the cache; if they were wrong, in
+        another one, on those of the server.
         """
         doubt = self._doubt
         if doubt is not None:
@@ -54,19 +56,19 @@ class Call(Generic[T]):
                 return doubt.result
             if self._too_slow is not None:
                 raise _not_written(self._too_slow)
-            return self._run(transaction, tails)
-        transaction = begin(tails)
+            return self._run(transaction, versions)
+        transaction = begin(versions)
         try:
-            return self._run(transaction, tails)
+            return self._run(transaction, versions)
         except (ConnectionLost, TryAgain):
             raise
         except Exception:
             # Whatever it is, also a conflict that the work found: it may come of a guess that was wrong.
             if not transaction.assumes:
                 raise
-        return self._run(begin(None), tails)
+        return self._run(begin(None), versions)
 
-    def _run(self, transaction: PostgresTransaction, tails: Tails) -> T:
+    def _run(self, transaction: PostgresTransaction, versions: PostgresVersionCache) -> T:
         for number in sorted(set(self._locks).difference(transaction.locks)):
             transaction.lock(number)
         try:
@@ -77,7 +79,7 @@ class Call(Generic[T]):
             raise
         except TooSlow as error:
             raise _not_written(error) from error  # the next attempt would be as slow
-        transaction.tell(tails)
+        transaction.tell(versions)
         return result
 
     def _commit(self, transaction: PostgresTransaction, result: T) -> None:
@@ -90,7 +92,7 @@ class Call(Generic[T]):
             raise
 
     def may_have_met_itself(self) -> bool:
-        """What refuses this attempt may be an earlier one, which ended only now. Worth one more look."""
+        """Return whether an earlier attempt that ended only now may refuse this one. Worth one more look."""
         met, self._met = self._met, self._doubt is not None
         return self._met and not met
 

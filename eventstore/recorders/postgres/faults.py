@@ -54,7 +54,7 @@ def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
 
 
 def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> RecorderError:
-    """The same for an error of the driver. One without a state is its own, of a connection that is broken."""
+    """Return the same for an error of the driver. Without a state it is the driver's own, of a broken connection."""
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
     fault: RecorderError

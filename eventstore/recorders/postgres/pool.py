@@ -30,8 +30,8 @@ class Pool:
 
     @contextlib.contextmanager
     def wire(self) -> Iterator[Wire]:
-        """A connection for one transaction, which is rolled back if it is still open at the end. A connection that is
-        still good goes back to the pool.
+        """Give a connection for one transaction, which is rolled back if it is open at the end. A connection that still
+        works returns to the pool.
 
         Raises ``OperationalError`` where all are in use for too long, or none can be made.
         """

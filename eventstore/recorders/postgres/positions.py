@@ -44,7 +44,7 @@ class Positions:
         """The transaction's number, once the server has told it."""
 
     def take(self, count: int) -> int:
-        """The first of ``count`` consecutive places. Raises ``DataError`` where one transaction has not so many."""
+        """Return the first of ``count`` consecutive places. Raises ``DataError`` if one transaction has fewer."""
         place = self._next
         if place + count - self._first > POSITIONS_MAX:
             raise DataError(
@@ -55,7 +55,7 @@ class Positions:
         return place
 
     def of(self, place: int) -> int:
-        """The position of a place, known once the number is."""
+        """Return the position of a place, known once the number is."""
         assert self.number is not None, "asked for a position before the transaction was committed"
         return first_of(self.number) + place
 
@@ -77,11 +77,11 @@ class Positions:
             yield first_of(reserve()), min(count - placed, POSITIONS_MAX)
 
     def key(self) -> int:
-        """A key for a conversation that begins in this transaction."""
+        """Return a key for a conversation that begins in this transaction."""
         self._key += 1
         return self.of(self._key - 1)
 
 
 def first_of(number: int) -> int:
-    """The lowest position that a transaction of this number may give: a horizon, for followers."""
+    """Return the lowest position that a transaction of this number may give: a horizon for followers."""
     return number << _BITS

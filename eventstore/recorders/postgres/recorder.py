@@ -26,7 +26,7 @@ from eventstore.recorders.postgres.patience import Patience
 from eventstore.recorders.postgres.pool import Pool
 from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.sessions import ReadSession
-from eventstore.recorders.postgres.tails import Tails
+from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Parameter, Wire
 from eventstore.recorders.postgres.writing import PostgresTransaction
 from eventstore.recorders.server import Status
@@ -62,7 +62,7 @@ class PostgresRecorder:
     each transaction another server connection, such as pgbouncer. ``durable=False`` does not wait for the disk.
 
     Raises ``OperationalError`` where the server cannot be reached or could not keep the promise of durability, and
-    ``DatabaseError`` where the schema is no store of ours or is of a newer version.
+    ``DatabaseError`` if the schema is not a store of ours or is of a newer version.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class PostgresRecorder:
 
     @classmethod
     def at(cls, dsn: str, options: Mapping[str, str], *, durability: str) -> PostgresRecorder:
-        """The recorder with the options of a URL, as ``urls.parse`` gives them."""
+        """Return the recorder with the options of a URL, as ``urls.parse`` gives them."""
         mode = options.get("mode", "rwc")
         return cls(
             dsn,
@@ -137,7 +137,7 @@ class PostgresRecorder:
         while True:
             try:
                 with self._pool.wire() as wire:
-                    return call.attempt(partial(self._begin, wire), self._tails)
+                    return call.attempt(partial(self._begin, wire), self._versions)
             except IntegrityError:
                 if not call.may_have_met_itself():
                     raise
@@ -215,7 +215,7 @@ class PostgresRecorder:
 
     def _open_pool(self) -> None:
         self._pool = Pool(self._connect, self._connections_max, server=self._server, wait_s=self._patience_s)
-        self._tails = Tails()
+        self._versions = PostgresVersionCache()
 
     def _after_fork_in_child(self) -> None:
         # Closing the parent's connections here would end its sessions, so they are left alone, and kept from the
@@ -225,7 +225,7 @@ class PostgresRecorder:
 
     @contextlib.contextmanager
     def _plain_connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection of psycopg's, for what is done once in a while."""
+        """Give a connection of psycopg's for rare tasks."""
         self._check_open()
         with self._translated(), psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None) as plain:
             yield plain
@@ -268,18 +268,18 @@ class PostgresRecorder:
             except (ConnectionLost, TryAgain) as error:
                 self._recover(error, patience, "the store was not opened")
 
-    def _begin(self, wire: Wire, tails: Tails | None) -> PostgresTransaction:
+    def _begin(self, wire: Wire, versions: PostgresVersionCache | None) -> PostgresTransaction:
         wire.abandon()
-        return PostgresTransaction(wire, self._schema, durable=self._durable, reserve=self._reserve, tails=tails)
+        return PostgresTransaction(wire, self._schema, durable=self._durable, reserve=self._reserve, versions=versions)
 
     def _reserve(self) -> int:
-        """The number of a transaction that ends at once and places nothing."""
+        """Return the number of a transaction that ends at once and places nothing."""
         with contextlib.closing(self._connect()) as wire:
             wire.queue("number")
             return int.from_bytes(wire.ask()[0].get_value(0, 0) or b"")
 
     def _ask(self, statement: str, *parameters: Parameter) -> PGresult:
-        """The answer to one question, outside of a transaction."""
+        """Return the answer to one question, outside of a transaction."""
         self._check_open()
         patience = Patience(self._patience_s)
         while True:
@@ -334,7 +334,7 @@ os.register_at_fork(after_in_child=_begin_anew_after_fork)
 
 
 def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
-    """What to connect with: what the URL says, and our defaults for what it leaves open."""
+    """Return the parameters of a connection: those of the URL, and our defaults for the others."""
     try:
         given = conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
@@ -343,6 +343,6 @@ def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
 
 
 def _name(parameters: dict[str, Any], schema: str) -> str:
-    """The store in a message: never with the password."""
+    """Return the store's name for a message, without the password."""
     host = parameters.get("host") or parameters.get("hostaddr") or "the local server"
     return f"PostgreSQL on {host}, database {parameters.get('dbname', 'of the user')}, schema {schema}"

@@ -22,7 +22,7 @@ _LOCK_WAIT: Final = "2s"
 def prepare(connection: psycopg.Connection[Any], schema: str, *, create: bool, writable: bool) -> None:
     """Make the store, or bring it to the newest schema, if it is not there; one process does it, others wait.
 
-    Raises ``DatabaseError`` where the schema is no store, is of a newer version, or may not be made;
+    Raises ``DatabaseError`` if the schema is not a store, is of a newer version, or may not be made;
     ``LockNotAvailable`` (psycopg's) where a table that has to change is in use: try again.
     """
     newest = max(migrations("postgresql"))
@@ -62,7 +62,7 @@ def _schema_version(connection: psycopg.Connection[Any], schema: str) -> int:
     if not tables[0]:
         return 0
     if not {"store", "epoch", "conversations", "events"} <= set(tables[0]):
-        raise DatabaseError(f"schema {schema!r} has tables, but is no foldlog store; choose another one (?schema=)")
+        raise DatabaseError(f"schema {schema!r} has tables, but is not a foldlog store; choose another one (?schema=)")
     facts = dict(connection.execute(_in(schema, "SELECT name, value FROM {schema}.store")).fetchall())
     newest, version, oldest = max(migrations("postgresql")), int(facts["schema"]), int(facts["readable_by"])
     if oldest > newest:

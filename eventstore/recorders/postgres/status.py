@@ -104,7 +104,7 @@ def _one(connection: psycopg.Connection[Any], query: LiteralString, *parameters:
 
 
 def findings(connection: psycopg.Connection[Any], schema: str) -> Iterator[str]:
-    """What is wrong with tables and indices. Cost: all of them are read."""
+    """Yield what is wrong with tables and indices. Cost: all of them are read."""
     quoted = sql.Identifier(schema).as_string(None)
     rows_of_nobody = statements("postgresql")["rows_of_nobody"].replace("{schema}", quoted)
     for key, count in connection.execute(rows_of_nobody.encode()).fetchall():

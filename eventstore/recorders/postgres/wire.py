@@ -109,7 +109,7 @@ class Wire:
         try:
             self._sync()
         except psycopg.Error:
-            self._broken = True  # nobody waits for this, so nobody is told; the next one to ask is
+            self._broken = True  # no caller waits for this; the next one that asks is told
 
     def abandon(self) -> None:
         """Roll back a transaction that is still open."""
@@ -131,7 +131,7 @@ class Wire:
 
     def cancel(self) -> None:
         """Ask the server to give up what it does for this connection, such as a wait for a standby, so that it need not
-        keep the session. Nobody waits for the outcome.
+        keep the session. No caller waits for the outcome.
         """
         if capabilities.has_cancel_safe():
             with contextlib.suppress(psycopg.Error):
@@ -180,7 +180,7 @@ class Wire:
             self._pg.consume_input()
 
     def _results(self) -> list[PGresult]:
-        """The results of the oldest batch that is unread. A statement that was skipped, behind a failed one, has one
+        """Return the results of the oldest unread batch. A statement that was skipped after a failed one has a result,
         too.
         """
         batch = self._unread[0]

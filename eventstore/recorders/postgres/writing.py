@@ -31,7 +31,7 @@ from eventstore.recorders.postgres.binary import (
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
 from eventstore.recorders.postgres.positions import Positions
 from eventstore.recorders.postgres.reading import PostgresReader
-from eventstore.recorders.postgres.tails import Tails
+from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Parameter, Wire
 
 __all__ = ["CommitInDoubt", "PostgresTransaction", "TooSlow", "Unproven", "Witness"]
@@ -50,7 +50,7 @@ key of a conversation, the key of a new one, the token of a tracking id.
 
 
 class CommitInDoubt(ConnectionLost):
-    """The commit was sent and nobody said what became of it."""
+    """The commit was sent, and its outcome is unknown."""
 
 
 class TooSlow(ConnectionLost):
@@ -68,20 +68,26 @@ class PostgresTransaction(PostgresReader):
     transaction, so that what was read of it is still so at the commit. The primary keys would refuse the second one
     anyway; with the lock it need not start again. No two conversations wait for one another.
 
-    With ``tails`` it takes for granted how this process's last append left a conversation, and that an idempotency key
-    is new. The server checks that in the same round trip, before it writes; if it is not so, the transaction fails,
+    With ``versions`` it takes for granted how this process's last append left a conversation, and that an idempotency
+    key is new. The server checks that in the same round trip, before it writes; if it is not so, the transaction fails,
     ``assumes`` still holds, and whatever it told the work, or the work made of it, is worth nothing.
     """
 
     def __init__(
-        self, wire: Wire, schema: str, *, durable: bool, reserve: Callable[[], int], tails: Tails | None = None
+        self,
+        wire: Wire,
+        schema: str,
+        *,
+        durable: bool,
+        reserve: Callable[[], int],
+        versions: PostgresVersionCache | None = None,
     ) -> None:
         super().__init__(self)
         self._wire = wire
         self._schema = schema.encode()
         self._durable = durable
         self._reserve = reserve
-        self._tails = tails
+        self._versions = versions
         self._positions = Positions()
         self._number_asked: int | None = None
         self._begun = False
@@ -93,7 +99,7 @@ class PostgresTransaction(PostgresReader):
         self._met: dict[int, Conversation] = {}
         self._marks: dict[int, bytes | None] = {}
         self._locked: set[int] = set()
-        """Keys of conversations that nobody else changes before this transaction ends."""
+        """Keys of conversations that no other writer changes before this transaction ends."""
         self.locks: list[int] = []
         self.witness: Witness | None = None
         self._answered_at = 0.0
@@ -106,7 +112,7 @@ class PostgresTransaction(PostgresReader):
         return self._answers()[-1]
 
     def lock(self, number: int) -> None:
-        """Wait for whoever holds this lock, and hold it until the end. It goes out with the next question."""
+        """Wait for the holder of this lock, then hold it until the end. It goes out with the next question."""
         self._begin()
         self.locks.append(number)
         self._wire.queue("lock", bigint(number))
@@ -156,12 +162,12 @@ class PostgresTransaction(PostgresReader):
             # The server says so when it is told not to wait for the standby any longer, and calls it a success.
             raise CommitInDoubt("the commit is on the primary, but no standby has confirmed it")
 
-    def tell(self, tails: Tails) -> None:
+    def tell(self, versions: PostgresVersionCache) -> None:
         """Of the conversations that it appended to, once it is committed."""
         for key, last in self._newest.items():
             found = self._met.get(key)
             if found is not None:
-                tails.keep(found, found.grown(last)._replace(mark=self._marks.get(key, found.mark)))
+                versions.keep(found, found.grown(last)._replace(mark=self._marks.get(key, found.mark)))
 
     def _begin(self) -> None:
         if not self._begun:
@@ -206,7 +212,7 @@ class PostgresTransaction(PostgresReader):
 
     def _ask_for_number(self) -> None:
         """Behind the lock, in the same round trip: a number that is older than the turn of its holder would place his
-        events before those of whoever had the turn before.
+        events before those of the writer before it.
         """
         if self._number_asked is None:
             self._begin()
@@ -229,7 +235,7 @@ class PostgresTransaction(PostgresReader):
     def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
         was_numbered = self._number_asked is not None
         self._lock_on(_OF_CONVERSATION, text_bytes(conversation_id))
-        guess = None if self._tails is None or was_numbered else self._tails.take(conversation_id)
+        guess = None if self._versions is None or was_numbered else self._versions.take(conversation_id)
         if guess is not None:
             self._take_for_granted(guess)
             return guess
@@ -259,7 +265,7 @@ class PostgresTransaction(PostgresReader):
             salt,
         )
         self._seen_by("stands_conversation", bigint(key), salt)
-        self._locked.add(key)  # nobody else knows of it
+        self._locked.add(key)  # no other transaction knows of it
         begun = Conversation(key, conversation_id, created_at, salt, 0, None, None, visible=not staged)
         if not staged:
             self._met[key] = begun
@@ -397,8 +403,8 @@ class PostgresTransaction(PostgresReader):
         self._met[guess.key] = guess
 
     def _check_turn(self, found: Conversation) -> None:
-        """Raises ``TryAgain`` where a conversation was written to after this transaction got its number, which it did
-        for another one: its events would be placed before those. It is run again with both locks from the start.
+        """Raise ``TryAgain`` if a conversation was written to after this transaction got its number for another one:
+        its events would be placed before those. It runs again with both locks from the start.
         """
         newest = self.ask("newest_position", bigint(found.key)).get_value(0, 0)
         if newest is not None and self._positions.precede(int.from_bytes(newest)):
@@ -438,7 +444,7 @@ class PostgresTransaction(PostgresReader):
         return True
 
     def _is_staged(self, key: int) -> bool:
-        """Whoever asks this of one staging waits for the others who did."""
+        """Lock a staged conversation: callers wait for one another."""
         self._lock_on(_OF_STAGING, bigint(key))
         return self.ask("is_staged", bigint(key)).ntuples == 1
 
@@ -457,7 +463,7 @@ _KINDS: Final = (BIGINT, BYTEA, INTEGER, BOOLEAN, BOOLEAN, BIGINT, SMALLINT, BYT
 
 
 def _columns(row: Row, position: int | None) -> tuple[Parameter, ...]:
-    """A row in the order of the INSERT, in binary form."""
+    """Return a row in the order of the INSERT, in binary form."""
     return (
         bigint(row.id),
         text_bytes(row.kind),

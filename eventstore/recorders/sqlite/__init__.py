@@ -8,11 +8,11 @@
     epochs        positions in a copy of the file
     writing       the connection that writes, and what becomes of an exception in its transaction
     write_lock    the lock between processes (docs/decisions/0021-turns-of-writers.md)
-    tails         what the last commit left, so that the next need not ask
-    forks         why connections are closed before one
+    version_cache what the last commit left, so that the next need not ask
+    process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date
     scrub         erased bytes in unused parts of pages are overwritten; page_space says which parts these are
-    upkeep        what is done to the file as a whole; pages, carving: what is left of a damaged one
+    upkeep        what is done to the file as a whole; damaged: what is left of a damaged one
     errors        the driver's errors in the words of the seam
 
 Writers stand in a fair queue: within a process they share transactions (``CommitQueue``), and between processes they

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from eventstore.recorders.base import PATIENCE_S
 from eventstore.recorders.errors import OperationalError
-from eventstore.recorders.sqlite import forks
+from eventstore.recorders.sqlite import process_forks
 
 __all__ = ["ReaderPool", "create_private", "is_empty", "open_reader", "open_writer"]
 
 
 def create_private(path: str) -> None:
-    """The file with mode 0600 from its first moment; SQLite gives its WAL the same mode. One that is there is not
-    opened: to close it would take its locks from every connection of this process.
+    """Create the file with mode 0600 from its first moment; SQLite gives its WAL the same mode. An existing one is not
+    opened: closing it would take its locks from every connection of this process.
     """
     if os.path.exists(path):
         return
@@ -37,7 +37,7 @@ def open_reader(path: str, *, patience_s: float = PATIENCE_S, writable: bool = T
     SQLite waits up to ``patience_s`` for its own locks. Only writers that are not foldlog make it wait: ours wait for
     the write lock first.
     """
-    forks.check_not_inherited(path)
+    process_forks.check_not_inherited(path)
     options = "mode=rw" if writable else "mode=ro"
     if not writable and _nobody_can_write(path):
         options = "immutable=1"  # else SQLite would make files beside it, for those who read and write at once
@@ -122,7 +122,7 @@ class ReaderPool:
                     self._changed.notify_all()
 
     def close(self) -> None:
-        """Connections that are in use are closed when they are given back."""
+        """Close the pool. Connections in use are closed when they are given back."""
         with self._lock:
             self._closed = True
             self._close_idle()

@@ -26,7 +26,7 @@ _INTEGER_MAX = 2**63 - 1
 """SQLite's largest integer."""
 
 _MALFORMED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN)
-"""What a file that a checkpoint left by half, or the system, may answer. Any other answer: it is no store."""
+"""Errors of a file with an unfinished checkpoint, or of the system. Any other error: the file is not a store."""
 
 
 class _OnDisk(NamedTuple):
@@ -73,7 +73,7 @@ class Contents:
 
 
 def _on_disk(path: str) -> _OnDisk | None:
-    """What the file says without its log; None where its rows are not to be found."""
+    """Return the content of the file without its log; None if its rows cannot be found."""
     uri = f"{Path(path).as_uri()}?immutable=1"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
         values = dict(connection.execute(SQL["identity"]))

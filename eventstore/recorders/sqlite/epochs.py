@@ -2,7 +2,7 @@
 
 A backup does not know which positions were given after it was made. Where it is put in the place of its store, or used
 beside it, it must not give them again: a follower that knows them would miss the events that get them now. So a file
-knows its own inode. Whoever writes first to a file that is not the one it says it is begins an *epoch*, above every
+knows its own inode. The first writer to a file that is not the one it says it is begins an *epoch*, above every
 position that the other file can have given by then.
 
 Positions go on from the present time in microseconds, since no store records a million events a second for long. Where
@@ -44,8 +44,8 @@ def mark_copy(connection: sqlite3.Connection) -> None:
 
 
 def lost_after(connection: sqlite3.Connection, position: int) -> int | None:
-    """The last position before an epoch that began above ``position``, which was given by another file since the copy
-    was made; None where this file has given it. Where no epoch has begun, the last position of all.
+    """Return the last position before an epoch that began above ``position``, which another file has given since the
+    copy; None if this file has given it. Without an epoch, return the last position of all.
     """
     for name, last in connection.execute(SQL["epochs"]):
         if int(last) < position < int(name.removeprefix(b"epoch ")):

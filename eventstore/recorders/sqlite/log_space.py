@@ -1,7 +1,7 @@
 """Room in the write-ahead log, made ahead of the commits that fill it.
 
 A commit that lengthens the log has its new size to write down as well, which takes more than half as long again. So who
-goes on writing has the log lengthened ahead of time, by as much as is there already: whoever wrote little, has little
+goes on writing has the log lengthened ahead of time, by as much as is there already: a small log stays small
 written for them. SQLite overwrites the log from its beginning after each checkpoint, and ignores what is after its
 last commit; zeros are no commit.
 

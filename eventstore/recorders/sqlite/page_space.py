@@ -23,14 +23,14 @@ _ZEROS: Final = bytes(_CONTENT_MAX)
 
 def is_tree_page(page: bytes, number: int) -> bool:
     """Whether a page is of a b-tree. Pages of any other kind begin with the number of another page: in a file of fewer
-    than 2^25 pages the first byte of that is 0 or 1, which is no kind of a b-tree page.
+    than 2^25 pages the first byte of that is 0 or 1, which is not a kind of b-tree page.
     """
     return page[_start(number)] in (*_INTERIOR, *_LEAF)
 
 
 def unused_parts(page: bytes, number: int) -> Sequence[tuple[int, int]] | None:
-    """The parts of a b-tree page, as (first byte, byte after the last), that hold no cell and nothing that leads to
-    one. None where the page contradicts itself: then nothing in it may be touched.
+    """Return the unused parts of a b-tree page, as (first byte, byte after the last); None if the page contradicts
+    itself: then nothing in it may be changed.
     """
     start = _start(number)
     kind, free_block, cells, content, _ = _HEADER.unpack_from(page, start)
@@ -53,8 +53,8 @@ def unused_parts(page: bytes, number: int) -> Sequence[tuple[int, int]] | None:
 
 
 def suspicious(chunk: bytes, page_bytes: int, first_number: int) -> Iterator[int]:
-    """The numbers of those pages in ``chunk``, whose first page has ``first_number``, that are of a b-tree and hold
-    bytes in unused parts, or contradict themselves. For a look at all pages: some 1 µs a page.
+    """Yield the numbers of b-tree pages in ``chunk`` (its first page is ``first_number``) that hold bytes in unused
+    parts or contradict themselves. About 1 µs a page.
     """
     unpack = _HEADER.unpack_from
     for offset in range(0, len(chunk) - page_bytes + 1, page_bytes):

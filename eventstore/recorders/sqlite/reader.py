@@ -124,7 +124,7 @@ class SQLiteReader:
         return found
 
     def _publication(self, after_position: int) -> tuple[int, str, int, int] | None:
-        """The published import that holds the next position, else the first one behind it."""
+        """Return the published import that holds the next position, else the first one after it."""
         row = self._execute(SQL["publication_at"], (after_position + 1,)).fetchone()
         if row is None or row[2] + row[3] <= after_position + 1:
             row = self._execute(SQL["publications_after"], (after_position + 1, 1)).fetchone()

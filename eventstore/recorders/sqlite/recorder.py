@@ -13,7 +13,7 @@ from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from eventstore.recorders.commit_queue import CommitQueue
 from eventstore.recorders.errors import DatabaseError, InterfaceError, OperationalError
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
-from eventstore.recorders.sqlite import epochs, forks, schema, upkeep
+from eventstore.recorders.sqlite import epochs, process_forks, schema, upkeep
 from eventstore.recorders.sqlite.connections import ReaderPool, create_private, is_empty, open_reader
 from eventstore.recorders.sqlite.errors import translated
 from eventstore.recorders.sqlite.reader import SQLiteReader
@@ -35,9 +35,9 @@ class SQLiteRecorder:
     ``transact`` returns, what was written is on disk (``synchronous=FULL``); otherwise the
     newest commits may be lost in a power cut, never a part of one.
 
-    Raises ``OperationalError`` where the file cannot be opened, and ``DatabaseError`` where it is no store of ours or
-    is of a newer schema. After an error of the disk the recorder closes itself: of the writes that failed, nobody knows
-    whether they are there, and only reading the file anew tells.
+    Raises ``OperationalError`` where the file cannot be opened, and ``DatabaseError`` if it is not a store of ours or
+    is of a newer schema. After an error of the disk the recorder closes itself: whether the failed
+    writes are there is unknown until the file is read again.
     """
 
     _queue: CommitQueue
@@ -75,7 +75,7 @@ class SQLiteRecorder:
         except BaseException:
             self.close()
             raise
-        forks.watch(self)
+        process_forks.watch(self)
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         self._check_open()
@@ -173,7 +173,7 @@ class SQLiteRecorder:
     # -- a fork -------------------------------------------------------------------------------------------------------
 
     def rest(self, patience_s: float) -> bool:
-        self._holds_scrubber = self._scrubbing.acquire(timeout=patience_s)  # first: whoever scrubs also writes
+        self._holds_scrubber = self._scrubbing.acquire(timeout=patience_s)  # first: scrubbing also writes
         if self._holds_scrubber:
             self._scrubber.close()
         self._holds_writers = self._lock is None or self._queue.stop(patience_s)
@@ -224,7 +224,7 @@ class SQLiteRecorder:
         self._queue = CommitQueue(self._writing, database=self._database, name=self.path, patience_s=self._patience_s)
 
     def _purging(self) -> Mark:
-        """The mark of a thread that purges: a signal handler must not wait for a thread that it interrupted."""
+        """Return the mark of a thread that purges: a signal handler must not wait for a thread that it interrupted."""
         return mark_of(f"{self._database} purge")
 
     def _connect(self) -> sqlite3.Connection:
@@ -259,7 +259,7 @@ class SQLiteRecorder:
 
     @contextlib.contextmanager
     def _snapshot(self, doing: str) -> Iterator[sqlite3.Connection]:
-        """A reader's connection, in a transaction: all that it reads is of one moment."""
+        """Give a reader's connection in a transaction: everything that it reads is of one moment."""
         self._check_open()
         with translated(f"{doing} {self.path}"), self._readers.connection() as connection:
             try:
@@ -271,7 +271,7 @@ class SQLiteRecorder:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, under the write lock, and no other thread uses it."""
+        """Give the writing connection, under the write lock, to this thread alone."""
         self._check_open()
         if self._lock is None:
             raise OperationalError(f"{self.path} is open for reading only; open it without ?mode=ro to write")
@@ -299,6 +299,6 @@ class SQLiteRecorder:
 def _named(path: str) -> str:
     """Name the file, so that two recorders on it name the same; a missing one, which is not opened, by its path."""
     with contextlib.suppress(FileNotFoundError):
-        device, number = forks.identity(path)
+        device, number = process_forks.identity(path)
         return f"sqlite {device}:{number}"
     return path

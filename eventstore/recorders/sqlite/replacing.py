@@ -1,9 +1,9 @@
 """Put another file in the place of a store's, while processes may have it open.
 
 They are not harmed: they find that their file is not under its name any more, and write nothing. What matters is the
-order of the steps, for whoever is killed between two of them. The log must not lie beside the new file, whose pages it
-does not belong to; and as long as its file is under the name, it must. So the old file gets a second name first, and
-its log with it: a file with two names is opened by no store. Then the log goes, then the new file takes the name.
+order of the steps, in case the process is killed between two of them. The log must not lie beside the new file, whose
+pages it does not belong to; and as long as its file is under the name, it must. So the old file gets a second name
+first, and its log with it: no store opens a file with two names. Then the log goes, then the new file takes the name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BESIDE = ("-wal", "-shm")
 def copy_of(path: str, into: str) -> None:
     """Copy the newest state of the store at ``path`` to a new file, whatever its schema, marked as a copy.
 
-    Raises ``DatabaseError`` where the file is no store.
+    Raises ``DatabaseError`` if the file is not a store.
     """
     with translated(f"read {path}"), closing(open_reader(path, writable=False)) as reader:
         reader.execute("BEGIN")
@@ -73,7 +73,7 @@ def replace(path: str, new: str, kept: str) -> bool:
 @contextlib.contextmanager
 def _alone_in(file: StoreFile) -> Iterator[None]:
     """With SQLite's write lock, so that other programs write nothing either, and with as much of the log in the file as
-    can be. A file that is damaged, or was replaced by half, is replaced all the same.
+    can be. A file that is damaged, or partly replaced, is replaced all the same.
     """
     connection = None
     with suppress(RecorderError, sqlite3.Error, OSError):
@@ -98,7 +98,7 @@ def _give_name(path: str, name: str) -> None:
 
 
 def _give_rights(path: str, status: os.stat_result) -> None:
-    """Whoever may use the store may use the file that takes its place."""
+    """Give the new file the permissions of the old one."""
     os.chmod(path, status.st_mode & 0o777)
     with suppress(PermissionError):
         os.chown(path, status.st_uid, status.st_gid)

@@ -22,7 +22,7 @@ _NEWEST: Final = max(_MIGRATIONS)
 def is_current(connection: sqlite3.Connection, path: str) -> bool:
     """Whether the file has the newest schema; False for an older one, and for an empty file.
 
-    Raises ``DatabaseError`` where the file is no store of ours, or of a newer schema, or has more in its schema than
+    Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema, or has more in its schema than
     the migrations made.
     """
     found = _schema(connection, path)
@@ -31,7 +31,7 @@ def is_current(connection: sqlite3.Connection, path: str) -> bool:
 
 
 def check_is_store(connection: sqlite3.Connection, path: str) -> None:
-    """Raises ``DatabaseError`` where the file is empty, no store of ours, or of a newer schema."""
+    """Raise ``DatabaseError`` if the file is empty, not a store of ours, or of a newer schema."""
     found = _schema(connection, path)
     if found == 0:
         raise DatabaseError(f"{path} is empty, which no store is; choose another file")
@@ -45,7 +45,7 @@ def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
-    """Bring the schema up to date, in one transaction: who is killed meanwhile leaves the older one whole. A new file
+    """Bring the schema up to date, in one transaction: a process that is killed leaves the older one whole. A new file
     gets to know its inode.
     """
     execute = connection.execute
@@ -79,7 +79,7 @@ def _schema(connection: sqlite3.Connection, path: str) -> int:
 
 
 def _check_nothing_foreign(connection: sqlite3.Connection, path: str, schema: int) -> None:
-    """Raises ``DatabaseError`` for a trigger or a view that the migrations did not make, and for a table of theirs that
+    """Raise ``DatabaseError`` for a trigger or a view that the migrations did not make, and for a table of theirs that
     is of another kind. A trigger, or a table that resolves conflicts, can take in an event and store nothing.
     """
     ours = _made_by_migrations(schema)
@@ -98,7 +98,7 @@ def _check_nothing_foreign(connection: sqlite3.Connection, path: str, schema: in
 
 @cache
 def _made_by_migrations(schema: int) -> dict[tuple[str, str], str]:
-    """What the migrations up to this one make, by kind and name."""
+    """Return what the migrations up to this one make, by kind and name."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for number in range(1, schema + 1):
             connection.executescript(_MIGRATIONS[number])
@@ -115,7 +115,9 @@ def _text(stored: str | bytes) -> str:
 
 
 def _split(script: str) -> Iterator[str]:
-    """The statements of a migration, so that each runs within our transaction (``executescript`` would commit it)."""
+    """Yield the statements of a migration, so that each runs within our transaction (``executescript`` would commit
+    it).
+    """
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -8,8 +8,8 @@ itself, with the descriptor with which a connection of ours has it open.
 Why that is safe. No reader ever looks at these bytes, so it does not matter when, or whether, a write of them gets to
 the disk. They are written only while this process has SQLite's own write lock and the log is empty: then no other
 connection can write to the file, not even by a checkpoint. Every other connection may have a page with the old bytes in
-its cache, and would write them again. So a row is changed in the same transaction: whoever sees another commit than its
-own drops its cache.
+its cache, and would write them again. So a row is changed in the same transaction: a connection that
+sees another commit than its own drops its cache.
 
 Why it is complete. The pages are looked at without a lock, while a read transaction is open. As long as it is, the log
 is not begun again, so every page that others wrote is in it. Such a page may be an image with old bytes that was at
@@ -67,7 +67,7 @@ class Scrubber:
         check_open: Callable[[], object],
     ) -> bool:
         """Overwrite the unused bytes of all pages. Return whether all are: False where the file is not of the kind that
-        this can be done to, or the system does not say how it is open; then only writing it anew (``VACUUM``) helps.
+        this can be done to, or the system does not say how it is open; then only rewriting it (``VACUUM``) helps.
 
         ``alone`` gives this process's turn to write, ``reading`` a connection for readers; ``check_open`` is called
         between two parts of the file. Raises ``StillRead`` where a reader stays open too long.
@@ -139,7 +139,7 @@ class _Scrub:
             if self._next > self._pages:
                 return found, True
             chunk = os.pread(self._file, per_chunk * self._page_bytes, (self._next - 1) * self._page_bytes)
-            if len(chunk) < self._page_bytes:  # the file was shortened: by VACUUM, which writes it anew
+            if len(chunk) < self._page_bytes:  # VACUUM rewrote the file, which is shorter now
                 return found, True
             found += suspicious(chunk, self._page_bytes, self._next)
             self._next += len(chunk) // self._page_bytes

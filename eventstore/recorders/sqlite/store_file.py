@@ -79,8 +79,8 @@ class StoreFile:
     def connect_to_log(
         self, open_connection: Callable[[str], sqlite3.Connection]
     ) -> tuple[sqlite3.Connection, int | None]:
-        """The same, and the descriptor with which this connection, and no other, has the log open. None where the
-        system does not tell: then nothing may be written to the log but by SQLite.
+        """Return the same, and the descriptor with which this connection alone has the log open; None if the system
+        does not tell: then only SQLite may write to the log.
         """
         with self._one_at_a_time.lock:
             before = _descriptors()
@@ -91,7 +91,7 @@ class StoreFile:
     def connect_to_file(
         self, open_connection: Callable[[str], sqlite3.Connection]
     ) -> tuple[sqlite3.Connection, int] | None:
-        """The same for the file itself; None where the system does not tell.
+        """Return the same for the file itself; None if the system does not tell.
 
         SQLite does not close the descriptors of the file as long as another connection of the process holds locks on
         it, and gives them to those that are opened next. So it may take several connections to see a new one.
@@ -259,7 +259,7 @@ class StoreFile:
 
 
 def _behind_links(name: str) -> str:
-    """The path of the file behind all symbolic links, also of one that is not there yet."""
+    """Return the path of the file that all symbolic links lead to, also of a file that does not exist yet."""
     with contextlib.suppress(OSError), contextlib.closing(_Held(name)) as held:
         path = held.found_at()
         if path:
@@ -278,7 +278,7 @@ _by_path: weakref.WeakValueDictionary[tuple[int, str], _OneAtATime] = weakref.We
 
 
 def _one_at_a_time(path: str) -> _OneAtATime:
-    """The lock of this process: a thread that held it when the process was forked is not in the child."""
+    """Return the lock of this process: a thread that held it when the process was forked is not in the child."""
     return _by_path.setdefault((os.getpid(), path), _OneAtATime())
 
 
@@ -307,7 +307,7 @@ class _Held:
             return True
 
     def found_at(self) -> str:
-        """The path that leads to the file without a link, where the system tells: one call, where to look at every
+        """Return the path without links that leads to the file, if the system tells: one call, while a look at every
         folder takes ten times as long.
         """
         path = os.readlink(f"{_DESCRIPTORS}/{self._descriptor}")
@@ -325,7 +325,7 @@ class _Held:
             os.close(described)
 
     def opened_since(self, before: Mapping[int, tuple[int, int]]) -> list[int]:
-        """The descriptors with which the file was opened since."""
+        """Return the descriptors with which the file was opened since."""
         return [d for d, identity in _descriptors().items() if identity == self.identity != before.get(d)]
 
     def close(self) -> None:
@@ -337,7 +337,7 @@ class _Held:
 
 
 def _descriptors() -> dict[int, tuple[int, int]]:
-    """The files that this process has open, by descriptor, where the system lists them."""
+    """Return the files that this process has open, by descriptor, if the system lists them."""
     found = {}
     with contextlib.suppress(OSError):
         for descriptor in map(int, os.listdir(_DESCRIPTORS)):
@@ -354,7 +354,7 @@ def _is_in_wal_mode(connection: sqlite3.Connection) -> bool:
 
 
 def _check_log(file: _Held) -> None:
-    """Raises ``WrongFile`` where a log lies beside a file that is not in WAL mode, as a backup is not.
+    """Raise ``WrongFile`` if a log lies beside a file that is not in WAL mode, such as a backup.
 
     That log belongs to the file that had the name before, and SQLite would write it into this one.
 
@@ -378,8 +378,8 @@ def _check_log(file: _Held) -> None:
 
 
 def _check_not_mounted(file: _Held) -> None:
-    """Raises ``WrongFile`` where the file alone, not its folder, is mounted: then it has another name elsewhere, and
-    the log beside that name is out of sight.
+    """Raise ``WrongFile`` if the file alone is mounted, without its folder: then it has another name elsewhere, and the
+    log beside that name is out of sight.
     """
     with contextlib.closing(_Held(os.path.dirname(file.path))) as folder:
         if file.mount() != folder.mount():

@@ -9,7 +9,7 @@ from typing import Any
 from eventstore.recorders.base import Conversation, Erasure, Place, RecalledKey, Record, Row
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
-from eventstore.recorders.sqlite.tails import Tails
+from eventstore.recorders.sqlite.version_cache import SQLiteVersionCache
 
 __all__ = ["SQLiteTransaction"]
 
@@ -24,17 +24,17 @@ _INSERT_TOGETHER = SQL["insert_events"].format(rows=", ".join([f"({', '.join('?'
 class SQLiteTransaction(SQLiteReader):
     """What may be written, under the one write lock that SQLite has."""
 
-    def __init__(self, connection: sqlite3.Connection, tails: Tails) -> None:
+    def __init__(self, connection: sqlite3.Connection, versions: SQLiteVersionCache) -> None:
         super().__init__(connection)
         self._executemany = connection.executemany
-        self._tails = tails
+        self._versions = versions
 
     def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
-        found = self._tails.conversation(conversation_id)
+        found = self._versions.conversation(conversation_id)
         if found is None:
             found = super().conversation(conversation_id, known)
             if found is not None:
-                self._tails.learn(found)
+                self._versions.learn(found)
         return found
 
     def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
@@ -45,15 +45,15 @@ class SQLiteTransaction(SQLiteReader):
         assert key is not None  # an INSERT into a rowid table has one
         begun = Conversation(key, conversation_id, created_at, salt, 0, None, None, visible=not staged)
         if not staged:
-            self._tails.learn(begun)
+            self._versions.learn(begun)
         return begun
 
     def insert(self, key: int, rows: Sequence[Row]) -> Place:
-        position = self._tails.place_for(key, rows[0].id)
+        position = self._versions.place_for(key, rows[0].id)
         if position is None:
             position = self._place_for(key, rows[0].id, rows[-1].id)
         self._insert(key, rows, position)
-        self._tails.grow(key, rows, position)
+        self._versions.grow(key, rows, position)
         return lambda: position
 
     def stage(self, key: int, rows: Sequence[Row]) -> None:
@@ -62,7 +62,7 @@ class SQLiteTransaction(SQLiteReader):
         self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
 
     def publish(self, key: int, size: int) -> int:
-        self._tails.forget()
+        self._versions.forget()
         self._check_staged(key)
         first = self.last_position() + 1
         self._execute(SQL["reserve_positions"], (first + size - 1,))
@@ -70,7 +70,7 @@ class SQLiteTransaction(SQLiteReader):
         return first
 
     def discard(self, key: int, limit: int) -> bool:
-        self._tails.forget()
+        self._versions.forget()
         if not self._is_staged(key):
             return True
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
@@ -83,7 +83,7 @@ class SQLiteTransaction(SQLiteReader):
     def set_key(
         self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
     ) -> None:
-        self._tails.forget()
+        self._versions.forget()
         self._leave_bytes()
         changed = self._execute(
             SQL["set_key"], (salt, None if key_id is None else bound(key_id), sealed_key, key, replaces)
@@ -93,10 +93,10 @@ class SQLiteTransaction(SQLiteReader):
 
     def set_mark(self, key: int, mark: bytes | None) -> None:
         self._execute(SQL["set_mark"], (mark, key))
-        self._tails.mark(key, mark)
+        self._versions.mark(key, mark)
 
     def replace(self, key: int, rows: Sequence[Row]) -> None:
-        self._tails.forget()
+        self._versions.forget()
         self._leave_bytes()
         self._executemany(
             SQL["replace_row"],
@@ -104,7 +104,7 @@ class SQLiteTransaction(SQLiteReader):
         )
 
     def erase(self, key: int, erasure: Erasure) -> None:
-        self._tails.forget()
+        self._versions.forget()
         self._leave_bytes()
         self._execute(
             SQL["erase_conversation"],
@@ -112,7 +112,7 @@ class SQLiteTransaction(SQLiteReader):
         )
 
     def expunge(self, key: int, limit: int) -> bool:
-        self._tails.forget()
+        self._versions.forget()
         self._leave_bytes()
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
             return False

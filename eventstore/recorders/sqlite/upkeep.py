@@ -21,8 +21,7 @@ _PAGES: Final = 1_024
 def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int], object]) -> None:
     """Copy what ``reader`` sees, within its transaction, to a new file, complete in itself: it needs no log beside it.
 
-    The transaction keeps what is copied as it was when it began, so writers need not wait, and the copy never starts
-    anew.
+    The transaction keeps its moment, so writers need not wait, and the copy never starts again.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as target:
         reader.backup(target, pages=_PAGES, progress=lambda _, left, of: on_progress(of - left, of))
@@ -32,7 +31,7 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
 
 
 def compact(writer: sqlite3.Connection) -> bool:
-    """Write the file anew. Return whether what was deleted is gone from it: while it is read, it shrinks later."""
+    """Rewrite the file. Return whether what was deleted is gone from it: while it is read, it shrinks later."""
     pending = writer.execute(SQL["bytes_pending"]).fetchone()
     writer.execute("VACUUM")
     try:
@@ -58,7 +57,7 @@ def empty_wal(writer: sqlite3.Connection) -> None:
 
     Raises ``StillRead`` while a reader needs the WAL.
     """
-    # It waits for readers, and while it waits nobody can write: so it hardly waits, and is tried again.
+    # It waits for readers, and while it waits no other connection can write: so it hardly waits, and is tried again.
     usual = writer.execute("PRAGMA busy_timeout").fetchone()[0]
     writer.execute(f"PRAGMA busy_timeout = {_PURGE_TIMEOUT_MS}")
     try:
@@ -70,7 +69,7 @@ def empty_wal(writer: sqlite3.Connection) -> None:
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:
-    """What SQLite finds wrong with the file, and rows that belong to nobody. Cost: all of it."""
+    """Yield what SQLite finds wrong with the file, and rows without a conversation. Cost: all of it."""
     for (finding,) in reader.execute("PRAGMA integrity_check"):
         if finding != b"ok":
             yield str(finding, "utf-8", "replace")

@@ -158,7 +158,7 @@ class WriteLock:
             time.sleep(_POLL_S)
 
     def _holder(self) -> tuple[int, str] | None:
-        """The process that holds the lock, or held it last, and its host."""
+        """Return the process that holds the lock, or held it last, and its host."""
         line, _, _ = os.pread(self._file, _NAME_BYTES_MAX, 0).partition(b"\n")
         pid, _, host = line.decode(errors="replace").partition(" ")
         if not pid.isdecimal():
@@ -192,14 +192,14 @@ class _Pending:
             return self._over and self._wanted
 
     def abandon(self) -> None:
-        """The lock is not wanted any more: when it comes, it is released."""
+        """Give up the lock: when it comes, it is released."""
         with self._mutex:
             self._wanted = False
             if self._over:
                 self.close()
 
     def resume(self) -> bool:
-        """The lock is wanted again. False where this thread has ended, so that another one has to wait."""
+        """Ask for the lock again. Return False if this thread has ended, so that another one has to wait."""
         with self._mutex:
             self._wanted = not self._over
             return self._wanted
@@ -234,7 +234,7 @@ def _process(pid: int, host: str) -> str:
 
 
 def _holder_by_kernel(file: int) -> int | None:
-    """The process that has the lock, where the system tells; None elsewhere, or if it cannot be seen from here."""
+    """Return the process that has the lock, if the system tells and it is visible from here."""
     number = str(os.fstat(file).st_ino)
     found = set()
     with contextlib.suppress(OSError), open(_LOCKS_OF_KERNEL, encoding="ascii") as locks:

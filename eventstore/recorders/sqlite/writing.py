@@ -17,8 +17,8 @@ from eventstore.recorders.sqlite.connections import open_writer
 from eventstore.recorders.sqlite.errors import NOT_KNOWN, NOTHING_WRITTEN, is_of_disk, is_ours, leaves_doubt, translate
 from eventstore.recorders.sqlite.log_space import LogSpace
 from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
-from eventstore.recorders.sqlite.tails import Tails
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
+from eventstore.recorders.sqlite.version_cache import SQLiteVersionCache
 from eventstore.recorders.sqlite.write_lock import WriteLock
 
 __all__ = ["SQLiteWriting"]
@@ -81,12 +81,12 @@ class SQLiteWriting:
         connection = self.connection or self.open()
         connection.execute("BEGIN IMMEDIATE")
         self._file.check_contents()
-        if not self._tails.still_hold(connection):
+        if not self._versions.still_hold(connection):
             schema.check_unchanged(connection, self._path)
         if not self._in_its_epoch:
             epochs.begin_where_copied(connection, self._file.inode)
         self._log_space.make()
-        self._transaction = SQLiteTransaction(connection, self._tails)
+        self._transaction = SQLiteTransaction(connection, self._versions)
 
     def run(self, work: Callable[[Any], T]) -> T:
         assert self.connection is not None
@@ -137,7 +137,7 @@ class SQLiteWriting:
             return True
         self._stage = _NONE
         if connection is not None and connection.in_transaction:
-            self._tails.forget()
+            self._versions.forget()
             try:
                 connection.rollback()
             except sqlite3.Error:
@@ -171,7 +171,7 @@ class SQLiteWriting:
         """Open the connection that writes. The write lock is held."""
         opened = partial(open_writer, durable=self._durable, patience_s=self._patience_s)
         self.connection, log = self._file.connect_to_log(opened)
-        self._tails = Tails()
+        self._versions = SQLiteVersionCache()
         self._in_its_epoch = False
         self._log_space = LogSpace(log)
         return self.connection

@@ -71,7 +71,7 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, int]]:
     of a damaged file are written to a file beside the target first.
     """
     from eventstore import open_store
-    from eventstore.recorders.sqlite.carving import carve
+    from eventstore.recorders.sqlite.damaged.carving import carve
     from foldlog.cli.stores import open_existing
 
     path = _path(source)

@@ -45,7 +45,7 @@ def watch(forkable: Forkable) -> None:
 
 
 def check_not_inherited(path: str) -> None:
-    """Raises ``OperationalError`` in a child that was forked while a thread of its parent used this file."""
+    """Raise ``OperationalError`` in a child that was forked while a thread of its parent used this file."""
     if _inherited and identity(path) in _inherited:
         raise OperationalError(
             f"{path} was in use in another thread when this process was forked, and cannot be used safely here; "

@@ -1,7 +1,7 @@
 """A damaged file's rows in a new file, so that what can be read of it can be asked for as in any store.
 
 Rows whose checksum is right come first, so that a damaged copy of one never takes its place. What is damaged comes
-too, and is damaged still: whoever reads it is told so.
+too, and is damaged still: a read of it says so.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
+from eventstore.recorders.sqlite.damaged.pages import PageFile, StoredRow
 from eventstore.recorders.sqlite.errors import translated
-from eventstore.recorders.sqlite.pages import PageFile, StoredRow
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.recorder import SQLiteRecorder
 from eventstore.stored import hash_chain
@@ -131,8 +131,8 @@ class _Names:
         return True
 
     def in_its_place(self, row: StoredRow, places: Iterable[int]) -> StoredRow | None:
-        """The row where it was written, if that is near to where it stands, or one of ``places``: then rows were
-        swapped, put in, or taken out. None where it is in its place, or fits none.
+        """Return the row at its original place, if that is near its present place or one of ``places``: then rows were
+        swapped, inserted or removed. Return None if it is in its place, or fits none.
         """
         key, event_id = row.columns[1:3]
         name = self._name_of.get(key)
@@ -175,7 +175,7 @@ class _Names:
 
 
 def _typed(columns: Sequence[Any]) -> list[Any]:
-    """The columns of a conversation; those that are damaged to be of another type are left out."""
+    """Return the columns of a conversation without those that damage gave another type."""
     texts_and_blobs = {1, 6, 7, 8, 12, 14, 15}
     typed = [
         value if type(value) is (bytes if n in texts_and_blobs else int) else None for n, value in enumerate(columns)

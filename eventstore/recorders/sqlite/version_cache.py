@@ -1,7 +1,7 @@
 """What this process's last commits left, so that the next append need not ask for it.
 
-Most appends follow on one of the same process. As long as nobody else has committed, which SQLite tells in a
-microsecond, the conversation is as that one left it, and the next position is behind its own.
+Most appends follow on one of the same process. As long as no other connection has committed, which SQLite tells in a
+microsecond, the conversation is as that one left it, and the next position follows its own.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from eventstore.recorders.base import Conversation, Row
 
-__all__ = ["Tails"]
+__all__ = ["SQLiteVersionCache"]
 
 _KEPT_MAX = 10_000
 
 
-class Tails:
+class SQLiteVersionCache:
     """What one connection knows of the conversations that it wrote to. It is told within a transaction, so it must
     ``forget`` where one is rolled back, and where anything but an append is written.
     """
@@ -28,7 +28,7 @@ class Tails:
         self._by_key: dict[int, Conversation] = {}
 
     def still_hold(self, connection: sqlite3.Connection) -> bool:
-        """Whether nobody else has committed since this was asked before; else everything is forgotten. To be asked at
+        """Return whether no other connection has committed since the last call; else forget everything. Ask at
         the beginning of a write transaction.
         """
         (data_version,) = connection.execute("PRAGMA data_version").fetchone()
@@ -42,7 +42,7 @@ class Tails:
         return self._by_id.get(conversation_id)
 
     def place_for(self, key: int, event_id: int) -> int | None:
-        """The next position, if it is known, and the event is known to be the next of its conversation."""
+        """Return the next position, if it is known and the event is known to be the next of its conversation."""
         end = self._by_key.get(key)
         return None if end is None or end.version != event_id else self._next_position
 
@@ -52,13 +52,13 @@ class Tails:
         self._by_id[conversation.id] = self._by_key[conversation.key] = conversation
 
     def mark(self, key: int, mark: bytes | None) -> None:
-        """The conversation has this mark now."""
+        """Note that the conversation has this mark now."""
         end = self._by_key.get(key)
         if end is not None:
             self.learn(end._replace(mark=mark))
 
     def grow(self, key: int, rows: Sequence[Row], position: int) -> None:
-        """These rows were inserted, from this position on."""
+        """Note that these rows were inserted, from this position on."""
         self._next_position = position + len(rows)
         end, last = self._by_key.get(key), rows[-1]
         if end is not None and last.id >= end.version:

@@ -73,7 +73,7 @@ class PageFile:
     # -- pages --------------------------------------------------------------------------------------------------------
 
     def _page(self, number: int) -> bytes | None:
-        """A whole page; None where the file ends before its end."""
+        """Return a whole page; None if the file ends before its end."""
         if number in self._in_log and self._log is not None:
             self._log.seek(self._in_log[number])
             page = self._log.read(self.page_bytes)
@@ -123,7 +123,7 @@ class PageFile:
             try:
                 yield self._row(number, kind, page, at)
             except (ValueError, IndexError, struct.error):
-                continue  # this cell is damaged; what was in it is missed by whoever counts
+                continue  # this cell is damaged; a count finds what is missing
 
     def _row(self, number: int, kind: int, page: bytes, at: int) -> StoredRow:
         if kind == _INDEX_INTERIOR:
@@ -223,7 +223,7 @@ def _signed(value: int) -> int:
 
 
 def _sum(data: bytes, order: str, one: int, two: int) -> tuple[int, int]:
-    """The checksum of a log, carried on."""
+    """Return the checksum of a log, continued."""
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
     for n in range(0, len(words), 2):
         one = (one + words[n] + two) & 0xFFFFFFFF

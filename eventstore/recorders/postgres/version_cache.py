@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from eventstore.recorders.base import Conversation
 
-__all__ = ["Tails"]
+__all__ = ["PostgresVersionCache"]
 
 _KEPT_MAX: Final = 10_000
 
@@ -22,7 +22,7 @@ class _Tail(NamedTuple):
     is_ours: bool
 
 
-class Tails:
+class PostgresVersionCache:
     """Conversations by id, those that were written to last. Any number of threads may use it."""
 
     def __init__(self, kept_max: int = _KEPT_MAX) -> None:
@@ -42,7 +42,7 @@ class Tails:
             return tail.conversation
 
     def keep(self, found: Conversation, left: Conversation) -> None:
-        """A transaction that is committed found a conversation so, and left it so. They may be told out of order."""
+        """Remember how a committed transaction found and left a conversation. Transactions may be told out of order."""
         with self._mutex:
             known = self._by_id.get(left.id)
             if known is not None and known.conversation.version > left.version:

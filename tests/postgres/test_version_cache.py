@@ -29,7 +29,7 @@ from eventstore import (
 )
 from eventstore.recorders.base import Conversation, Erasure, RecalledKey, Row, Transaction
 from eventstore.recorders.postgres import PostgresRecorder
-from eventstore.recorders.postgres.tails import Tails
+from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Wire
 from eventstore.stored.keys import KeyRing
 from projections import Views
@@ -432,7 +432,7 @@ def row(event_id: int) -> Row:
     return Row(event_id, "message", 1, True, False, 5, 0, b'{"content":"x"}', os.urandom(32), 0, 0)
 
 
-# -- the tails themselves ----------------------------------------------------------------------------------------------
+# -- the cache itself ----------------------------------------------------------------------------------------------
 
 
 def conversation(name: str, version: int) -> Conversation:
@@ -440,34 +440,34 @@ def conversation(name: str, version: int) -> Conversation:
 
 
 def test_a_tail_is_told_once_until_it_was_right():
-    tails = Tails()
-    assert tails.take("c1") is None
-    tails.keep(conversation("c1", 0), conversation("c1", 1))
-    assert tails.take("c1") == conversation("c1", 1)
-    assert tails.take("c1") is None
-    tails.keep(conversation("c1", 1), conversation("c1", 2))
-    assert tails.take("c1") == conversation("c1", 2)
+    versions = PostgresVersionCache()
+    assert versions.take("c1") is None
+    versions.keep(conversation("c1", 0), conversation("c1", 1))
+    assert versions.take("c1") == conversation("c1", 1)
+    assert versions.take("c1") is None
+    versions.keep(conversation("c1", 1), conversation("c1", 2))
+    assert versions.take("c1") == conversation("c1", 2)
 
 
 def test_a_tail_that_was_wrong_is_not_told_before_an_append_found_what_we_left():
-    tails = Tails()
-    tails.keep(conversation("c1", 0), conversation("c1", 1))
-    tails.take("c1")
-    tails.keep(conversation("c1", 5), conversation("c1", 6))
-    assert tails.take("c1") is None
-    tails.keep(conversation("c1", 6), conversation("c1", 7))
-    assert tails.take("c1") == conversation("c1", 7)
+    versions = PostgresVersionCache()
+    versions.keep(conversation("c1", 0), conversation("c1", 1))
+    versions.take("c1")
+    versions.keep(conversation("c1", 5), conversation("c1", 6))
+    assert versions.take("c1") is None
+    versions.keep(conversation("c1", 6), conversation("c1", 7))
+    assert versions.take("c1") == conversation("c1", 7)
 
 
 def test_a_tail_that_is_told_of_late_does_not_displace_a_newer_one():
-    tails = Tails()
-    tails.keep(conversation("c1", 1), conversation("c1", 2))
-    tails.keep(conversation("c1", 0), conversation("c1", 1))
-    assert tails.take("c1") == conversation("c1", 2)
+    versions = PostgresVersionCache()
+    versions.keep(conversation("c1", 1), conversation("c1", 2))
+    versions.keep(conversation("c1", 0), conversation("c1", 1))
+    assert versions.take("c1") == conversation("c1", 2)
 
 
 def test_only_the_tails_of_what_was_written_to_last_are_kept():
-    tails = Tails(kept_max=2)
+    versions = PostgresVersionCache(kept_max=2)
     for name, version in (("c1", 0), ("c2", 0), ("c1", 1), ("c3", 0)):
-        tails.keep(conversation(name, version), conversation(name, version + 1))
-    assert [tails.take(name) is None for name in ("c1", "c2", "c3")] == [False, True, False]
+        versions.keep(conversation(name, version), conversation(name, version + 1))
+    assert [versions.take(name) is None for name in ("c1", "c2", "c3")] == [False, True, False]
