@@ -1,8 +1,8 @@
 """The read side: the View of a conversation, now or at an earlier version, as a fold of its log.
 
 ``fold.py`` is the fold, with ``units.py`` (what belongs together), ``left_behind.py`` and ``v0_dialect.py``.
-``view.py`` is its result; ``well_formed.py`` and ``messages.py`` make it fit for a model.
-``revision.py``, ``revision_codec.py`` and ``loading.py`` store the structure of a View and load it again.
+``view.py`` is its result; ``well_formed.py`` and ``messages/`` make it fit for a model.
+``stored/`` keeps the structure of a View beside the events and loads it again.
 ``views.py`` serves stored conversations; ``explain.py`` says why an event is shown or not, and what changed;
 ``lifetimes.py`` says it for all events and versions at once, with the one pass of ``lifetimes_fold.py``;
 ``audit.py`` compares stored revisions with the log. Everything here can be deleted and rebuilt from the log.

@@ -12,9 +12,9 @@ from typing import Any
 from eventstore import Store
 from eventstore.events import CondensationAction, CondensationRequest, Event, Retraction, is_structural
 from eventstore.transaction import ReadTransaction, Record
-from projections.loading import CHUNK, Progress, StoredPast, read_changes
-from projections.revision import EMPTY_FOLD, ViewFold, fold_on
-from projections.revision_codec import CODE, PROJECTION
+from projections.stored.loading import CHUNK, Progress, StoredPast, read_changes
+from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
+from projections.stored.revision_codec import CODE, PROJECTION
 
 __all__ = ["Audit", "Auditing", "Finding", "Forgetting", "audit"]
 

@@ -26,14 +26,14 @@ from projections.explain import Difference, Why, explain_difference, explain_eve
 from projections.fold import Folded, summary_event
 from projections.lifetimes import Lifetimes
 from projections.lifetimes_fold import Count, LifetimesFold
-from projections.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
 from projections.messages import Dialect, checked
 from projections.retractions import target
-from projections.returning import returned_revision
-from projections.revision import EMPTY_FOLD, ViewFold, fold_on
-from projections.revision_codec import PROJECTION
-from projections.tail import read_tail
-from projections.unread import UnreadView
+from projections.stored.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
+from projections.stored.returning import returned_revision
+from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
+from projections.stored.revision_codec import PROJECTION
+from projections.stored.tail import read_tail
+from projections.stored.unread import UnreadView
 from projections.view import View
 
 __all__ = ["Views"]

@@ -36,7 +36,7 @@ from eventstore import (
     UnknownEvent,
 )
 from eventstore.codec import encode
-from projections.revision_codec import PROJECTION
+from projections.stored.revision_codec import PROJECTION
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from eventstore.codec import encode
 from eventstore.events import Action, CondensationAction, Event, Message, Observation
 from eventstore.transaction import Record
-from projections.revision import EMPTY_FOLD, ViewFold, fold_on
-from projections.revision_codec import CODE, Revision, UnreadableRevision, decode_revision, encode_revision
+from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
+from projections.stored.revision_codec import CODE, Revision, UnreadableRevision, decode_revision, encode_revision
 
 ascending = st.sets(st.integers(-50, 1_000)).map(lambda values: tuple(sorted(values)))
 revisions = st.builds(

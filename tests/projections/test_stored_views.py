@@ -26,9 +26,9 @@ from eventstore.events import (
 )
 from eventstore.transaction import Record
 from projections import Auditing, Forgetting, NoSuchEvent, NoSuchVersion, View, Views, audit
-from projections.loading import CHUNK, StoredPast, fold_log
-from projections.revision import EMPTY_FOLD
-from projections.revision_codec import CODE, PROJECTION
+from projections.stored.loading import CHUNK, StoredPast, fold_log
+from projections.stored.revision import EMPTY_FOLD
+from projections.stored.revision_codec import CODE, PROJECTION
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -13,7 +13,7 @@ from eventstore import Annotation, CorruptEvent, StoreUnavailable, open_store
 from eventstore.recorders.sqlite import reader
 from foldlog import CondensationAction, Histories, History, Message
 from projections import View, audit
-from projections.loading import StoredPast
+from projections.stored.loading import StoredPast
 
 LONG = 2_000
 

@@ -8,10 +8,10 @@ from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_struct
 from eventstore.transaction import ReadTransaction
 from projections.fold import summary_event
 from projections.intervals import Intervals
-from projections.loading import StoredPast
-from projections.returning import stored_revision
-from projections.revision import Run, kept_intervals, run_members, runs
-from projections.revision_codec import Revision, UnreadableRevision
+from projections.stored.loading import StoredPast
+from projections.stored.returning import stored_revision
+from projections.stored.revision import Run, kept_intervals, run_members, runs
+from projections.stored.revision_codec import Revision, UnreadableRevision
 
 __all__ = ["read_tail"]
 

@@ -7,8 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from eventstore.events import Event, is_structural
 from eventstore.transaction import ReadTransaction, Record
-from projections.revision import EMPTY_FOLD, ViewFold, fold_on, from_revision, kept_intervals, named_condensations
-from projections.revision_codec import CODE, PROJECTION, Base, Revision, UnreadableRevision, decode_revision
+from projections.stored.revision import (
+    EMPTY_FOLD,
+    ViewFold,
+    fold_on,
+    from_revision,
+    kept_intervals,
+    named_condensations,
+)
+from projections.stored.revision_codec import CODE, PROJECTION, Base, Revision, UnreadableRevision, decode_revision
 
 __all__ = ["CHUNK", "Progress", "StoredPast", "fold_events", "fold_log", "is_stored", "load_revision", "read_changes"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from eventstore.events import Event, Retraction, is_structural
 from eventstore.transaction import ReadTransaction, Record
-from projections.loading import StoredPast
 from projections.retractions import target
-from projections.revision_codec import CODE, Base, Revision, UnreadableRevision, decode_revision, encode_revision
+from projections.stored.loading import StoredPast
+from projections.stored.revision_codec import CODE, Base, Revision, UnreadableRevision, decode_revision, encode_revision
 
 __all__ = ["first_shown", "last_shown", "returned_revision", "stored_revision"]
 

@@ -27,7 +27,7 @@ from projections.fold import EMPTY, ViewState, resume, summary_event
 from projections.intervals import Intervals, contains
 from projections.items import Items
 from projections.retractions import target
-from projections.revision_codec import RUN, Base, Revision, UnreadableRevision, encode_revision
+from projections.stored.revision_codec import RUN, Base, Revision, UnreadableRevision, encode_revision
 from projections.v0_dialect import Register
 
 __all__ = [

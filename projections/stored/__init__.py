@@ -1,0 +1,7 @@
+"""Views as they are stored beside the events.
+
+revision          the structure of a View after a structural event; returning: after a retraction
+revision_codec    its bytes: a full copy, or a delta against one
+loading           the View of a stored conversation, from its last revision
+tail, unread      the last events of a View alone; a View that is loaded when it is used
+"""
