@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from eventstore import urls
 from eventstore.errors import StoreUnavailable
-from eventstore.maintenance.damage import translated
 from eventstore.recorders.base import PATIENCE_S, Recorder
 from eventstore.store import Store
 from eventstore.stored.compression import Compression
+from eventstore.stored.database import translated
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings
 

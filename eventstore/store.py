@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from eventstore.arguments import NUMBER_MAX, moment, to_microseconds, whole
+from eventstore.arguments import NUMBER_MAX, whole
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, decide, summaries_named
 from eventstore.errors import (
@@ -22,48 +20,36 @@ from eventstore.errors import (
 )
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural, summary_of
 from eventstore.importing import Ingestion
-from eventstore.maintenance.backup import BackedUp, Vacuumed, back_up, vacuum
-from eventstore.maintenance.copy_store import Difference, Moved, compare_stores, move_store
-from eventstore.maintenance.damage import translated
-from eventstore.maintenance.erase import erase
-from eventstore.maintenance.rekey import Rekeyed, rekey
-from eventstore.maintenance.verify import Published, Verdict, verify
 from eventstore.recorders.base import (
     Conversation,
     Place,
     Reader,
     RecalledKey,
     Recorder,
-    RecorderOfFile,
     Row,
     Transaction,
 )
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.nesting import note_committed
-from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database
+from eventstore.stored.database import Database, translated
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.stored.rows import (
-    beginning_with_an_event,
     chained,
     dense_events,
     event_of,
     from_microseconds,
-    not_erased,
     stored_event_of,
     with_times,
 )
-from eventstore.transaction import InlineProjection, ReadTransaction, WriteTransaction
+from eventstore.transaction import InlineProjection, ReadTransaction, WriteTransaction, find_begun, find_existing
 
 __all__ = ["EVENT_BYTES_MAX", "Store"]
 
 T = TypeVar("T")
 
 _PAGE = 1_000
-_JOBS_MAX = 64
-"""Conversations that are copied at a time."""
 _SHORT_PAGE = 64
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
@@ -88,11 +74,9 @@ class Store:
         """
         whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
-        self._database = Database(recorder, settings)
-        self._database.record_limit(event_bytes_max)
+        self.database = Database(recorder, settings, clock)
+        self.database.record_limit(event_bytes_max)
         self._own_clock = clock is None
-        self._now = _microseconds if clock is None else lambda: to_microseconds(clock())
-        self.event_bytes_max = event_bytes_max
         self._projections: tuple[InlineProjection, ...] = ()
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -125,10 +109,10 @@ class Store:
         batch = self._encoded(events)
         append = Append([encoded.event for encoded in batch], expected_version)
         named = summaries_named(append.events)
-        database = self._database
+        database = self.database
 
         def work(transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
-            found = self._found(transaction, conversation)
+            found = find_begun(database, transaction, conversation)
             if found is None:
                 version, existing = 0, _NO_SUMMARIES
             else:
@@ -142,7 +126,7 @@ class Store:
                     guard(reading)
                 existing = frozenset(i for i in named if _brings_summary(reading, i)) if named else named
             decided = decide(State(conversation, version, existing), append)
-            now = self._now()
+            now = self.database.now()
             if found is None:
                 found = transaction.begin(conversation, now, hash_chain.new_salt())
             rows = chained(found, batch, now)
@@ -177,7 +161,7 @@ class Store:
         for a tail that several transactions were needed for: what of it is there is equal, and the next import goes on.
         Durability: on disk when it returns. Cost: the events given.
         """
-        ingestion = Ingestion(conversation, self._database, self._project, self._now)
+        ingestion = Ingestion(conversation, self.database, self._project, self.database.now)
         with translated():
             return Ingested(*ingestion.run(self._encoded_history(events)))
 
@@ -196,7 +180,9 @@ class Store:
         """
 
         def in_transaction(transaction: Transaction) -> T:
-            writing = WriteTransaction(transaction, self._existing(transaction, conversation), self._database)
+            writing = WriteTransaction(
+                transaction, find_existing(self.database, transaction, conversation), self.database
+            )
             result = work(writing)
             writing.end()
             return result
@@ -220,21 +206,6 @@ class Store:
         pages = self._pages(conversation, *_range(start, stop))
         return chain.from_iterable(dense_events(conversation, rows, first, end) for rows, first, end in pages)
 
-    def tail(self, conversation: str, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events, in order; all, where there are fewer.
-
-        Raises ``InvalidArgument`` for a negative number, and what ``events`` raises. Cost: these events.
-        """
-        whole("count", count, 0)
-
-        def last(reader: Reader) -> tuple[Event, ...]:
-            found = self._existing(reader, conversation)
-            first = max(found.version - count, 0)
-            rows = self._database.rows(reader, found, first, found.version, count)
-            return tuple(dense_events(conversation, rows, first, found.version))
-
-        return self._query(last)
-
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
         """Yield the same events, each with the store's clock when it was recorded."""
         pages = self._pages(conversation, *_range(start, stop))
@@ -248,7 +219,7 @@ class Store:
         """How many events it has, which is the id that comes next; 0 for an unknown one. Raises
         ``ConversationErased``.
         """
-        found = self._query(lambda reader: self._found(reader, conversation))
+        found = self._query(lambda reader: find_begun(self.database, reader, conversation))
         return 0 if found is None else found.version
 
     def conversations(self, after: str | None = None, limit: int = 100) -> tuple[ConversationRow, ...]:
@@ -257,7 +228,7 @@ class Store:
         Give the last id of one page as ``after`` of the next. Cost: the conversations returned.
         """
         least = max(whole("limit", limit), 0)
-        page = self._query(lambda reader: self._database.listed(reader, after, least))
+        page = self._query(lambda reader: self.database.listed(reader, after, least))
         return self._listed(page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
@@ -273,7 +244,7 @@ class Store:
 
     def conversation(self, conversation: str) -> ConversationRow:
         """One conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
-        found = self._query(lambda reader: self._database.find(reader, conversation))
+        found = self._query(lambda reader: self.database.find(reader, conversation))
         if found is None:
             raise ConversationNotFound(conversation)
         return self._listed([found])[0]
@@ -295,7 +266,7 @@ class Store:
         yielded = 0
         while limit is None or yielded < limit:
             size = _PAGE if limit is None else min(_PAGE, limit - yielded)
-            page = self._query(partial(self._database.placed_rows, after_position=after_position, limit=size))
+            page = self._query(partial(self.database.placed_rows, after_position=after_position, limit=size))
             for position, conversation, row in page:
                 event = event_of(conversation, row, position)  # first: of a damaged row nothing else counts
                 yield Recorded(position, conversation, from_microseconds(row.recorded_at), event)
@@ -304,136 +275,17 @@ class Store:
             yielded += len(page)
             after_position = page[-1].position
 
-    def lost_after(self, position: int) -> int | None:
-        """Return the last position at or before ``position`` that the store still has, where the store was restored
-        from a backup that was made before ``position`` was given; None where it has lost nothing of it.
-
-        A follower that gets a number has seen events that are not in the store any more. It drops what it keeps of
-        them, and follows on from its position: no position is given twice. On a PostgreSQL server: None.
-        """
-        whole("position", position)
-        recorder = self._recorder
-        if not isinstance(recorder, RecorderOfFile):
-            return None
-        with translated():
-            return recorder.lost_after(position)
-
-    @contextlib.contextmanager
-    def snapshot(self, conversation: str) -> Iterator[ReadTransaction]:
-        """One conversation as of one moment: several reads that belong together. For projections.
-
-        Where the connection to a server breaks in the middle, that is ``StoreUnavailable``; ``query`` begins again.
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
-        """
-        with translated(), self._recorder.read() as reader:
-            yield ReadTransaction(reader, self._existing(reader, conversation), self._database)
-
     def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation and return what it returned.
 
-        ``work`` may be run again, where the connection to a server breaks, so it must have no effects of its own.
-        Raises what ``snapshot`` raises.
+        All that it reads is of one moment. ``work`` may be run again, where the connection to a server breaks, so it
+        must have no effects of its own. Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
         return self._query(
-            lambda reader: work(ReadTransaction(reader, self._existing(reader, conversation), self._database))
+            lambda reader: work(
+                ReadTransaction(reader, find_existing(self.database, reader, conversation), self.database)
+            )
         )
-
-    # -- care ---------------------------------------------------------------------------------------------------------
-
-    def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
-        """Erase a conversation for good. Return the receipt, once its bytes are gone from the store's files; where they
-        cannot be removed while the store is in use, the receipt says ``bytes_pending``, and ``vacuum`` removes them.
-
-        To remove the bytes takes reading the file once. To erase many conversations, give ``complete=False`` for
-        all but the last: their receipts say ``bytes_pending``, until the last one, or ``vacuum``, removes the bytes of
-        all.
-
-        From the first moment on no reader sees it. It works in small transactions; called again, it finishes what was
-        begun. Raises ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that was open before stays open.
-        """
-        with translated():
-            erased, gone = erase(self._database, conversation, reason, self._now(), complete=complete)
-        return listed(erased, bytes_pending=not gone)
-
-    def rekey(self, conversation: str | None = None, *, decrypt: bool = False) -> Iterator[Rekeyed]:
-        """Encrypt and compress what is stored, or one conversation, as this store was opened to write; see
-        ``maintenance.rekey``. A setting that was not given leaves that part of the rows as it is. ``decrypt`` stores
-        the rows as plain text again.
-
-        Other processes may read and write. Raises ``ConversationNotFound``, ``KeyUnavailable``, ``StoreUnavailable``.
-        """
-        with translated():
-            yield from rekey(self._database, conversation, decrypt=decrypt)
-
-    def verify(
-        self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
-    ) -> Iterator[Verdict]:
-        """Whether every event is what was written, all of them there, each in its place; see ``verification``."""
-        with translated():
-            yield from verify(self._database, conversation, published)
-
-    def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
-        """Copy everything to a new SQLite file and verify the copy, while others read and write; see ``upkeep``.
-
-        Raises ``StoreUnavailable`` if a file of that name exists or cannot be written, or this is not a SQLite file.
-        """
-        with translated():
-            return back_up(self._database, path, on_progress)
-
-    def vacuum(self) -> Vacuumed:
-        """Give the space of everything that was deleted back, and clear away what killed imports left; see ``upkeep``.
-
-        Positions stay. Readers go on; writers wait until it is done. Raises ``StoreUnavailable`` if it is not a SQLite
-        file, or may only be read.
-        """
-        with translated():
-            return vacuum(self._database, self._now())
-
-    def bring(self, source: Store, *, jobs: int = 4) -> Iterator[Moved]:
-        """Copy every conversation of another store into this one, or what of it came since; see ``moving``.
-
-        Raises ``StoreUnavailable``; what is wrong with one conversation is yielded with it.
-        """
-        whole("jobs", jobs, 1, _JOBS_MAX)
-        with translated():
-            yield from move_store(source._database, self._database, jobs=jobs)
-
-    def differences_from(self, source: Store) -> Iterator[Difference]:
-        """Yield the conversations of another store that do not have the same head here. Raises ``StoreUnavailable``."""
-        with translated():
-            yield from compare_stores(source._database, self._database)
-
-    def status(self) -> Status:
-        """Of a store on a server: who holds the followers back, and how far behind are they?
-
-        Raises ``StoreUnavailable`` where the store is not on a server; there, nothing holds followers back.
-        """
-        recorder = self._recorder
-        if not isinstance(recorder, RecorderOnServer):
-            raise StoreUnavailable("follower status exists only for PostgreSQL stores")
-        with translated():
-            return recorder.status()
-
-    @property
-    def uuid(self) -> str:
-        """Names this store, wherever its file is moved."""
-        with translated():
-            return self._recorder.store_value("uuid")
-
-    @property
-    def bytes_pending(self) -> bool:
-        """Whether bytes of what was erased or encrypted may still be in the store's file: ``vacuum`` removes them."""
-        with translated():
-            return self._recorder.store_value("bytes_pending") != ""
-
-    @property
-    def writable(self) -> bool:
-        return self._recorder.writable
-
-    def data_version(self) -> int:
-        """Return a number that changes when another connection has committed: cheap to poll before following again."""
-        with translated():
-            return self._recorder.data_version()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -461,10 +313,10 @@ class Store:
 
     def _encode(self, event: Event) -> Encoded:
         encoded = encode(event)
-        if len(encoded.body) > self.event_bytes_max:
+        if len(encoded.body) > self.database.event_bytes_max:
             raise InvalidEvent(
                 f"this {encoded.kind} takes {len(encoded.body):,} bytes; the most for one event is "
-                f"{self.event_bytes_max:,} (open_store's event_bytes_max)"
+                f"{self.database.event_bytes_max:,} (open_store's event_bytes_max)"
             )
         return encoded
 
@@ -478,22 +330,13 @@ class Store:
             yield self._encode(event)
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
-        pending = any(found.erasure is not None for found in page) and self.bytes_pending
+        pending = any(found.erasure is not None for found in page) and self.database.bytes_pending
         return tuple([listed(found, bytes_pending=pending) for found in page])
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):
             for projection in self._projections:
                 projection.project(writing, events)
-
-    def _found(self, reader: Reader, conversation: str) -> Conversation | None:
-        return beginning_with_an_event(not_erased(self._database.find(reader, conversation)))
-
-    def _existing(self, reader: Reader, conversation: str) -> Conversation:
-        found = self._found(reader, conversation)
-        if found is None:
-            raise ConversationNotFound(conversation)
-        return found
 
     def _transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         try:
@@ -512,14 +355,14 @@ class Store:
 
         def page(reader: Reader, found: Conversation, first: int) -> tuple[Sequence[Row], int, int]:
             end = min(first + _PAGE, min(stop, found.version))
-            return self._database.rows(reader, found, first, end, _PAGE) if first < end else (), first, end
+            return self.database.rows(reader, found, first, end, _PAGE) if first < end else (), first, end
 
         def opening(reader: Reader) -> tuple[Conversation, tuple[Sequence[Row], int, int]]:
-            found = self._existing(reader, conversation)
+            found = find_existing(self.database, reader, conversation)
             return found, page(reader, found, max(start, 0))
 
         def following(reader: Reader, first: int) -> tuple[Sequence[Row], int, int]:
-            self._existing(reader, conversation)  # it may have been erased since
+            find_existing(self.database, reader, conversation)  # it may have been erased since
             return page(reader, found, first)
 
         def pages() -> Iterator[tuple[Sequence[Row], int, int]]:
@@ -535,10 +378,10 @@ class Store:
         """Yield pages of events, newest first. The first is short, and read at once together with the conversation."""
 
         def page(reader: Reader, end: int | None, size: int) -> list[Event]:
-            found = self._existing(reader, conversation)  # it may have been erased since the last page
+            found = find_existing(self.database, reader, conversation)  # it may have been erased since the last page
             last = min(stop, found.version) if end is None else end
             first = max(start, last - size, 0)
-            rows = self._database.rows(reader, found, first, last, size) if first < last else ()
+            rows = self.database.rows(reader, found, first, last, size) if first < last else ()
             return list(dense_events(conversation, rows, first, max(first, last)))[::-1]
 
         def pages() -> Iterator[list[Event]]:
@@ -593,7 +436,3 @@ def _recalled(reading: ReadTransaction, idempotency_key: str, append: Append) ->
         Recorded(position + n, conversation, from_microseconds(row.recorded_at), event)
         for n, (row, event) in enumerate(zip(rows, recorded, strict=True))
     )
-
-
-def _microseconds() -> int:
-    return moment(time.time_ns() // 1_000)

@@ -10,19 +10,32 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from eventstore.arguments import whole
-from eventstore.errors import CorruptEvent
+from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Place, Reader, RecalledKey, Record, Row, Transaction
 from eventstore.recorders.errors import IntegrityError
-from eventstore.stored.database import Database, encrypted
+from eventstore.stored.database import Database, encrypted, translated
 from eventstore.stored.marks import mark_of
 from eventstore.stored.row_codec import RowCodec, not_decompressed
-from eventstore.stored.rows import dense_events, event_of, sound
+from eventstore.stored.rows import beginning_with_an_event, dense_events, event_of, not_erased, sound
 
-__all__ = ["InlineProjection", "ReadTransaction", "Record", "WriteTransaction", "staged"]
+if TYPE_CHECKING:
+    from eventstore.store import Store
+
+__all__ = [
+    "InlineProjection",
+    "ReadTransaction",
+    "Record",
+    "WriteTransaction",
+    "find_begun",
+    "find_existing",
+    "reading",
+    "staged",
+]
 
 _PAGE = 1_000
 _ANY_VERSION = 2**62
@@ -82,6 +95,15 @@ class ReadTransaction:
             rows = self.rows(start, stop, _PAGE)
             yield from dense_events(self.conversation, rows, start, min(start + _PAGE, stop))
             start += _PAGE
+
+    def tail(self, count: int) -> tuple[Event, ...]:
+        """Return the last ``count`` events, in order; all, where there are fewer.
+
+        Raises ``InvalidArgument`` for a negative number, and what ``events`` raises. Cost: these events.
+        """
+        whole("count", count, 0)
+        first = max(self.version - count, 0)
+        return tuple(dense_events(self.conversation, self.rows(first, self.version, count), first, self.version))
 
     def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
         """Return the events ``start`` to ``stop`` if the head before them was ``head``; None if it was another.
@@ -338,6 +360,33 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
         return self._known_codec
+
+
+def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
+    """Return a conversation; None where there is none. Raises ``ConversationErased``, and ``CorruptEvent`` where it has
+    no events, with which it began.
+    """
+    return beginning_with_an_event(not_erased(database.find(reader, conversation)))
+
+
+def find_existing(database: Database, reader: Reader, conversation: str) -> Conversation:
+    """Return a conversation, as ``find_begun`` does. Raises ``ConversationNotFound`` where there is none."""
+    found = find_begun(database, reader, conversation)
+    if found is None:
+        raise ConversationNotFound(conversation)
+    return found
+
+
+@contextmanager
+def reading(store: Store, conversation: str) -> Iterator[ReadTransaction]:
+    """Open one conversation in a read transaction, for several reads of one moment that cannot be begun again.
+
+    Where the connection to a server breaks in the middle, that is ``StoreUnavailable``; ``Store.query`` begins again.
+    Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
+    """
+    database = store.database
+    with translated(), database.recorder.read() as reader:
+        yield ReadTransaction(reader, find_existing(database, reader, conversation), database)
 
 
 def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:

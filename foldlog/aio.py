@@ -161,7 +161,7 @@ class _Following:
                 wait_s = min(2 * wait_s, _POLL_MAX_S)
 
     def _read(self) -> list[Recorded]:
-        version = self._store.data_version()
+        version = self._store.database.data_version()
         if version == self._seen:
             return []
         page = list(islice(self._store.follow(self._position), _PAGE))

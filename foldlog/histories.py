@@ -32,6 +32,7 @@ from projections import Difference, View, Views, Why, interrupt
 
 if TYPE_CHECKING:
     from condensers import AgentModel, Condensation, CondenseHandler, Condenser, CondenserConfig
+    from foldlog.maintenance import Maintenance
     from foldlog.recording import Recording
     from projections import Lifetimes
 
@@ -129,6 +130,13 @@ class Histories:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes. Read page by page."""
         return (row.id for row in self.store.iter_conversations() if row.erased_at is None)
 
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """What an administrator runs: verify, erase, rekey, back up, vacuum, copy."""
+        from foldlog.maintenance import Maintenance
+
+        return Maintenance(self.store)
+
     def close(self) -> None:
         """Close the store. Views that are held and were not read yet are read before."""
         self.views.read_all()
@@ -143,7 +151,7 @@ class Histories:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Histories {self.store.uuid}>"
+        return f"<Histories {self.store.database.uuid}>"
 
 
 class History:
@@ -189,7 +197,7 @@ class History:
         ``history.view.tail(count)`` are the last events that the model is shown. Raises ``InvalidArgument`` for a
         negative number, ``ConversationNotFound`` before the first append. Cost: these events.
         """
-        return self._store.tail(self.id, count)
+        return self._store.query(self.id, lambda read: read.tail(count))
 
     def append(
         self,

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventstore import Store
 from eventstore.events import CondensationAction, CondensationRequest, Event, Retraction, is_structural
-from eventstore.transaction import ReadTransaction, Record
+from eventstore.transaction import ReadTransaction, Record, reading
 from projections.stored.loading import CHUNK, Progress, StoredPast, read_changes
 from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.stored.revision_codec import CODE, PROJECTION
@@ -93,7 +93,7 @@ class Auditing:
 
     def __init__(self, store: Store, conversation: str, progress: Progress | None = None) -> None:
         self._store, self._conversation, self._progress = store, conversation, progress
-        with store.snapshot(conversation) as snapshot:
+        with reading(store, conversation) as snapshot:
             self.version = snapshot.version
             self._damaged = set(snapshot.damaged_records(PROJECTION))
             last = snapshot.record_at(PROJECTION, snapshot.version)
@@ -114,7 +114,7 @@ class Auditing:
                 yield Forgetting(step.event, step.forgotten, tuple(requests))
                 requests.clear()
         yield from self._superfluous(self.version)
-        with self._store.snapshot(self._conversation) as snapshot:
+        with reading(self._store, self._conversation) as snapshot:
             beyond = snapshot.version  # others may have appended since
             for record in snapshot.records(PROJECTION, after=beyond):
                 self.revisions += 1

@@ -8,6 +8,7 @@ from typing import overload
 
 from eventstore import Store
 from eventstore.events import CondensationAction, Event
+from eventstore.transaction import reading
 from projections.intervals import contains
 from projections.retractions import intervals_kept
 
@@ -69,7 +70,7 @@ class StoredCondensations(_Condensations):
                         return
 
     def _page(self, start: int) -> list[Event]:
-        with self._store.snapshot(self._conversation) as snapshot:
+        with reading(self._store, self._conversation) as snapshot:
             return list(islice(snapshot.structural_events(start, self._version), _PAGE))
 
     def _pages_from(self, start: int) -> Iterator[list[Event]]:

@@ -19,7 +19,7 @@ from eventstore import Store
 from eventstore.arguments import whole
 from eventstore.errors import EventStoreError, UnknownEventType
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
-from eventstore.transaction import ReadTransaction, Record, WriteTransaction
+from eventstore.transaction import ReadTransaction, Record, WriteTransaction, reading
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
@@ -181,7 +181,7 @@ class Views:
         store is open for reading only. Cost: the log.
         """
         folded, records = EMPTY_FOLD, list[Record]()
-        with self._store.snapshot(conversation) as snapshot:
+        with reading(self._store, conversation) as snapshot:
             past = StoredPast(snapshot, stored=False)
             for folded, some in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past):
                 records += some
@@ -218,7 +218,7 @@ class Views:
 
     def _view(self, conversation: str, version: int | None) -> View:
         view, missing = self._store.query(conversation, partial(self._opened, version=version))
-        if missing and self._store.writable:
+        if missing and self._store.database.writable:
             self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 

@@ -3,25 +3,67 @@
 Each name leads to the present one and has no behaviour of its own. The folder is on the import path of ``eventstore``,
 so ``import eventstore.keys`` finds ``former/keys.py``; ``Store`` asks ``attribute`` for a name that it does not have.
 
-=========================== ===============================
+=========================== ============================================================
 former name                 present name
-=========================== ===============================
+=========================== ============================================================
 ``eventstore.integrity``    ``eventstore.stored.hash_chain``
 ``eventstore.keys``         ``eventstore.stored.keys``
 ``eventstore.rows``         ``eventstore.stored.rows``
-``Store.reseal``            ``Store.rekey``
-=========================== ===============================
+``Store.reseal``            ``eventstore.maintenance.rekey.rekey``
+``Store.rekey``             the same
+``Store.erase``             ``eventstore.maintenance.erase.erase``
+``Store.verify``            ``eventstore.maintenance.verify.verify``
+``Store.back_up``           ``eventstore.maintenance.backup.back_up``
+``Store.vacuum``            ``eventstore.maintenance.backup.vacuum``
+``Store.bring``             ``eventstore.maintenance.copy_store.copy_store``
+``Store.differences_from``  ``eventstore.maintenance.copy_store.compare_stores``
+``Store.status``            ``eventstore.maintenance.status.follower_status``
+``Store.lost_after``        ``eventstore.maintenance.status.lost_after``
+``Store.snapshot``          ``eventstore.transaction.reading``
+``Store.tail``              ``ReadTransaction.tail``
+``Store.uuid``              ``Store.database.uuid``, and so are ``writable``, ``bytes_pending``, ``data_version``
+=========================== ============================================================
 """
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
+from typing import Any
+
 __all__ = ["attribute"]
 
-_METHODS = {"reseal": "rekey"}
+_FUNCTIONS = {
+    "reseal": ("eventstore.maintenance.rekey", "rekey"),
+    "rekey": ("eventstore.maintenance.rekey", "rekey"),
+    "erase": ("eventstore.maintenance.erase", "erase"),
+    "verify": ("eventstore.maintenance.verify", "verify"),
+    "back_up": ("eventstore.maintenance.backup", "back_up"),
+    "vacuum": ("eventstore.maintenance.backup", "vacuum"),
+    "status": ("eventstore.maintenance.status", "follower_status"),
+    "lost_after": ("eventstore.maintenance.status", "lost_after"),
+    "snapshot": ("eventstore.transaction", "reading"),
+}
+"""Methods of a store that are functions now, which take the store first."""
+_FROM = {
+    "bring": ("eventstore.maintenance.copy_store", "copy_store"),
+    "differences_from": ("eventstore.maintenance.copy_store", "compare_stores"),
+}
+"""Methods of a target that are functions of source and target now."""
+_OF_DATABASE = ("uuid", "writable", "bytes_pending", "data_version")
 
 
-def attribute(store: object, name: str) -> object:
+def attribute(store: Any, name: str) -> object:
     """Return the attribute of a store that has a former name. Raises ``AttributeError`` for every other name."""
-    if name not in _METHODS:
-        raise AttributeError(f"{type(store).__name__!r} object has no attribute {name!r}", name=name, obj=store)
-    return getattr(store, _METHODS[name])
+    if name in _FUNCTIONS:
+        module, function = _FUNCTIONS[name]
+        return partial(getattr(import_module(module), function), store)
+    if name in _FROM:
+        module, function = _FROM[name]
+        copying = getattr(import_module(module), function)
+        return lambda source, **options: copying(source, store, **options)
+    if name in _OF_DATABASE:
+        return getattr(store.database, name)
+    if name == "tail":
+        return lambda conversation, count: store.query(conversation, lambda read: read.tail(count))
+    raise AttributeError(f"{type(store).__name__!r} object has no attribute {name!r}", name=name, obj=store)

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from eventstore.errors import StoreUnavailable
 from eventstore.maintenance.erase import purge
-from eventstore.maintenance.verify import Verdict, verify
+from eventstore.maintenance.verify import Verdict, verdicts
 from eventstore.recorders.base import RecorderOfFile, Transaction
-from eventstore.stored.database import Database
+from eventstore.store import Store
+from eventstore.stored.database import Database, translated
 from eventstore.whole_file import new_beside, sync_folder
 
 __all__ = ["BackedUp", "Vacuumed", "back_up", "vacuum"]
@@ -51,15 +52,18 @@ class Vacuumed(NamedTuple):
     bytes_pending: bool
 
 
-def back_up(
-    database: Database, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None
-) -> BackedUp:
+def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
     """Copy the newest state of a store to a new file, and verify the copy. Readers and writers go on.
 
     The file appears under its name when it is whole and on disk, with mode 0600. ``on_progress(done, of)`` counts
     pages. Raises ``StoreUnavailable`` where there is a file of that name, or it cannot be written. Cost: the
     whole store, read twice.
     """
+    with translated():
+        return _backed_up(store.database, path, on_progress)
+
+
+def _backed_up(database: Database, path: str, on_progress: Callable[[int, int], object]) -> BackedUp:
     recorder = _of_file(database, "backed up", "pg_dump does it")
     target = Path(path)
     if target.exists():
@@ -69,7 +73,7 @@ def back_up(
         part = new_beside(target)
         recorder.copy_to(str(part), on_progress)
         with contextlib.closing(recorder.beside(str(part))) as copy:
-            verdicts = list(verify(Database(copy, database.settings)))
+            made = list(verdicts(Database(copy, database.settings)))
         _sync(part)
         part.rename(target)
         sync_folder(target.parent)
@@ -78,30 +82,35 @@ def back_up(
     finally:
         if part is not None:
             part.unlink(missing_ok=True)
-    named = [verdict for verdict in verdicts if verdict.conversation is not None]
+    named = [verdict for verdict in made if verdict.conversation is not None]
     return BackedUp(
         path,
         target.stat().st_size,
         len(named),
         sum(verdict.version for verdict in named if verdict.erasure is None),
-        tuple(verdict for verdict in verdicts if verdict.findings),
+        tuple(verdict for verdict in made if verdict.findings),
     )
 
 
-def vacuum(database: Database, now: int, *, patience_s: float = 60.0) -> Vacuumed:
+def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
     """Clear away what killed imports left, complete erasures that were interrupted, and give the space of everything
-    deleted back to the file system: no byte of it stays. ``now`` is in microseconds since 1970.
+    deleted back to the file system: no byte of it stays.
 
     Positions stay. Readers go on; writers wait until it is done. Where bytes of an erasure are pending, it waits up to
     ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole store,
     rewritten.
     """
+    with translated():
+        return _vacuumed(store.database, patience_s)
+
+
+def _vacuumed(database: Database, patience_s: float) -> Vacuumed:
     file, recorder = _of_file(database, "vacuumed", "VACUUM does it"), database.recorder
     before = _size(file.path)
     for key in file.left_of_erased():
         while not recorder.transact(partial(_expunge, key=key)):
             time.sleep(_REST_S)
-    stale = recorder.left_in_staging(now - _STALE_US)
+    stale = recorder.left_in_staging(database.now() - _STALE_US)
     for key in stale:
         while not recorder.transact(partial(_discard, key=key)):
             time.sleep(_REST_S)

@@ -13,12 +13,17 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import NamedTuple
 
+from eventstore.arguments import whole
 from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.copy import CHUNK, copy_conversation
 from eventstore.recorders.base import Conversation
-from eventstore.stored.database import Database
+from eventstore.store import Store
+from eventstore.stored.database import Database, translated
 
-__all__ = ["Difference", "Moved", "compare_stores", "move_store"]
+__all__ = ["Difference", "Moved", "compare_stores", "copy_store"]
+
+_JOBS_MAX = 64
+"""Conversations that are copied at a time."""
 
 
 class Moved(NamedTuple):
@@ -38,13 +43,19 @@ class Difference(NamedTuple):
     behind: bool
 
 
-def move_store(source: Database, target: Database, *, jobs: int = 4) -> Iterator[Moved]:
+def copy_store(source: Store, target: Store, *, jobs: int = 4) -> Iterator[Moved]:
     """Copy every conversation of ``source``, in no order, ``jobs`` at a time. Each appears whole in the target or not
     at all, or grows by its tail.
 
     A conversation that is damaged, or that differs in the target, is yielded with its problem, and the others go on.
     Cost: one look at every conversation on both sides, and the events that the target does not have.
     """
+    whole("jobs", jobs, 1, _JOBS_MAX)
+    with translated():
+        yield from _copied(source.database, target.database, jobs)
+
+
+def _copied(source: Database, target: Database, jobs: int) -> Iterator[Moved]:
     conversations = _conversations(source)
     with ThreadPoolExecutor(jobs) as pool:
         running: set[Future[Moved]] = set()
@@ -61,17 +72,18 @@ def move_store(source: Database, target: Database, *, jobs: int = 4) -> Iterator
                 each.cancel()
 
 
-def compare_stores(source: Database, target: Database) -> Iterator[Difference]:
+def compare_stores(source: Store, target: Store) -> Iterator[Difference]:
     """Every conversation of ``source`` that ``target`` does not have with the same head. What only the target has is
     not looked for. Cost: one look at every conversation on both sides.
     """
-    for found in _conversations(source):
-        there = _found(target, found.id)
-        if there is None:
-            yield Difference(found.id, f"{_measure(found)} there, not here", behind=True)
-        elif not _same(found, there):
-            behind = there.erasure is None and found.erasure is None and there.version < found.version
-            yield Difference(found.id, f"{_measure(found)} there, {_measure(there)} here", behind=behind)
+    with translated():
+        for found in _conversations(source.database):
+            there = _found(target.database, found.id)
+            if there is None:
+                yield Difference(found.id, f"{_measure(found)} there, not here", behind=True)
+            elif not _same(found, there):
+                behind = there.erasure is None and found.erasure is None and there.version < found.version
+                yield Difference(found.id, f"{_measure(found)} there, {_measure(there)} here", behind=behind)
 
 
 def _move(source: Database, target: Database, found: Conversation) -> Moved:

@@ -7,14 +7,12 @@ down to the one row that cannot be read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
-from eventstore.errors import StoreUnavailable
 from eventstore.recorders.base import Conversation, Recorder, Row
 from eventstore.recorders.errors import DatabaseError, DataError, InternalError, RecorderError
 
-__all__ = ["Unreadable", "is_damage", "readable_conversations", "readable_rows", "translated"]
+__all__ = ["Unreadable", "is_damage", "readable_conversations", "readable_rows"]
 
 _PAGE = 1_000
 
@@ -31,15 +29,6 @@ def is_damage(error: BaseException | None) -> bool:
     reach.
     """
     return type(error) in (DatabaseError, DataError, InternalError)
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raise the recorders' errors as the store's: to its caller each means that the database does not answer."""
-    try:
-        yield
-    except RecorderError as error:
-        raise StoreUnavailable(str(error)) from error
 
 
 def readable_rows(

@@ -11,7 +11,9 @@ from functools import partial
 from eventstore.errors import ConversationNotFound, StoreUnavailable
 from eventstore.recorders.base import Conversation, Erasure, Recorder, Transaction
 from eventstore.recorders.errors import StillRead
-from eventstore.stored.database import Database
+from eventstore.results import ConversationRow, listed
+from eventstore.store import Store
+from eventstore.stored.database import Database, translated
 
 __all__ = ["erase", "purge"]
 
@@ -22,8 +24,8 @@ _RETRY_S = 0.05
 
 
 def erase(
-    database: Database, conversation: str, reason: str, now: int, *, complete: bool = True, patience_s: float = 60.0
-) -> tuple[Conversation, bool]:
+    store: Store, conversation: str, *, reason: str, complete: bool = True, patience_s: float = 60.0
+) -> ConversationRow:
     """Erase ``conversation``. Return what is left of it, and whether its bytes are gone from the files: where they are
     not, ``vacuum`` completes it, or the next erasure: without ``complete``, that is left to them. Called again, it
     finishes what was begun.
@@ -33,14 +35,22 @@ def erase(
 
     Raises ``ConversationNotFound``. Cost: its events, writing the log back, and reading the file once.
     """
-    recorder = database.recorder
+    with translated():
+        return _erased(store.database, conversation, reason, complete=complete, patience_s=patience_s)
+
+
+def _erased(
+    database: Database, conversation: str, reason: str, *, complete: bool, patience_s: float
+) -> ConversationRow:
+    recorder, now = database.recorder, database.now()
     erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now))
     while not recorder.transact(lambda transaction: transaction.expunge(erased.key, _CHUNK)):
         time.sleep(_REST_S)
     _discard_staged(recorder, conversation)
     if not complete:
-        return erased, False
-    return erased, purge(recorder, patience_s, f"conversation {conversation!r} is erased for every reader")
+        return listed(erased, bytes_pending=True)
+    gone = purge(recorder, patience_s, f"conversation {conversation!r} is erased for every reader")
+    return listed(erased, bytes_pending=not gone)
 
 
 def _mark(transaction: Transaction, conversation: str, reason: str, now: int) -> Conversation:

@@ -20,8 +20,9 @@ from eventstore.maintenance.damage import Unreadable, readable_conversations, re
 from eventstore.maintenance.erase import purge
 from eventstore.recorders.base import Conversation, Row, Transaction
 from eventstore.recorders.errors import KeyReplaced
+from eventstore.store import Store
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, encrypted
+from eventstore.stored.database import Database, encrypted, translated
 from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import Mark, mark_of
 from eventstore.stored.row_codec import DAMAGED, RowCodec
@@ -51,7 +52,7 @@ class Rekeyed(NamedTuple):
 
 
 def rekey(
-    database: Database, conversation: str | None = None, *, decrypt: bool = False, patience_s: float = 60.0
+    store: Store, conversation: str | None = None, *, decrypt: bool = False, patience_s: float = 60.0
 ) -> Iterator[Rekeyed]:
     """Store every conversation, or the one named, as the store was opened to write: with its compression, if one was
     chosen, and under its key, if it has one. ``decrypt``: as plain text.
@@ -60,17 +61,19 @@ def rekey(
     ``KeyUnavailable`` where a conversation is encrypted and its key is not given: then nothing was changed. Cost:
     reading all that may change, and writing what changes; memory for one batch.
     """
-    for found in _wanted(database, conversation):
-        _check_key(database, found)
-    for found in _wanted(database, conversation):
-        if found.erasure is None:
-            yield _rekeyed(database, found, decrypt)
-    for key in _staged(database, conversation):
-        with database.recorder.read() as reader:
-            staged = reader.conversation_of(key)
-        if staged is not None:
-            _rekeyed(database, staged, decrypt)
-    purge(database.recorder, patience_s, "everything is stored as it should be")
+    database = store.database
+    with translated():
+        for found in _wanted(database, conversation):
+            _check_key(database, found)
+        for found in _wanted(database, conversation):
+            if found.erasure is None:
+                yield _rekeyed(database, found, decrypt)
+        for key in _staged(database, conversation):
+            with database.recorder.read() as reader:
+                staged = reader.conversation_of(key)
+            if staged is not None:
+                _rekeyed(database, staged, decrypt)
+        purge(database.recorder, patience_s, "everything is stored as it should be")
 
 
 def _wanted(database: Database, conversation: str | None) -> Iterator[Conversation]:

@@ -13,11 +13,10 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from eventstore.errors import EventStoreError, StoreUnavailable
-from eventstore.maintenance.damage import translated
-from eventstore.maintenance.verify import verify
+from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.replacing import copy_of, replace
-from eventstore.stored.database import Database
+from eventstore.stored.database import Database, translated
 from eventstore.stored.row_codec import WriteSettings
 
 __all__ = ["Restored", "restore"]
@@ -77,8 +76,8 @@ def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
     with contextlib.closing(SQLiteRecorder(part, writable=False)) as copy:
-        verdicts = list(verify(Database(copy, settings)))
-    findings = [(verdict.conversation, finding) for verdict in verdicts for finding in verdict.findings]
+        made = list(verdicts(Database(copy, settings)))
+    findings = [(verdict.conversation, finding) for verdict in made for finding in verdict.findings]
     if findings:
         conversation, finding = findings[0]
         where = "" if conversation is None else f"conversation {conversation!r}: "
@@ -86,7 +85,7 @@ def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int
             f"{backup} is not sound ({len(findings)} findings, the first: {where}{finding}), and nothing was replaced; "
             f"restore another backup, or copy what is sound with 'foldlog salvage'"
         )
-    named = [verdict for verdict in verdicts if verdict.conversation is not None]
+    named = [verdict for verdict in made if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]
     return len(named), sum(verdict.version for verdict in living), {str(verdict.conversation) for verdict in living}
 

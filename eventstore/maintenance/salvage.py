@@ -19,10 +19,11 @@ from eventstore.errors import EventStoreError
 from eventstore.events import Annotation, Event, Message, UnknownEvent
 from eventstore.maintenance.copy import Arrival, Carried, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
-from eventstore.maintenance.verify import Finding, verify
+from eventstore.maintenance.verify import Finding, verdicts
 from eventstore.recorders.base import Conversation, Row
+from eventstore.store import Store
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, is_moment
+from eventstore.stored.database import Database, is_moment, translated
 from eventstore.stored.row_codec import PLAIN, RowCodec
 
 __all__ = ["LOST", "Salvaged", "salvage"]
@@ -44,24 +45,25 @@ class Salvaged(NamedTuple):
     problem: str | None = None
 
 
-def salvage(source: Database, target: Database) -> Iterator[Salvaged]:
+def salvage(source: Store, target: Store) -> Iterator[Salvaged]:
     """Copy every conversation of ``source``, as far as it is sound, to ``target``, which should be new.
 
     Raises what ``target`` raises where it cannot be written, and ``KeyUnavailable`` for no key but its own. Cost: each
     conversation is read twice; memory for one page.
     """
-    for found in readable_conversations(source.recorder):
-        if isinstance(found, str):
-            yield Salvaged("", 0, False, problem=found)
-            continue
-        try:
-            yield _salvaged(source, target, found)
-        except EventStoreError as error:
-            yield Salvaged(found.id, 0, False, problem=str(error))
+    with translated():
+        for found in readable_conversations(source.database.recorder):
+            if isinstance(found, str):
+                yield Salvaged("", 0, False, problem=found)
+                continue
+            try:
+                yield _salvaged(source.database, target.database, found)
+            except EventStoreError as error:
+                yield Salvaged(found.id, 0, False, problem=str(error))
 
 
 def _salvaged(source: Database, target: Database, found: Conversation) -> Salvaged:
-    findings = next(verify(source, found.id)).findings
+    findings = next(verdicts(source, found.id)).findings
     if found.erasure is not None or not findings:
         copy_conversation(source, target, found.id)
         return Salvaged(found.id, found.version, True)

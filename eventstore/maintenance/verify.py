@@ -16,10 +16,11 @@ from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.row_checks import Finding, Pass
 from eventstore.recorders.base import Conversation, Erasure
 from eventstore.recorders.errors import RecorderError
-from eventstore.stored.database import Database, columns_are_sound
+from eventstore.store import Store
+from eventstore.stored.database import Database, columns_are_sound, translated
 from eventstore.stored.row_codec import RowCodec
 
-__all__ = ["Finding", "Published", "Verdict", "verify"]
+__all__ = ["Finding", "Published", "Verdict", "verdicts", "verify"]
 
 
 class Published(NamedTuple):
@@ -43,6 +44,18 @@ class Verdict(NamedTuple):
 
 
 def verify(
+    store: Store, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
+) -> Iterator[Verdict]:
+    """Check that every event of a store is what was written, that all of them are there, each in its place. Yield a
+    verdict for each conversation, or for the one named, and last, without a name, one for the database itself.
+
+    Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: see ``verdicts``.
+    """
+    with translated():
+        yield from verdicts(store.database, conversation, published)
+
+
+def verdicts(
     database: Database, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
 ) -> Iterator[Verdict]:
     """Yield a verdict for each conversation or for the named one; last, without a name, a verdict for the database

@@ -6,18 +6,23 @@ its rows after a read and before an insert. In a store without keys a codec is a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 from typing import NamedTuple
 
-from eventstore.errors import CorruptEvent, KeyUnavailable
+from eventstore.arguments import moment, to_microseconds
+from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable
 from eventstore.recorders.base import Conversation, PlacedRow, Reader, Recorder, Row
+from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import Mark, read_mark
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
 
-__all__ = ["Database", "columns_are_sound", "encrypted", "is_moment"]
+__all__ = ["Database", "columns_are_sound", "encrypted", "is_moment", "translated"]
 
 _YEAR_10000 = 253_402_300_800_000_000
 """In microseconds since 1970: the first moment that a datetime cannot hold."""
@@ -42,12 +47,37 @@ class Database:
     again: the damage of an index, or a row that was changed without the key, would show as another conversation.
     """
 
-    def __init__(self, recorder: Recorder, settings: WriteSettings | None = None) -> None:
+    def __init__(
+        self, recorder: Recorder, settings: WriteSettings | None = None, clock: Callable[[], datetime] | None = None
+    ) -> None:
         self.recorder = recorder
+        self.now = _microseconds if clock is None else lambda: to_microseconds(clock())
         self.settings = settings or WriteSettings()
-        self.bytes_max = EVENT_BYTES_MAX
+        self.bytes_max = self.event_bytes_max = EVENT_BYTES_MAX
         self._keys = DataKeys(self.settings.keys)
         self._known: dict[str, _Known] = {}
+
+    @property
+    def uuid(self) -> str:
+        """The name of this store, wherever its file is moved."""
+        with translated():
+            return self.recorder.store_value("uuid")
+
+    @property
+    def bytes_pending(self) -> bool:
+        """Whether bytes of what was erased or encrypted may still be in the store's file: ``vacuum`` removes them."""
+        with translated():
+            return self.recorder.store_value("bytes_pending") != ""
+
+    @property
+    def writable(self) -> bool:
+        """Whether the store was opened for writing too."""
+        return self.recorder.writable
+
+    def data_version(self) -> int:
+        """Return a number that changes when another connection has committed: cheap to poll before following again."""
+        with translated():
+            return self.recorder.data_version()
 
     # -- conversations ------------------------------------------------------------------------------------------------
 
@@ -161,6 +191,7 @@ class Database:
         """Record in the store that this process writes events up to this size, where that is above the default: every
         reader then knows how large a compressed body may be.
         """
+        self.event_bytes_max = event_bytes_max
         if event_bytes_max <= self.bytes_max:
             return
         self.has_grown()
@@ -209,6 +240,19 @@ class Database:
         except CorruptEvent:
             return False
         return True
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the errors of a recorder as ``StoreUnavailable``: for a caller, the database does not answer."""
+    try:
+        yield
+    except RecorderError as error:
+        raise StoreUnavailable(str(error)) from error
+
+
+def _microseconds() -> int:
+    return moment(time.time_ns() // 1_000)
 
 
 _NOBODYS = RowCodec.of("")

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, Store, VersionConflict
 from eventstore.maintenance.copy import Arrival, Arrived, Carried, RememberedKey, chunked
-from eventstore.maintenance.damage import translated
 from eventstore.recorders.base import Row
+from eventstore.stored.database import translated
 from eventstore.stored.rows import from_microseconds
 from foldlog.archives.compression import NotReadable, decompressed, is_compressed
 from foldlog.archives.lines import (
@@ -61,7 +61,7 @@ def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterato
     one transaction of them.
     """
     with path.open("rb") as file, translated():
-        lines = ArchiveLines(path, file, 2 * store.event_bytes_max + _BESIDE_THE_BODY)
+        lines = ArchiveLines(path, file, 2 * store.database.event_bytes_max + _BESIDE_THE_BODY)
         first = lines.next_of("foldlog_archive")
         if first is None:
             raise lines.bad("an archive of foldlog does not begin so")
@@ -88,7 +88,7 @@ def _bring_in(store: Store, rest: _Rest) -> Arrived | Problem:
     what = rest.what
     try:
         rest.check_time(what.created_at if what.erasure is None else what.erasure.erased_at, "it")
-        with Arrival(store._database, what) as arrival:
+        with Arrival(store.database, what) as arrival:
             for chunk in chunked(rest.rows()):
                 arrival.add(chunk)
             arrival.remember(rest.keys())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, Store
 from eventstore.maintenance.copy import carried
-from eventstore.maintenance.damage import translated
+from eventstore.stored.database import translated
 from eventstore.whole_file import whole_file
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line
@@ -44,7 +44,7 @@ def write_archive(store: Store, path: Path, conversations: Iterable[str]) -> Wri
 
 def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
     count, events, problems = 0, 0, []
-    sink.write(line({"foldlog_archive": VERSION, "store": store.uuid}))
+    sink.write(line({"foldlog_archive": VERSION, "store": store.database.uuid}))
     for conversation in conversations:
         try:
             events += _write_one(store, sink, conversation)
@@ -63,7 +63,7 @@ def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
 
 def _write_one(store: Store, sink: Sink, conversation: str) -> int:
     """Write a conversation, or its receipt; returns how many events it has."""
-    what, rows, keys = carried(store._database, conversation)
+    what, rows, keys = carried(store.database, conversation)
     sink.write(conversation_line(what))
     for row in rows:
         sink.write(event_line(what.id, row))

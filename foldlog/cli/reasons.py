@@ -46,10 +46,11 @@ def requests_before(store: Store, conversation: str, condensation_id: int) -> tu
     Cost: the structural events back to that one, and at most a few times as many.
     """
     from eventstore import CondensationAction, CondensationRequest
+    from eventstore.transaction import reading
 
     found: list[CondensationRequest] = []
     stop, span = condensation_id, _FEW
-    with store.snapshot(conversation) as snapshot:
+    with reading(store, conversation) as snapshot:
         while stop > 0:
             start = max(0, stop - span)
             structural = list(snapshot.structural_events(start, stop))

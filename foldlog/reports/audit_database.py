@@ -36,6 +36,8 @@ from eventstore import (
     UnknownEvent,
 )
 from eventstore.codec import encode
+from eventstore.maintenance.status import lost_after as find_lost_after
+from eventstore.transaction import reading
 from projections.stored.revision_codec import PROJECTION
 
 if TYPE_CHECKING:
@@ -189,8 +191,8 @@ def check(store: Store, path: Path) -> None:
             connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         raise NoAuditDatabase(path, str(error)) from error
-    if found != store.uuid:
-        raise AuditDatabaseMismatch(path, store.uuid, found)
+    if found != store.database.uuid:
+        raise AuditDatabaseMismatch(path, store.database.uuid, found)
     _check_position(store, path, position)
 
 
@@ -200,16 +202,16 @@ def open_database(store: Store, path: Path) -> Database:
         if not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # private from its first moment
         connection = sqlite3.connect(path, check_same_thread=False)  # a follower's thread writes, another one describes
-        found = store.uuid if new else _store_of(connection, path)
+        found = store.database.uuid if new else _store_of(connection, path)
     except FileExistsError as error:
         raise NoAuditDatabase(path, "a symbolic link is there, and its target does not exist") from error
     except OSError as error:
         raise NoAuditDatabase(path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
         raise NoAuditDatabase(path, str(error)) from error
-    if found != store.uuid:
+    if found != store.database.uuid:
         connection.close()
-        raise AuditDatabaseMismatch(path, store.uuid, found)
+        raise AuditDatabaseMismatch(path, store.database.uuid, found)
     try:
         _check_position(store, path, 0 if new else _followed_up_to(connection))
     except AuditDatabaseAhead:
@@ -225,7 +227,9 @@ def open_database(store: Store, path: Path) -> Database:
         table_of(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
         table_of(database, "condensations").enable_fts(["summary"], create_triggers=True, tokenize="porter unicode61")
         table_of(database, "events").create_index(["kind", "tool"])
-        table_of(database, "store").insert({"uuid": store.uuid}, pk="uuid")  # last: without it the file is not finished
+        table_of(database, "store").insert(
+            {"uuid": store.database.uuid}, pk="uuid"
+        )  # last: without it the file is not finished
     return database
 
 
@@ -247,7 +251,7 @@ def _followed_up_to(connection: sqlite3.Connection) -> int:
 
 
 def _check_position(store: Store, path: Path, position: int) -> None:
-    lost_after = store.lost_after(position)
+    lost_after = find_lost_after(store, position)
     if lost_after is not None:
         raise AuditDatabaseAhead(path, position, lost_after)
 
@@ -350,7 +354,7 @@ def describe(store: Store, database: Database, conversation: str) -> bool:
                 table_of(database, table).delete_where("conversation = ?", [name])
         else:
             known = database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name]).fetchone()[0]
-            with store.snapshot(conversation) as snapshot:
+            with reading(store, conversation) as snapshot:
                 revisions = [
                     {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
                     for r in snapshot.records(PROJECTION, known or 0)

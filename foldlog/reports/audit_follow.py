@@ -127,7 +127,7 @@ class AuditFollower:
     """
 
     def __init__(self, store: Store, url: str, path: Path) -> None:
-        _STORES[store.uuid] = store
+        _STORES[store.database.uuid] = store
         self._runner = ProjectionRunner(
             application_class=ConversationBatches,
             projection_class=_KeepAudit,
@@ -136,7 +136,7 @@ class AuditFollower:
                 "PERSISTENCE_MODULE": "eventstore.integrations.eventsourcing",
                 "FOLDLOG_URL": url,
                 _PERSISTENCE: __name__,
-                "AUDIT_STORE": store.uuid,
+                "AUDIT_STORE": store.database.uuid,
                 "AUDIT_FILE": str(path),
             },
         )
@@ -174,4 +174,4 @@ class AuditFollower:
             self._tables.describe()
         finally:
             self._tables.close()
-            _STORES.pop(self._tables.store.uuid, None)
+            _STORES.pop(self._tables.store.database.uuid, None)

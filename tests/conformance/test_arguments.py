@@ -18,8 +18,8 @@ from eventstore import (
     Store,
     open_store,
 )
-from eventstore import store as store_module
 from eventstore.recorders.base import Recorder
+from eventstore.stored import database as database_module
 from projections import Views
 
 HI = Message(source="user", content="hi")
@@ -115,7 +115,7 @@ def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(recorder: 
 
 
 def test_the_clock_of_the_machine_is_looked_at_too(store: Store, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(store_module.time, "time_ns", lambda: -1_000_000)
+    monkeypatch.setattr(database_module.time, "time_ns", lambda: -1_000_000)
     with pytest.raises(InvalidArgument, match="Set the clock of this machine"):
         store.append("c", HI, expected_version=0)
     assert store.version("c") == 0

@@ -103,7 +103,7 @@ def test_a_conversation_is_carried_to_another_store_with_its_heads(open_recorder
     source, target = Store(open_recorder()), Store(open_recorder())
     fill(source)
     for name in (*NAMES, "imported"):
-        copy_conversation(source._database, target._database, name)
+        copy_conversation(source.database, target.database, name)
     assert [(r.id, r.head) for r in target.conversations()] == [(r.id, r.head) for r in source.conversations()]
     again = target.append(
         "c1", Message(source="user", content="message 2"), expected_version=2, idempotency_key="turn-2"

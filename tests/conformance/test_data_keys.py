@@ -29,7 +29,7 @@ def said(text: str) -> Message:
 
 
 def stage(store: Store, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
-    writing = staged_in(transaction, store._database, key)
+    writing = staged_in(transaction, store.database, key)
     writing.stage(rows)
     writing.end()
 
@@ -99,5 +99,5 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Record
     key = key_of(recorder, "c1")
     store.erase("c1", reason="asked to")
     with pytest.raises(ConversationErased):
-        recorder.transact(lambda transaction: copy._remember(transaction, store._database, key, [("private", 0, 1)]))
+        recorder.transact(lambda transaction: copy._remember(transaction, store.database, key, [("private", 0, 1)]))
     assert recorder.query(lambda reader: list(reader.remembered(key, None, 9))) == []

@@ -287,7 +287,7 @@ def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: 
     found, rows = stored(recorder)["c1"]
     forged = (
         store_on(recorder, None)
-        ._database.codec_of(found)
+        .database.codec_of(found)
         ._stored(rows[6]._replace(body=rows[0].body), PLAIN, rows[0].body)
     )
     recorder.transact(lambda transaction: transaction.replace(found.key, [forged]))

@@ -49,8 +49,8 @@ PROTECTIONS = {
     "projection": Protection(
         "a revision is written in the transaction of its events",
         "eventstore/store.py",
-        "                projection.project(snapshot, events)",
-        "                self._later = (projection, snapshot, events)",
+        "                projection.project(writing, events)",
+        "                self._later = (projection, writing, events)",
         "tests/crash/test_crashes.py -k killed_before_any_statement and append_batches",
     ),
     "full": Protection(
@@ -285,7 +285,7 @@ PROTECTIONS = {
     "erased-since": Protection(
         "a conversation that is erased while it is read is not said to be damaged",
         "eventstore/store.py",
-        "            _existing(reader, conversation)  # it may have been erased since\n",
+        "            find_existing(self.database, reader, conversation)  # it may have been erased since\n",
         "",
         "tests/conformance/test_erased_while_read.py -k reading_on and sqlite",
     ),

@@ -257,7 +257,7 @@ def test_a_key_is_never_shown_or_logged(path: Path, caplog: pytest.LogCaptureFix
     ring = KeyRing([OLD])
     with open_store(f"sqlite:///{path}", keys=ring) as store:
         fill(store)
-        shown = f"{ring!r} {ring} {store!r} {vars(ring)} {store._database.settings!r} {caplog.text}"
+        shown = f"{ring!r} {ring} {store!r} {vars(ring)} {store.database.settings!r} {caplog.text}"
     assert OLD.get_secret_value() not in shown
     assert repr(bytes.fromhex(OLD.get_secret_value())) not in shown
 
@@ -271,7 +271,7 @@ def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
     ring = KeyRing([OLD])
     with open_store(f"sqlite:///{path}", keys=ring) as store:
         fill(store, 2)
-        database = store._database
+        database = store.database
         with database.recorder.read() as reader:
             found = reader.conversation("c1")
             assert found is not None
@@ -437,7 +437,7 @@ def test_a_key_that_was_never_committed_seals_nothing(path: Path, begun: int, on
 
 
 def stage(store: Store, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
-    writing = staged_in(transaction, store._database, key)
+    writing = staged_in(transaction, store.database, key)
     writing.stage(rows)
     writing.end()
 

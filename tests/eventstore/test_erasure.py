@@ -171,7 +171,7 @@ def test_the_receipt_waits_for_a_reader_that_keeps_the_text_alive(tmp_path: Path
         with reading.snapshot("secret") as snapshot:
             next(snapshot.events())
             with pytest.raises(StoreUnavailable, match="a reader that was open before is open still"):
-                erase(store._database, "secret", "asked to", 0, patience_s=0.2)
+                erase(store, "secret", reason="asked to", patience_s=0.2)
             assert SECRET.decode() in next(snapshot.events()).content  # type: ignore[union-attr]
         store.erase("secret", reason="asked to")
     assert files_with(tmp_path, SECRET) == []

@@ -84,7 +84,7 @@ def salvaged(path: Path, keys: KeyRing | None = None) -> tuple[dict[str, Salvage
     carve(str(path), str(carved))
     target = open_store(f"sqlite:///{path.with_name('salvaged.db')}", keys=keys)
     with open_store(f"sqlite:///{carved}", keys=keys) as source:
-        done = {each.conversation: each for each in salvage(source._database, target._database)}
+        done = {each.conversation: each for each in salvage(source, target)}
     return done, target
 
 

@@ -277,7 +277,7 @@ def test_one_conversation_can_be_checked_alone(path: Path):
 
 def test_the_fast_way_and_the_plain_way_agree_about_every_column(path: Path):
     with open_store(f"sqlite:///{path}") as store:
-        database = store._database
+        database = store.database
         with database.recorder.read() as reader:
             found = reader.conversation("a")
             assert found is not None

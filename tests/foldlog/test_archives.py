@@ -251,7 +251,7 @@ def test_a_damaged_conversation_is_left_out_and_named_and_the_rest_is_whole(
 
 
 def test_what_is_erased_while_it_is_carried_is_not_read_on(source: Store):
-    _, rows, _ = carried(source._database, "long")
+    _, rows, _ = carried(source.database, "long")
     next(rows)
     source.erase("long", reason="asked to")
     with pytest.raises(ConversationErased):

@@ -180,7 +180,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_serve
     """Two data keys for one conversation would leave the events of one of them unreadable."""
     ring = KeyRing([NEW])
     with open_store(url, keys=ring) as sealing, open_store(url, keys=ring) as appending, contextlib.ExitStack() as end:
-        database = sealing._database
+        database = sealing.database
         key = _key_of(sealing, "c1")
         with database.recorder.read() as reader:
             change = rekey._Change(database, _found(reader.conversation_of(key)), decrypt=False)
@@ -252,7 +252,7 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
     plain.append("c1", CondensationRequest(), expected_version=1)
     plain.project("c1", lambda snapshot: snapshot.put_records("p", [Record(2, 1, None, b"private")]))
     with open_store(url, keys=KeyRing([NEW])) as encrypting:
-        database = encrypting._database
+        database = encrypting.database
         key = _key_of(encrypting, "c1")
         with database.recorder.read() as reader:
             change = rekey._Change(database, _found(reader.conversation_of(key)), decrypt=False)

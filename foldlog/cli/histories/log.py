@@ -108,7 +108,7 @@ class _Reading:
         seen, done = -1, self.version
         try:
             while stop is None or done < stop:
-                changed = self._store.data_version()
+                changed = self._store.database.data_version()
                 if changed != seen:
                     seen, self.version = changed, self._store.version(self._conversation)
                     yield from self.events(done, stop)

@@ -40,6 +40,8 @@ def run(
     when, why, how many events, and the last head. Its id is not used again. Archives and backups made before still hold
     it; later ones hold the receipt.
     """
+    from eventstore.maintenance.erase import erase as erase_conversation
+
     if not reason.strip():
         raise Refused("--reason is empty; say why, the receipt keeps it")
     with open_existing(db) as store:
@@ -48,7 +50,7 @@ def run(
             _check(store, audit)
         if not yes:
             _ask(store, conversation)
-        receipt = store.erase(conversation, reason=reason)
+        receipt = erase_conversation(store, conversation, reason=reason)
         problem = None if audit is None else _erase_there(store, audit, conversation)
     erased_at = "" if receipt.erased_at is None else receipt.erased_at.isoformat()
     if as_json:

@@ -28,7 +28,7 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
             else store.iter_conversations()
         )
         if as_json:
-            terminal.emit_list({"store": store.uuid}, "heads", map(_as_json, rows))
+            terminal.emit_list({"store": store.database.uuid}, "heads", map(_as_json, rows))
         else:
             for row in rows:
                 print_head(row)

@@ -30,16 +30,17 @@ def run(
     text only with --decrypt. Heads stay as they are. When the command ends, the old form is gone from the file.
     """
     from eventstore.maintenance.rekey import Rekeyed
+    from eventstore.maintenance.rekey import rekey as rekey_store
     from foldlog.cli.gist import count
 
     done: list[Rekeyed] = []
     with open_existing(db) as store, terminal.progress() as bars:
         bar = bars.add_task("rekeying", unit="events", total=None)
         for name in [whole(store, name) for name in dict.fromkeys(conversations)] if conversations else [None]:
-            for each in store.rekey(name, decrypt=decrypt):
+            for each in rekey_store(store, name, decrypt=decrypt):
                 bars.advance(bar, each.rows)
                 done.append(each)
-        pending = store.bytes_pending
+        pending = store.database.bytes_pending
     if as_json:
         changed = [{**each._asdict(), "damaged": list(each.damaged)} for each in done]
         terminal.emit({"db": db, "conversations": changed, "bytes_pending": pending})

@@ -32,8 +32,8 @@ def run(
     an event is lost.
     """
     from eventstore import open_store
-    from eventstore.maintenance.damage import translated
     from eventstore.maintenance.salvage import salvage
+    from eventstore.stored.database import translated
     from foldlog.cli.gist import count
 
     to = _url(target)
@@ -47,7 +47,7 @@ def run(
         terminal.progress() as bars,
     ):
         bar = bars.add_task("salvaging", unit="events", total=None)
-        for each in salvage(old._database, new._database):
+        for each in salvage(old, new):
             bars.advance(bar, each.events)
             done.append(each)
     if as_json:

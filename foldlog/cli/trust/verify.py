@@ -60,11 +60,13 @@ def run(
 def _verdicts(
     store: Store, conversations: Sequence[str] | None, published: Mapping[str, Sequence[Published]]
 ) -> Iterator[Verdict]:
+    from eventstore.maintenance.verify import verify as verify_store
+
     if not conversations:
-        yield from store.verify(published=published)
+        yield from verify_store(store, published=published)
         return
     for name in dict.fromkeys([resolved(store, name) for name in conversations]):
-        yield from store.verify(name, published)
+        yield from verify_store(store, name, published)
 
 
 class _Found:

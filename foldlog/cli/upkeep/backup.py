@@ -29,11 +29,12 @@ def run(
     The copy is a complete store; 'foldlog restore' puts it in the place of a store. Exit status 1 if something in it
     is damaged; the store then has the same damage.
     """
+    from eventstore.maintenance.backup import back_up
     from foldlog.cli.gist import count
 
     with open_existing(db) as store, terminal.progress() as bars:
         bar = bars.add_task("copying", unit="pages", total=None)
-        done = store.back_up(str(file), partial(_advance, bars, bar))
+        done = back_up(store, str(file), partial(_advance, bars, bar))
     findings = [(verdict.conversation, str(finding)) for verdict in done.findings for finding in verdict.findings]
     if as_json:
         terminal.emit(

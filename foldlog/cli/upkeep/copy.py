@@ -26,6 +26,7 @@ def run(
     command again to resume after an interruption, or to copy newer events. At the end the heads of both stores are
     compared: exit status 1 if one differs, or if a history is damaged.
     """
+    from eventstore.maintenance.copy_store import compare_stores, copy_store
     from eventstore.urls import without_password
     from foldlog.cli.gist import count
 
@@ -36,14 +37,14 @@ def run(
     with open_existing(source) as ours, open_or_create(target) as theirs:
         with terminal.progress() as bars:
             bar = bars.add_task("copying", unit="events", total=None)
-            for moved in theirs.bring(ours, jobs=jobs):
+            for moved in copy_store(ours, theirs, jobs=jobs):
                 histories += 1
                 already += moved.added == 0 and moved.problem is None
                 events += moved.added
                 bars.update(bar, advance=moved.added, description=f"copying, {histories:,} histories")
                 if moved.problem is not None:
                     problems.append((moved.conversation, moved.problem))
-        differences = list(theirs.differences_from(ours))
+        differences = list(compare_stores(ours, theirs))
     behind = [d.conversation for d in differences if d.behind and d.conversation not in dict(problems)]
     problems += [
         (d.conversation, d.problem) for d in differences if not d.behind and d.conversation not in dict(problems)

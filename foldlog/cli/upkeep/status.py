@@ -16,10 +16,11 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     A long write transaction anywhere on the server holds back all followers of its stores. Its age is the number of
     transactions that began after it.
     """
+    from eventstore.maintenance.status import follower_status
     from foldlog.cli.gist import count
 
     with open_existing(db) as store:
-        status = store.status()
+        status = follower_status(store)
     holder = status.held_by
     if as_json:
         terminal.emit(

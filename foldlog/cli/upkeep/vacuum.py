@@ -15,10 +15,11 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
 
     Events keep their ids and positions. Readers go on; writers wait. It needs free space of the size of the store.
     """
+    from eventstore.maintenance.backup import vacuum as vacuum_store
     from foldlog.cli.gist import count
 
     with open_existing(db) as store:
-        done = store.vacuum()
+        done = vacuum_store(store)
     if as_json:
         terminal.emit(
             {

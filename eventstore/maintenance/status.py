@@ -1,0 +1,39 @@
+"""Ask about a store as a whole: who holds its followers back, and what a restored backup has lost."""
+
+from __future__ import annotations
+
+from eventstore.arguments import whole
+from eventstore.errors import StoreUnavailable
+from eventstore.recorders.base import RecorderOfFile
+from eventstore.recorders.server import RecorderOnServer, Status
+from eventstore.store import Store
+from eventstore.stored.database import translated
+
+__all__ = ["follower_status", "lost_after"]
+
+
+def follower_status(store: Store) -> Status:
+    """Return, for a store on a server, who holds the followers back, and how far behind they are.
+
+    Raises ``StoreUnavailable`` where the store is not on a server; there, nothing holds followers back.
+    """
+    recorder = store.database.recorder
+    if not isinstance(recorder, RecorderOnServer):
+        raise StoreUnavailable("follower status exists only for PostgreSQL stores")
+    with translated():
+        return recorder.status()
+
+
+def lost_after(store: Store, position: int) -> int | None:
+    """Return the last position at or before ``position`` that the store still has, where the store was restored from a
+    backup that was made before ``position`` was given; None where it has lost nothing of it.
+
+    A follower that gets a number has seen events that are not in the store any more. It drops what it keeps of them,
+    and follows on from its position: no position is given twice. On a PostgreSQL server: None.
+    """
+    whole("position", position)
+    recorder = store.database.recorder
+    if not isinstance(recorder, RecorderOfFile):
+        return None
+    with translated():
+        return recorder.lost_after(position)

@@ -1,0 +1,74 @@
+"""What an administrator runs on a store, as methods: the functions of ``eventstore.maintenance``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from eventstore import ConversationRow, Store
+
+if TYPE_CHECKING:
+    from eventstore.maintenance.backup import BackedUp, Vacuumed
+    from eventstore.maintenance.copy_store import Difference, Moved
+    from eventstore.maintenance.rekey import Rekeyed
+    from eventstore.maintenance.verify import Published, Verdict
+    from eventstore.recorders.server import Status
+
+__all__ = ["Maintenance"]
+
+
+class Maintenance:
+    """The maintenance of one store. Each method is the function of the same name, and imports it when it is called."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
+        """Erase a history for good. Return its receipt. See ``maintenance.erase.erase``."""
+        from eventstore.maintenance.erase import erase
+
+        return erase(self._store, conversation, reason=reason, complete=complete)
+
+    def verify(
+        self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
+    ) -> Iterator[Verdict]:
+        """Check that every event is what was written. Yield a verdict a history. See ``maintenance.verify.verify``."""
+        from eventstore.maintenance.verify import verify
+
+        return verify(self._store, conversation, published)
+
+    def rekey(self, conversation: str | None = None, *, decrypt: bool = False) -> Iterator[Rekeyed]:
+        """Re-encrypt and re-compress stored events with the settings of this store. See ``maintenance.rekey.rekey``."""
+        from eventstore.maintenance.rekey import rekey
+
+        return rekey(self._store, conversation, decrypt=decrypt)
+
+    def back_up(self, path: str) -> BackedUp:
+        """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``."""
+        from eventstore.maintenance.backup import back_up
+
+        return back_up(self._store, path)
+
+    def vacuum(self) -> Vacuumed:
+        """Reclaim disk space, and remove the remains of interrupted imports. See ``maintenance.backup.vacuum``."""
+        from eventstore.maintenance.backup import vacuum
+
+        return vacuum(self._store)
+
+    def copy_from(self, source: Store, *, jobs: int = 4) -> Iterator[Moved]:
+        """Copy every history of another store into this one. See ``maintenance.copy_store.copy_store``."""
+        from eventstore.maintenance.copy_store import copy_store
+
+        return copy_store(source, self._store, jobs=jobs)
+
+    def differences_from(self, source: Store) -> Iterator[Difference]:
+        """Yield the histories of another store that do not have the same head here."""
+        from eventstore.maintenance.copy_store import compare_stores
+
+        return compare_stores(source, self._store)
+
+    def follower_status(self) -> Status:
+        """Return who holds followers back, for a store on a server. See ``maintenance.status.follower_status``."""
+        from eventstore.maintenance.status import follower_status
+
+        return follower_status(self._store)
