@@ -26,7 +26,7 @@ class Interrupting:
 
     def __init__(self, place: int, exception: BaseException) -> None:
         self.raised = False
-        self._places_left = place
+        self.places_left = place
         self._exception = exception
         self._returned_to: set[FrameType | None] = set()
 
@@ -50,8 +50,8 @@ class Interrupting:
         return step
 
     def _come(self) -> None:
-        self._places_left -= 1
-        if self._places_left == 0:
+        self.places_left -= 1
+        if self.places_left == 0:
             self.raised = True
             raise self._exception  # as in the frame of a handler; Python stops tracing now
 

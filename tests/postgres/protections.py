@@ -19,9 +19,32 @@ _FOLLOWERS = "tests/postgres/test_followers.py"
 _POSITIONS = "tests/postgres/test_positions.py"
 _EPOCHS = "eventstore/recorders/sql/postgresql/0003_epochs.sql"
 _SESSIONS = f"{_POSTGRES}/sessions.py"
+_INTERRUPTIONS = "tests/postgres/test_interruptions.py"
 _RECORDERS = "tests/conformance/test_recorders.py"
 
 PROTECTIONS = {
+    "interrupted": Protection(
+        "an exception of a signal handler says that the commit came before it",
+        f"{_POSTGRES}/recorder.py",
+        "            call.note_on(error)\n",
+        "",
+        _INTERRUPTIONS,
+    ),
+    "last-look": Protection(
+        "… and does not say so of an earlier commit on the same connection",
+        f"{_POSTGRES}/wire.py",
+        'if self._queued or "commit" not in self._sent:',
+        "if False:",
+        _INTERRUPTIONS,
+    ),
+    "places": Protection(
+        "an interruption costs no place in the pool of connections",
+        f"{_POSTGRES}/pool.py",
+        "                place.wire.close()  # nobody knows how far its last message was sent\n"
+        "            self._leave(place)\n",
+        "                place.wire.close()\n",
+        _INTERRUPTIONS,
+    ),
     "witness": Protection(
         "a commit in doubt is looked for by the rows of its events",
         f"{_POSTGRES}/writing.py",

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from eventstore.recorders.base import Transaction
-from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.errors import OperationalError, RecorderError
+from eventstore.recorders.nesting import note_committed, note_in_doubt
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction, TooSlow
@@ -29,6 +30,8 @@ class Call(Generic[T]):
     def __init__(self, work: Callable[[Transaction], T]) -> None:
         self._work = work
         self._doubt: _Doubt[T] | None = None
+        self._is_in_doubt = False
+        self._newest: PostgresTransaction | None = None
         self._too_slow: TooSlow | None = None
         self._met = False
         self._locks: Sequence[int] = ()
@@ -42,6 +45,18 @@ class Call(Generic[T]):
             return "nothing was written"
         return "whether it was written is not known: write it again with the same idempotency key to find out"
 
+    def note_on(self, error: BaseException) -> None:
+        """Say on an exception that ended the call from outside, such as a timeout, whether its writes are there. An
+        error of ours says so itself.
+        """
+        if isinstance(error, RecorderError):
+            return
+        stands = False if self._newest is None else self._newest.stands
+        if stands:
+            note_committed(error)
+        elif stands is None or self._is_in_doubt:
+            note_in_doubt(error)
+
     def attempt(
         self, begin: Callable[[PostgresVersionCache | None], PostgresTransaction], versions: PostgresVersionCache
     ) -> T:
@@ -52,8 +67,11 @@ class Call(Generic[T]):
         if doubt is not None:
             transaction = begin(None)
             if transaction.finds(doubt.transaction):
+                self._newest = doubt.transaction
                 transaction.commit()
+                doubt.transaction.stands = True
                 return doubt.result
+            self._is_in_doubt, self._newest = False, None
             if self._too_slow is not None:
                 raise _not_written(self._too_slow)
             return self._run(transaction, versions)
@@ -71,6 +89,7 @@ class Call(Generic[T]):
     def _run(self, transaction: PostgresTransaction, versions: PostgresVersionCache) -> T:
         for number in sorted(set(self._locks).difference(transaction.locks)):
             transaction.lock(number)
+        self._newest = transaction
         try:
             result = self._work(transaction)
             self._commit(transaction, result)
@@ -86,7 +105,7 @@ class Call(Generic[T]):
         try:
             transaction.commit()
         except CommitInDoubt as error:
-            self._doubt = _Doubt(result, transaction)
+            self._doubt, self._is_in_doubt = _Doubt(result, transaction), True
             if isinstance(error.__cause__, TooSlow):
                 self._too_slow = error.__cause__
             raise

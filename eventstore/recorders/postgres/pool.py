@@ -24,8 +24,8 @@ class Pool:
         self._wait_s = wait_s
         self._mutex = threading.Lock()
         self._idle: list[Wire] = []
-        self._free = size
-        self._waiting: deque[threading.Lock] = deque()
+        self._taken: set[_Place] = set()
+        self._waiting: deque[_Place] = deque()
         self._closed = False
 
     @contextlib.contextmanager
@@ -35,23 +35,20 @@ class Pool:
 
         Raises ``OperationalError`` where all are in use for too long, or none can be made.
         """
-        self._take_place()
+        place = _Place()
         try:
-            wire = self._idle_one() or self._connect()
-            try:
-                yield wire
-            finally:
-                wire.abandon()
-                if self._closed or not wire.usable:
-                    wire.close()
-                else:
-                    self._idle.append(wire)
+            self._take(place)
+            if place.wire is None:
+                place.wire = self._connect()
+            yield place.wire
         finally:
-            self._leave_place()
+            self._give_back(place)
 
     def forget_idle(self) -> None:
         """Close what rests: one connection was found broken, so the others may be too."""
-        while (wire := self._idle_one()) is not None:
+        with self._mutex:
+            idle, self._idle = self._idle, []
+        for wire in idle:
             wire.close()
 
     def close(self) -> None:
@@ -59,47 +56,66 @@ class Pool:
         self._closed = True
         self.forget_idle()
 
-    def _idle_one(self) -> Wire | None:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return None
-
-    def _take_place(self) -> None:
+    def _take(self, place: _Place) -> None:
         with self._mutex:
             if self._closed:
                 raise InterfaceError(f"{self._server} is closed; open it again")
-            if self._free:
-                self._free -= 1
-                return
-            turn = threading.Lock()
-            turn.acquire()
-            self._waiting.append(turn)
-        began = time.monotonic()
-        try:
-            if turn.acquire(timeout=self._wait_s):
-                return
-        except BaseException:
-            if self._give_up(turn):
-                self._leave_place()
-            raise
-        if not self._give_up(turn):
-            raise OperationalError(
-                f"{self._server}: all {self._size} connections were in use for {time.monotonic() - began:.0f} s; "
-                f"raise connections_max in the URL, or write from fewer threads"
-            )
-
-    def _give_up(self, turn: threading.Lock) -> bool:
-        """Leave the queue. True if a place came at the last moment: it is ours."""
-        with self._mutex:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-                return False
-        return True
-
-    def _leave_place(self) -> None:
-        with self._mutex:
-            if self._waiting:
-                self._waiting.popleft().release()
+            if len(self._taken) < self._size:
+                self._taken.add(place)
             else:
-                self._free += 1
+                place.turn.acquire()
+                self._waiting.append(place)
+        if place not in self._taken:
+            began = time.monotonic()
+            if not place.turn.acquire(timeout=self._wait_s) and place not in self._taken:
+                raise OperationalError(
+                    f"{self._server}: all {self._size} connections were in use for {time.monotonic() - began:.0f} s; "
+                    f"raise connections_max in the URL, or write from fewer threads"
+                )
+        with self._mutex:
+            if self._idle:
+                place.wire = self._idle[-1]
+                self._idle.pop()
+
+    def _give_back(self, place: _Place) -> None:
+        """Leave a place, or the queue for one, whatever was reached: an exception of a signal handler may come between
+        any two steps, and must not cost a place.
+        """
+        try:
+            self._leave(place)
+        except BaseException:
+            if place.wire is not None:
+                place.wire.close()  # nobody knows how far its last message was sent
+            self._leave(place)
+            raise
+
+    def _leave(self, place: _Place) -> None:
+        """Done twice, this does no harm."""
+        wire = place.wire
+        if wire is not None:
+            wire.abandon()
+        with self._mutex:
+            if wire in self._idle:
+                self._idle.remove(wire)
+            keeps = wire is not None and wire.usable and not self._closed
+            if wire is not None and keeps:
+                self._idle.append(wire)
+            self._taken.discard(place)
+            if place in self._waiting:
+                self._waiting.remove(place)
+            while self._waiting and len(self._taken) < self._size:
+                first = self._waiting[0]
+                self._taken.add(first)
+                if first.turn.locked():
+                    first.turn.release()
+                self._waiting.popleft()
+        if wire is not None and not keeps:
+            wire.close()
+
+
+class _Place:
+    """One of the connections that may be in use, or a place in the queue for one."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        self.wire: Wire | None = None

@@ -125,14 +125,18 @@ class PostgresRecorder:
         mark = self._mark()
         if mark in INSIDE:
             raise nested(self._server)
-        try:
-            INSIDE.add(mark)
-            return self._transact(work)
-        finally:
-            INSIDE.discard(mark)
-
-    def _transact(self, work: Callable[[Transaction], T]) -> T:
         call = Call(work)
+        try:
+            try:
+                INSIDE.add(mark)
+                return self._transact(call)
+            finally:
+                INSIDE.discard(mark)
+        except BaseException as error:
+            call.note_on(error)
+            raise
+
+    def _transact(self, call: Call[T]) -> T:
         patience = Patience(self._patience_s)
         while True:
             try:

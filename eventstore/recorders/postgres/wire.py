@@ -23,6 +23,8 @@ __all__ = ["Parameter", "Wire"]
 Parameter = bytes | None
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
+_EMPTY_MAX: Final = 3
+"""After each result comes one that is empty. More of them in a row: there are no others."""
 _PREPARE: Final = "+"
 """Before the name of a statement, in the list of what was sent: that it was prepared."""
 
@@ -56,7 +58,13 @@ class Wire:
         """The server ends a session that is idle in a transaction for longer; 0 for no limit."""
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, tuple[Parameter, ...]]] = []
+        self._sent: list[str] = []
+        """The newest batch, as far as it was sent."""
         self._unread: list[list[str]] = []
+        self._read: list[PGresult] = []
+        """Results of the oldest batch that is unread."""
+        self._newest: list[PGresult] = []
+        """Those of the newest batch that was read."""
         self._broken = False
         self._warned = False
         self._pg.nonblocking = 1
@@ -100,6 +108,24 @@ class Wire:
             raise fault
         self._broken = False
         return [result for name, result in zip(batch, results, strict=True) if name[0] != _PREPARE]
+
+    def committed(self, within_s: float) -> bool | None:
+        """Return whether the last statement of a round trip, which is a commit, was done, after an exception from
+        outside interrupted the round trip. None where the server does not answer in time, or where its answer was lost
+        in the interruption.
+        """
+        self._broken = True
+        if self._queued or "commit" not in self._sent:
+            return False  # the connection is closed before the server has it
+        self._timeout_ms = int(within_s * 1_000)
+        try:
+            self._read_to_the_end()
+        except psycopg.Error:
+            return None
+        results = self._read if self._unread else self._newest
+        if any(result.command_status == b"COMMIT" for result in results):
+            return True
+        return False if any(result.status == ExecStatus.FATAL_ERROR for result in results) else None
 
     def leave(self, statement: str) -> None:
         """Send a last statement, which ends the transaction, and do not wait for it: its answer is dropped, before the
@@ -145,14 +171,19 @@ class Wire:
 
     def _sync(self) -> None:
         sent: list[str] = []
-        for statement, parameters in self._queued:
-            self._send(statement, parameters, sent)
-        self._queued = []
-        self._pg.pipeline_sync()
         self._unread.append(sent)
+        queued, self._queued, self._sent = self._queued, [], sent
+        for statement, parameters in queued:
+            self._send(statement, parameters, sent)
+        self._pg.pipeline_sync()
         self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
 
     def _send(self, statement: str, parameters: tuple[Parameter, ...], sent: list[str]) -> None:
+        if self._prepared is not None and statement not in self._prepared:
+            sent.append(_PREPARE + statement)
+            self._pg.send_prepare(statement.encode(), self._statements[statement])
+            self._prepared.add(statement)
+        sent.append(statement)
         values = list(parameters)  # before 3.3 psycopg's binary takes no tuple
         formats = [_BINARY] * len(values)
         if self._prepared is None:
@@ -160,12 +191,7 @@ class Wire:
                 self._statements[statement], values, param_formats=formats, result_format=_BINARY
             )
         else:
-            if statement not in self._prepared:
-                self._pg.send_prepare(statement.encode(), self._statements[statement])
-                self._prepared.add(statement)
-                sent.append(_PREPARE + statement)
             self._pg.send_query_prepared(statement.encode(), values, formats, _BINARY)
-        sent.append(statement)
 
     def _wait(self, unfinished: Callable[[], bool | int], events: int) -> None:
         """Take in what the server says, until ``unfinished`` no longer holds."""
@@ -183,8 +209,7 @@ class Wire:
         """Return the results of the oldest unread batch. A statement that was skipped after a failed one has a result,
         too.
         """
-        batch = self._unread[0]
-        results: list[PGresult] = []
+        batch, results = self._unread[0], self._read
         while True:
             self._wait(self._pg.is_busy, select.POLLIN)
             result = self._pg.get_result()
@@ -197,11 +222,29 @@ class Wire:
             if result.status == ExecStatus.PIPELINE_SYNC:
                 break
             results.append(result)
+        self._newest, self._read = results, []
+        self._unread.pop(0)
         for name, result in zip(batch, results, strict=True):
             if name[0] == _PREPARE and result.status != ExecStatus.COMMAND_OK and self._prepared is not None:
                 self._prepared.discard(name[1:])
-        self._unread.pop(0)
         return results
+
+    def _read_to_the_end(self) -> None:
+        """Go on where a round trip was interrupted. A result that came in that moment is lost."""
+        self._pg.pipeline_sync()  # once more does no harm, on a connection that is closed
+        self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
+        empty = 0
+        while self._unread and empty < _EMPTY_MAX:
+            self._wait(self._pg.is_busy, select.POLLIN)
+            result = self._pg.get_result()
+            empty = empty + 1 if result is None else 0
+            if result is None:
+                continue
+            if result.status != ExecStatus.PIPELINE_SYNC:
+                self._read.append(result)
+            else:
+                self._newest, self._read = self._read, []
+                self._unread.pop(0)
 
     def _notice(self, notice: PGresult) -> None:
         severity = notice.error_field(DiagnosticField.SEVERITY_NONLOCALIZED)

@@ -14,7 +14,7 @@ from typing import Final
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.base import Conversation, Erasure, Place, RecalledKey, Record, Row
-from eventstore.recorders.errors import IntegrityError, InternalError
+from eventstore.recorders.errors import IntegrityError, InternalError, RecorderError
 from eventstore.recorders.postgres.binary import (
     BIGINT,
     BOOLEAN,
@@ -41,6 +41,8 @@ _OF_STAGING: Final = b"staging"
 _OF_APPLICATION: Final = b"application"
 
 _OF_EVENTS: Final = "stands_event"
+_LAST_LOOK_S: Final = 1.0
+"""How long an exception from outside waits for the answer to a commit that it interrupted."""
 
 Witness = tuple[str, tuple[Parameter, ...]]
 """A question that has an answer if, and only if, a transaction was committed: it looks for one row of its writes, by
@@ -102,6 +104,8 @@ class PostgresTransaction(PostgresReader):
         """Keys of conversations that no other writer changes before this transaction ends."""
         self.locks: list[int] = []
         self.witness: Witness | None = None
+        self.stands: bool | None = False
+        """Is it committed? None where that is not known."""
         self._answered_at = 0.0
 
     # -- the transaction itself ---------------------------------------------------------------------------------------
@@ -149,9 +153,23 @@ class PostgresTransaction(PostgresReader):
             raise Unproven("an idempotency key was taken for new and then not used")
         if not self._begun:
             return
-        if not self._wrote and self._durable:
-            self._wire.queue("barrier")
-        self._wire.queue("commit")
+        try:
+            if not self._wrote and self._durable:
+                self._wire.queue("barrier")
+            self._wire.queue("commit")
+            self._commit()
+            self.stands = True
+        except RecorderError as error:
+            self.stands = None if isinstance(error, CommitInDoubt) else False
+            raise
+        except BaseException:  # from outside, such as a timeout
+            self.stands = None
+            self.stands = self._wire.committed(_LAST_LOOK_S)
+            if self.stands and self._durable and self._wire.warned:
+                self.stands = None
+            raise
+
+    def _commit(self) -> None:
         try:
             answers = self._answers()
         except ConnectionLost as error:

@@ -1,0 +1,55 @@
+"""What a signal handler raises in a thread that writes to a server says whether the write is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from eventstore import ANY_VERSION, Message, Store, open_store
+from tests.eventstore.interruptions import interrupted_at
+
+HI = Message(source="user", content="hi")
+NO_PLACE = 1_000_000
+AROUND_THE_COMMIT = 150
+MORE = 40
+"""The places of two appends differ by so many: the server's answers come in more pieces, or in fewer."""
+STEP = 8
+
+
+def interrupted(store: Store, place: int) -> tuple[int, str]:
+    """Interrupt an append at one place. Return the places that were left, and what the exception said of the append,
+    when it was true.
+    """
+    conversation, exception = f"c{place}", KeyboardInterrupt()
+    store.append(conversation, HI, expected_version=0)
+    store.append(
+        "warm", [HI, HI], expected_version=ANY_VERSION, idempotency_key=conversation
+    )  # statements are prepared
+    raised: BaseException | None = None
+    with interrupted_at(place, exception) as interrupting:
+        try:
+            store.append(conversation, [HI, HI], expected_version=1, idempotency_key="a")
+        except KeyboardInterrupt as error:
+            raised = error
+    assert raised is (exception if interrupting.raised else None)
+    written = {1: False, 3: True}[store.version(conversation)]
+    [note] = getattr(exception, "__notes__", None) or [""]
+    if "whether its events are written is not known" in note:
+        return interrupting.places_left, "not known"
+    assert written == (raised is None or "was committed" in note), f"place {place}: {note!r}"
+    return interrupting.places_left, "written" if written else "not written"
+
+
+def test_an_append_that_is_interrupted_says_whether_it_is_written(postgres_url: Callable[[], str]):
+    """At every place from shortly before the commit is sent, and at some before. Where an answer of the server is lost
+    in the interruption itself, it says that it does not know.
+
+    There is one connection: a place in the pool that an interruption kept would be missed.
+    """
+    with open_store(f"{postgres_url()}&connections_max=1&patience_s=5") as store:
+        places = NO_PLACE - interrupted(store, NO_PLACE)[0]
+        some = [*range(1, places - AROUND_THE_COMMIT, STEP), *range(places - AROUND_THE_COMMIT, places + MORE)]
+        said = Counter(interrupted(store, place)[1] for place in some)
+    assert said["written"] > AROUND_THE_COMMIT / 2
+    assert said["not written"] > AROUND_THE_COMMIT / 5
+    assert said["not known"] < 10
