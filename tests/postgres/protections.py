@@ -40,7 +40,7 @@ PROTECTIONS = {
     "places": Protection(
         "an interruption costs no place in the pool of connections",
         f"{_POSTGRES}/pool.py",
-        "                place.wire.close()  # nobody knows how far its last message was sent\n"
+        "                place.wire.close()  # how far its last message was sent is not known\n"
         "            self._leave(place)\n",
         "                place.wire.close()\n",
         _INTERRUPTIONS,

@@ -85,7 +85,7 @@ class Pool:
             self._leave(place)
         except BaseException:
             if place.wire is not None:
-                place.wire.close()  # nobody knows how far its last message was sent
+                place.wire.close()  # how far its last message was sent is not known
             self._leave(place)
             raise
 
