@@ -150,14 +150,15 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> typing.Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'condensers' has no attribute {name!r}")
-    home = next(module for module, names in _HOMES.items() if name in names)
-    value = getattr(importlib.import_module(f"condensers.{home}"), name)
-    globals()[name] = value
-    return value
+if not typing.TYPE_CHECKING:  # a type checker takes this function for a promise that every name exists
 
+    def __getattr__(name: str) -> typing.Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'condensers' has no attribute {name!r}")
+        home = next(module for module, names in _HOMES.items() if name in names)
+        value = getattr(importlib.import_module(f"condensers.{home}"), name)
+        globals()[name] = value
+        return value
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -33,12 +33,15 @@ from eventstore.events import (
     Message,
     Observation,
     Retraction,
+    Source,
     SystemMessage,
     UnknownEvent,
 )
 from eventstore.shapes import Shapes
 
 __all__ = ["KINDS", "Encoded", "Undecodable", "decode", "encode"]
+
+_SOURCES = ", ".join(map(repr, get_args(Source)))
 
 _Known = (
     SystemMessage
@@ -142,7 +145,10 @@ def encode(event: Event) -> Encoded:
         return Encoded(event.stored_kind, event.stored_schema, event.shown, event.is_structural, event.body, event)
     if kind is None:
         raise UnknownEventType(
-            type(event).__name__, 0, f"a {type(event).__name__} is not an event; build one of {', '.join(KINDS)}"
+            type(event).__name__,
+            0,
+            f"an object of type {type(event).__name__} is not an event; build one, such as "
+            f"Message(source='user', content='hi'), Action or Observation",
         )
     schema = _SCHEMA_OF[kind]
     try:
@@ -150,7 +156,8 @@ def encode(event: Event) -> Encoded:
     except RecursionError:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
     except (TypeError, ValueError) as error:  # Undecodable is a ValueError
-        raise InvalidEvent(f"this {kind} cannot be stored: {error}") from error
+        problem = f"its source is {event.source!r}; use {_SOURCES}" if _has_wrong_source(event) else str(error)
+        raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from error
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} names no zone; give an aware time")
@@ -246,6 +253,10 @@ def _has_non_finite(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_has_non_finite, value.values()))
     return isinstance(value, list | tuple) and any(map(_has_non_finite, value))
+
+
+def _has_wrong_source(event: Event) -> bool:
+    return event.source not in get_args(Source)
 
 
 def _check_unknown(event: UnknownEvent) -> None:

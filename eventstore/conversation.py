@@ -122,7 +122,7 @@ def _check(state: State, event: Event, place: int) -> None:
     if isinstance(event, Retraction) and event.version >= state.version:
         raise InvalidEvent(
             f"{_where(state, place)} takes back the events from version {event.version} on, and there are only "
-            f"{state.version}; give a version from 0 to {state.version - 1}"
+            f"{state.version}; {f'give a version from 0 to {state.version - 1}' if state.version else 'append first'}"
         )
     if isinstance(event, CondensationAction) and event.origin is None:
         _check_condensation(state, event, _where(state, place))

@@ -8,6 +8,7 @@
     ├── ConversationErased     it was erased on purpose: only a receipt is left
     ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
     ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another one
+    │   └── InvalidOption      an option or an address is wrong, such as a mistyped URL: correct it
     ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
     └── StoreUnavailable       the database cannot be opened, read or written now
@@ -83,6 +84,12 @@ class InvalidEvent(EventStoreError, ValueError):
 
 class InvalidArgument(EventStoreError, ValueError):
     """A number that does not fit 64 bits, or a moment outside of the years 1970 to 9999. Nothing was done."""
+
+
+class InvalidOption(InvalidArgument):
+    """An option, an address or a choice is wrong, such as a mistyped URL, or a package that it needs is not installed.
+    Nothing was opened or written; the message says what is allowed.
+    """
 
 
 class UnknownEventType(EventStoreError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from eventstore import urls
-from eventstore.errors import StoreUnavailable
+from eventstore.errors import InvalidOption
 from eventstore.recorders.base import PATIENCE_S, Recorder
 from eventstore.store import Store
 from eventstore.stored.compression import Compression
@@ -22,7 +23,7 @@ __all__ = ["open_recorder", "open_store", "restore_store"]
 
 
 def open_store(
-    url: str,
+    url: str | os.PathLike[str],
     *,
     durability: Literal["full", "relaxed"] = "full",
     clock: Callable[[], datetime] | None = None,
@@ -32,6 +33,7 @@ def open_store(
 ) -> Store:
     """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it is not there.
 
+    ``url`` is a URL or the path of a SQLite file: a ``Path``, or a text with a dot or a slash, such as ``history.db``.
     ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute, ``memory:`` lasts as long as the store
     is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` what exists already. ``?patience_s=5`` waits 5 seconds
     for other writers, instead of 60. ``postgresql://user@h1,h2/database`` takes whatever libpq does, and more:
@@ -47,16 +49,18 @@ def open_store(
     ``event_bytes_max`` is the largest event that this process appends. A limit above the default is recorded in the
     store: no reader decompresses a body to more than the largest limit that was recorded.
 
-    Raises ``StoreUnavailable`` where there is no such store, it is not ours, or a newer version made it, and
-    ``KeyUnavailable`` if a given key is malformed.
+    Raises ``InvalidOption`` where the URL or another argument is wrong, ``StoreUnavailable`` where there is no such
+    store, it is not ours, or a newer version made it, and ``KeyUnavailable`` where a key is missing or malformed.
     """
+    if keys is not None and not isinstance(keys, KeyRing):
+        raise TypeError(f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}")
     with translated():
         settings = WriteSettings.chosen(compression, keys)
         recorder = open_recorder(url, durability=durability)
         return Store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
 
 
-def restore_store(url: str, backup: str, *, keys: KeyRing | None = None) -> Restored:
+def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | None = None) -> Restored:
     """Put the backup, a file, in the place of the SQLite store at ``url``, once it is verified.
 
     Processes that have the store open write nothing more: their next append raises ``StoreUnavailable``, and they open
@@ -67,24 +71,22 @@ def restore_store(url: str, backup: str, *, keys: KeyRing | None = None) -> Rest
     environment count. Raises ``StoreUnavailable`` where the backup cannot be read or is not sound; then nothing was
     changed.
     """
-    location = urls.parse(url)
+    location = urls.parse(urls.as_url(url))
     if location.scheme != "sqlite":
-        raise StoreUnavailable(
-            "only a store in a SQLite file can be restored; on a PostgreSQL server pg_restore does it"
-        )
+        raise InvalidOption("only a store in a SQLite file can be restored; on a PostgreSQL server pg_restore does it")
     from eventstore.maintenance.restore import restore
 
     with translated():
         return restore(backup, location.path, WriteSettings.chosen(None, keys))
 
 
-def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
+def open_recorder(url: str | os.PathLike[str], *, durability: Literal["full", "relaxed"] = "full") -> Recorder:
     """Return the recorder that ``url`` names, without the store above it. Its module and its driver are imported here
     first.
     """
-    location = urls.parse(url)
+    location = urls.parse(urls.as_url(url))
     if durability not in ("full", "relaxed"):
-        raise StoreUnavailable(f"durability is {durability!r}; it can be full, relaxed")
+        raise InvalidOption(f"durability is {durability!r}; it can be full, relaxed")
     if location.scheme == "memory":
         from eventstore.recorders.memory import MemoryRecorder
 
@@ -101,5 +103,5 @@ def open_recorder(url: str, *, durability: Literal["full", "relaxed"] = "full") 
     try:
         from eventstore.recorders.postgres import PostgresRecorder
     except ImportError as error:
-        raise StoreUnavailable(f"PostgreSQL needs psycopg ({error}): pip install 'foldlog[postgres]'") from error
+        raise InvalidOption(f"PostgreSQL needs psycopg ({error}): pip install 'foldlog[postgres]'") from error
     return PostgresRecorder.at(location.path, location.options, durability=durability)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
-from eventstore.errors import StoreUnavailable
+from eventstore.errors import InvalidOption
 
-__all__ = ["MEMORY", "Location", "parse", "without_password"]
+__all__ = ["MEMORY", "Location", "as_url", "parse", "without_password"]
 
 MEMORY = "memory:"
 _EXAMPLES = (
-    "sqlite:///history.db (relative), sqlite:////srv/history.db (absolute), postgresql://user@host/database, memory:"
+    "history.db or ./history (files), sqlite:///history.db (relative), sqlite:////srv/history.db (absolute), "
+    "postgresql://user@host/database, memory:"
 )
 _POSTGRESQL_OPTIONS = {
     "mode": ("rwc", "rw", "ro"),
@@ -24,6 +26,7 @@ _POSTGRESQL_OPTIONS = {
 }
 _SQLITE_OPTIONS = {"mode": ("rwc", "rw", "ro"), "durability": ("full", "relaxed"), "patience_s": None}
 _NUMBERS = ("connections_max", "patience_s")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|:")
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
@@ -35,8 +38,26 @@ class Location(NamedTuple):
     options: dict[str, str]
 
 
+def as_url(place: str | os.PathLike[str]) -> str:
+    """Return the URL of a store that is named by a URL or by the path of a file.
+
+    A text is a path where it begins like no URL and has a dot or a slash: a bare word is more often a mistake. Raises
+    ``TypeError`` for what is neither a text nor a path, and ``InvalidOption`` for a bare word.
+    """
+    if not isinstance(place, str | os.PathLike):
+        raise TypeError(f"a store is named by a URL or by the path of a file, not by {place!r}")
+    path = os.fspath(place)
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    if isinstance(place, str) and (_SCHEME.match(path) or not {".", "/"} & set(path)):
+        return path  # parse says what is wrong with it
+    if not path:
+        raise InvalidOption(f"an empty path names no store; use one of: {_EXAMPLES}")
+    return f"sqlite:///{quote(path)}"
+
+
 def parse(url: str) -> Location:
-    """Return the location that ``url`` names. Raises ``StoreUnavailable`` if it names none; the message shows valid
+    """Return the location that ``url`` names. Raises ``InvalidOption`` if it names none; the message shows valid
     ones.
     """
     if url == MEMORY:
@@ -45,11 +66,11 @@ def parse(url: str) -> Location:
     if scheme in ("postgresql", "postgres"):
         return _postgresql(url)
     if scheme != "sqlite":
-        raise StoreUnavailable(f"{without_password(url)!r} is not the URL of a store; use one of: {_EXAMPLES}")
+        raise InvalidOption(f"{without_password(url)!r} is not the URL of a store; use one of: {_EXAMPLES}")
     address, _, query = rest.partition("?")
     path = unquote(address.removeprefix("///"))
     if not address.startswith("///") or not path or "\0" in path:
-        raise StoreUnavailable(f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}")
+        raise InvalidOption(f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}")
     return Location("sqlite", path, _options(url, query) if query else {})
 
 
@@ -71,7 +92,7 @@ def _postgresql(url: str) -> Location:
         options[key] = unquote(value)
         allowed = _POSTGRESQL_OPTIONS[key]
         if allowed is not None and options[key] not in allowed:
-            raise StoreUnavailable(f"the URL sets {key} to {options[key]!r}; it can be {', '.join(allowed)}")
+            raise InvalidOption(f"the URL sets {key} to {options[key]!r}; it can be {', '.join(allowed)}")
         _check_number(key, options[key])
     return Location("postgresql", f"{address}?{'&'.join(left)}" if left else address, options)
 
@@ -80,17 +101,17 @@ def _options(url: str, query: str) -> dict[str, str]:
     options = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in _SQLITE_OPTIONS:
-            raise StoreUnavailable(
+            raise InvalidOption(
                 f"{url!r} has an unknown option {key!r}; there are {', '.join(sorted(_SQLITE_OPTIONS))}"
             )
         _check_number(key, value)
         allowed = _SQLITE_OPTIONS[key]
         if allowed is not None and value not in allowed:
-            raise StoreUnavailable(f"{url!r} sets {key} to {value!r}; it can be {', '.join(allowed)}")
+            raise InvalidOption(f"{url!r} sets {key} to {value!r}; it can be {', '.join(allowed)}")
         options[key] = value
     return options
 
 
 def _check_number(key: str, value: str) -> None:
     if key in _NUMBERS and not _NUMBER.fullmatch(value):
-        raise StoreUnavailable(f"the URL sets {key} to {value!r}; use a whole number from 1 to 999999")
+        raise InvalidOption(f"the URL sets {key} to {value!r}; use a whole number from 1 to 999999")

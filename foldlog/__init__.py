@@ -1,14 +1,31 @@
 """An event-sourced store behind AI-agent runtimes: agents forget, their history does not.
 
     import foldlog
-    from foldlog import Condensation, Message, View
+    from foldlog import Message
 
-    with foldlog.open("sqlite:///history.db", condenser="config.toml") as histories:
+    with foldlog.open("history.db", condenser="digest") as histories:
         history = histories["c1"]
         history.append(Message(source="user", content="hi"))
-        match history.step():
-            case Condensation(): ...                            # appended: step again
-            case View() as view: messages = view.to_messages()  # what the model is to be shown
+        messages = history.prepare().to_messages()          # what the model is to be shown
+        reply = client.chat.completions.create(model=..., messages=messages, tools=...)
+        history.append_reply(reply)                         # a message, or an action for each tool call
+        for call in history.open_calls:
+            history.append_tool_result(call.call_id, run(call.tool, call.arguments))
+
+Open           open -> Histories -> History; KeyRing (encryption)
+Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, CondensationAction,
+               CondensationRequest, CondensationSummary; Event is any of them, Recorded one with its position;
+               from_openai makes events of a model's reply
+Views          View (the events that the model is shown), Difference, Why
+Forgetting     Condensation, LLM and LLMConfig (a model, with its limits), request_condensation_tool,
+               is_context_window_error
+Errors         EventStoreError is the base of all. Of the store: VersionConflict, IdempotencyConflict,
+               HistoryDiverged, ConversationNotFound, ConversationErased, InvalidEvent, InvalidArgument,
+               InvalidOption, UnknownEventType, CorruptEvent, StoreUnavailable, KeyUnavailable. Of Views:
+               NoSuchEvent, NoSuchVersion. Of condensers: InvalidCondenser, NoCondensationAvailable,
+               ModelCallFailed
+More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the packages
+               below: eventstore, projections, condensers. help(foldlog.History) lists the methods.
 
     histories.py aio.py    the face in Python, sync and async
     cli/                   the command
@@ -20,66 +37,64 @@ Importing this is cheap: what a name needs is imported when the name is first us
 
 from __future__ import annotations
 
-import importlib
-import typing
+from typing import TYPE_CHECKING
 
-if typing.TYPE_CHECKING:
-    from condensers import Condensation
-    from eventstore import (
-        ANY_VERSION,
-        Action,
-        Annotation,
-        CondensationAction,
-        CondensationRequest,
-        CondensationSummary,
-        Event,
-        EventStoreError,
-        Message,
-        Observation,
-        Recorded,
-        Retraction,
-        SystemMessage,
-    )
-    from foldlog.histories import Histories, History, open
-    from projections import View
+# There is no __all__: help(foldlog) would print every method of every class. "as" tells type checkers what is public.
+if TYPE_CHECKING:
+    from condensers import LLM as LLM
+    from condensers import Condensation as Condensation
+    from condensers import InvalidCondenser as InvalidCondenser
+    from condensers import LLMConfig as LLMConfig
+    from condensers import ModelCallFailed as ModelCallFailed
+    from condensers import NoCondensationAvailable as NoCondensationAvailable
+    from condensers import is_context_window_error as is_context_window_error
+    from condensers import request_condensation_tool as request_condensation_tool
+    from eventstore import ANY_VERSION as ANY_VERSION
+    from eventstore import Action as Action
+    from eventstore import Annotation as Annotation
+    from eventstore import CondensationAction as CondensationAction
+    from eventstore import CondensationRequest as CondensationRequest
+    from eventstore import CondensationSummary as CondensationSummary
+    from eventstore import ConversationErased as ConversationErased
+    from eventstore import ConversationNotFound as ConversationNotFound
+    from eventstore import CorruptEvent as CorruptEvent
+    from eventstore import Event as Event
+    from eventstore import EventStoreError as EventStoreError
+    from eventstore import HistoryDiverged as HistoryDiverged
+    from eventstore import IdempotencyConflict as IdempotencyConflict
+    from eventstore import InvalidArgument as InvalidArgument
+    from eventstore import InvalidEvent as InvalidEvent
+    from eventstore import InvalidOption as InvalidOption
+    from eventstore import KeyRing as KeyRing
+    from eventstore import KeyUnavailable as KeyUnavailable
+    from eventstore import Message as Message
+    from eventstore import Observation as Observation
+    from eventstore import Recorded as Recorded
+    from eventstore import Retraction as Retraction
+    from eventstore import StoreUnavailable as StoreUnavailable
+    from eventstore import SystemMessage as SystemMessage
+    from eventstore import UnknownEventType as UnknownEventType
+    from eventstore import VersionConflict as VersionConflict
+    from foldlog.histories import Histories as Histories
+    from foldlog.histories import History as History
+    from foldlog.histories import open as open
+    from foldlog.replies import from_openai as from_openai
+    from projections import Difference as Difference
+    from projections import NoSuchEvent as NoSuchEvent
+    from projections import NoSuchVersion as NoSuchVersion
+    from projections import View as View
+    from projections import Why as Why
 
-__all__ = [
-    "ANY_VERSION",
-    "Action",
-    "Annotation",
-    "Condensation",
-    "CondensationAction",
-    "CondensationRequest",
-    "CondensationSummary",
-    "Event",
-    "EventStoreError",
-    "Histories",
-    "History",
-    "Message",
-    "Observation",
-    "Recorded",
-    "Retraction",
-    "SystemMessage",
-    "View",
-    "open",
-]
+if not TYPE_CHECKING:  # a type checker takes this function for a promise that every name exists
 
-_HOMES = {
-    "Condensation": "condensers",
-    "Histories": "foldlog.histories",
-    "History": "foldlog.histories",
-    "open": "foldlog.histories",
-    "View": "projections",
-}
+    def __getattr__(name: str) -> object:
+        from foldlog.public import object_named
 
+        value = object_named(name)
+        globals()[name] = value
+        return value
 
-def __getattr__(name: str) -> typing.Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'foldlog' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES.get(name, "eventstore")), name)
-    globals()[name] = value
-    return value
+    def __dir__() -> list[str]:
+        from foldlog.public import NAMES
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+        return sorted({*globals(), *NAMES})

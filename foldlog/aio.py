@@ -19,6 +19,7 @@ that only reads is left to its thread: both raise at once, without an outcome.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from datetime import datetime
 from functools import partial
@@ -27,13 +28,15 @@ from operator import length_hint
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
-from eventstore import Action, Event, Recorded, Store
+from eventstore import Action, ConversationRow, Event, KeyRing, Recorded, Store
+from eventstore.store import EVENT_BYTES_MAX
 from foldlog import histories as sync
 from foldlog.threads import Outcome, ThreadPool, pause
 from projections import View
 
 if TYPE_CHECKING:
     from condensers import AgentModel
+    from eventstore.stored.compression import Compression
     from foldlog.histories import ChosenCondenser
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "open"]
@@ -49,17 +52,30 @@ _POLL_S, _POLL_MAX_S = 0.005, 0.1
 
 
 def open(
-    url: str,
+    url: str | os.PathLike[str],
     *,
     condenser: ChosenCondenser | None = None,
     agent_llm: AgentModel | None = None,
     durability: Literal["full", "relaxed"] = "full",
     clock: Callable[[], datetime] | None = None,
+    keys: KeyRing | None = None,
+    compression: Compression | None = None,
+    event_bytes_max: int = EVENT_BYTES_MAX,
 ) -> Opening:
     """Open a store: ``async with foldlog.aio.open(url) as histories``, or ``histories = await foldlog.aio.open(url)``
     and ``await histories.close()`` at the end. Arguments and errors are those of ``foldlog.open``.
     """
-    opened = partial(sync.open, url, condenser=condenser, agent_llm=agent_llm, durability=durability, clock=clock)
+    opened = partial(
+        sync.open,
+        url,
+        condenser=condenser,
+        agent_llm=agent_llm,
+        durability=durability,
+        clock=clock,
+        keys=keys,
+        compression=compression,
+        event_bytes_max=event_bytes_max,
+    )
     return Opening(opened)
 
 
@@ -235,6 +251,12 @@ class AsyncHistories:
             return _Pages(self.pool, partial(follow, after_position))
         return _Following(self.pool, self.sync.store, after_position)
 
+    async def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
+        erase = partial(self.sync.erase, conversation, reason=reason, complete=complete)
+        return await self.pool.run(erase, finish=True)
+
+    erase.__doc__ = sync.Histories.erase.__doc__
+
     async def close(self) -> None:
         """Wait for the calls that run, then close the store."""
         await self.pool.run(self._close, finish=True)
@@ -258,14 +280,18 @@ class AsyncHistory:
 
     append = _method(sync.History.append, writes=True)
     append_records = _method(sync.History.append_records, writes=True)
+    append_reply = _method(sync.History.append_reply, writes=True)
+    append_tool_result = _method(sync.History.append_tool_result, writes=True)
     interrupt = _method(sync.History.interrupt, writes=True)
     request_condensation = _method(sync.History.request_condensation, writes=True)
     retract = _method(sync.History.retract, writes=True)
     pop = _method(sync.History.pop, writes=True)
     step = _method(sync.History.step, writes=True, steps=True)
+    prepare = _method(sync.History.prepare, writes=True, steps=True)
     condense = _method(sync.History.condense, writes=True, steps=True)
     condensed_history = _method(sync.History.condensed_history, writes=True, steps=True)
     at = _method(sync.History.at)
+    messages = _method(sync.History.messages)
     tail = _method(sync.History.tail)
     why = _method(sync.History.why)
     difference = _method(sync.History.difference)

@@ -19,8 +19,14 @@ from eventstore import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
+    Content,
+    ConversationErased,
     ConversationNotFound,
+    ConversationRow,
     Event,
+    InvalidEvent,
+    KeyRing,
+    Message,
     Recorded,
     Retraction,
     Store,
@@ -28,13 +34,16 @@ from eventstore import (
     open_store,
 )
 from eventstore.events import summary_id
-from projections import Difference, View, Views, Why, interrupt
+from eventstore.store import EVENT_BYTES_MAX
+from projections import Difference, NoSuchEvent, NoSuchVersion, View, Views, Why, append_tool_result, interrupt
 
 if TYPE_CHECKING:
     from condensers import AgentModel, Condensation, CondenseHandler, Condenser, CondenserConfig
+    from eventstore.stored.compression import Compression
     from foldlog.maintenance import Maintenance
     from foldlog.recording import Recording
     from projections import Lifetimes
+    from projections.messages import Dialect
 
     ChosenCondenser = Condenser | CondenserConfig | Mapping[str, Any] | str | os.PathLike[str]
 
@@ -48,19 +57,33 @@ ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
 
 
 def open(
-    url: str,
+    url: str | os.PathLike[str],
     *,
     condenser: ChosenCondenser | None = None,
     agent_llm: AgentModel | None = None,
     durability: Literal["full", "relaxed"] = "full",
     clock: Callable[[], datetime] | None = None,
+    keys: KeyRing | None = None,
+    compression: Compression | None = None,
+    event_bytes_max: int = EVENT_BYTES_MAX,
 ) -> Histories:
-    """Open the store at ``url``, such as ``sqlite:///history.db``, ``sqlite:////srv/history.db`` or ``memory:``.
+    """Open a store: a SQLite file, which is made if it is not there, a PostgreSQL database, or memory.
 
-    ``condenser`` and ``agent_llm``: see ``Histories``. A SQLite file is made if it is not there. ``durability``: see
-    ``eventstore.open_store``. Close it, or use ``with``. Raises ``InvalidCondenser`` where the condenser's description
-    is wrong, before anything is opened; ``StoreUnavailable`` where there is no such store, it is not ours, or a newer
-    version made it.
+    ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash (``"history.db"``), or a URL:
+                    ``sqlite:///history.db``, ``postgresql://user@host/database``, ``memory:``
+    ``condenser``   what decides what is forgotten, ``agent_llm`` the model whose room a View must fit: see
+                    ``Histories``
+    ``durability``  ``"full"``: what ``append`` returned is on disk. ``"relaxed"``: a power cut may lose the newest
+                    commits, whole ones
+    ``clock``       gives the present time, aware; for tests
+    ``keys``        encrypt new events under the first of these keys; ``compression`` is ``"zstd"``, ``"zlib"`` or
+                    ``"none"``. Where they are not given, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE`` and
+                    ``FOLDLOG_COMPRESSION`` of the environment count
+    ``event_bytes_max``  the largest event that may be appended
+
+    Close it, or use ``with``. Raises ``InvalidCondenser`` where the condenser's description is wrong and
+    ``InvalidOption`` where another argument is, before anything is opened; ``StoreUnavailable`` where the store cannot
+    be opened now, and ``KeyUnavailable`` where a key is missing or malformed.
     """
     chosen = None if condenser is None else _made(condenser)
     if agent_llm is not None:
@@ -69,7 +92,15 @@ def open(
         counting(agent_llm)  # an object that is not a model is refused before anything is opened
     if chosen is not None:
         chosen.for_agent(agent_llm)  # so is a condenser that lacks a model
-    return Histories(open_store(url, durability=durability, clock=clock), condenser=chosen, agent_llm=agent_llm)
+    store = open_store(
+        url,
+        durability=durability,
+        clock=clock,
+        keys=keys,
+        compression=compression,
+        event_bytes_max=event_bytes_max,
+    )
+    return Histories(store, condenser=chosen, agent_llm=agent_llm)
 
 
 class Histories:
@@ -77,9 +108,9 @@ class Histories:
 
     ``in`` and iteration tell which have events. Any number of threads may use it.
 
-    ``condenser``   decides what is forgotten when a history takes a step: a ``Condenser``, or what describes one, the
-                    path of a TOML file or a table. None is the one that needs no model: a digest, by size
-                    and on request
+    ``condenser``   decides what is forgotten when a history takes a step: the name of a strategy (``"digest"``), the
+                    path of a TOML file, which ends in ``.toml``, a table, or a ``Condenser``. None is the one that
+                    needs no model: a digest, by size and on request
     ``agent_llm``   the model whose room a View must fit, such as ``condensers.LLM``; without it events are
                     counted, and tokens estimated where the condenser has a limit for them. Its ``dialect``, where it
                     has one, is the form of ``view.to_messages()``
@@ -124,7 +155,10 @@ class Histories:
         return History(self, conversation)
 
     def __contains__(self, conversation: str) -> bool:
-        return self.store.version(conversation) > 0
+        try:
+            return self.store.version(conversation) > 0
+        except ConversationErased:
+            return False
 
     def __iter__(self) -> Iterator[str]:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes. Read page by page."""
@@ -136,6 +170,16 @@ class Histories:
         from foldlog.maintenance import Maintenance
 
         return Maintenance(self.store)
+
+    def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
+        """Erase a conversation for good. Return its receipt, once its bytes are gone from the store's files.
+
+        No reader sees it from the first moment on, and its id is not used again. To erase many, give
+        ``complete=False`` for all but the last: their bytes go with the last one's. Called again, it finishes what was
+        begun. Raises ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that was open before stays open.
+        Cost: its events, and reading the file once.
+        """
+        return self.maintenance.erase(conversation, reason=reason, complete=complete)
 
     def close(self) -> None:
         """Close the store. Views that are held and were not read yet are read before."""
@@ -155,7 +199,12 @@ class Histories:
 
 
 class History:
-    """One conversation: append to it, and see what the model is shown. It holds no state of its own."""
+    """One conversation: append to it, and see what the model is shown. It holds no state of its own.
+
+    A history that has no events yet is empty, in every method: its View, its events and its tail are empty, and it has
+    no event and no version but 0. Its first append makes the conversation. Every method raises ``ConversationErased``
+    where the conversation was erased.
+    """
 
     def __init__(self, histories: Histories, conversation: str) -> None:
         self._histories, self._store, self._views = histories, histories.store, histories.views
@@ -165,6 +214,10 @@ class History:
     def version(self) -> int:
         """How many events it has; 0 before the first."""
         return self._store.version(self.id)
+
+    def __len__(self) -> int:
+        """Return ``version``, the number of its events, forgotten ones too."""
+        return self.version
 
     @property
     def view(self) -> View:
@@ -181,23 +234,32 @@ class History:
     def at(self, version: int) -> View:
         """Return what the model was shown when the history had ``version`` events. Cost: the size of that View.
 
-        Raises what ``Views.at`` raises for a version that the history never had.
+        Raises ``NoSuchVersion`` for a version that the history never had.
         """
-        return self._views.at(self.id, version=version) if version else View.from_events(())
+        if version == 0 and self.version >= 0:
+            return View.from_events(())
+        try:
+            return self._views.at(self.id, version=version)
+        except ConversationNotFound:
+            raise NoSuchVersion(self.id, version, 0) from None
 
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]:
-        """All events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest first.
-        Raises ``ConversationNotFound`` before the first append.
-        """
-        return self._store.events(self.id, start, stop, reverse=reverse)
+        """All events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest first."""
+        try:
+            return self._store.events(self.id, start, stop, reverse=reverse)
+        except ConversationNotFound:
+            return iter(())
 
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events of the log, forgotten ones too, in order; all, where there are fewer.
 
         ``history.view.tail(count)`` are the last events that the model is shown. Raises ``InvalidArgument`` for a
-        negative number, ``ConversationNotFound`` before the first append. Cost: these events.
+        negative number. Cost: these events.
         """
-        return self._store.query(self.id, lambda read: read.tail(count))
+        try:
+            return self._store.query(self.id, lambda read: read.tail(count))
+        except ConversationNotFound:
+            return ()
 
     def append(
         self,
@@ -209,11 +271,16 @@ class History:
         """Append one event, or several, all or none. Return them as recorded, with their ids. A ``Condensation``, as a
         condenser returns it, stands for its action.
 
-        ``expected_version``, ``idempotency_key``, what it raises, and durability: as ``eventstore.Store.append``.
+        ``expected_version`` is the version that the decision was made on, 0 for a new history, or ``ANY_VERSION``. The
+        same ``idempotency_key`` and events again: nothing is appended, and what was recorded then is returned.
+
+        Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
+        ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
+        ``TypeError`` where an argument is not what it must be. Durability: on disk when it returns. Cost: the events
+        appended, whatever the length of the history.
         """
-        appended = events if isinstance(events, Event | Iterable) else events.action
         recorded = self._store.append(
-            self.id, appended, expected_version=expected_version, idempotency_key=idempotency_key
+            self.id, _appendable(events), expected_version=expected_version, idempotency_key=idempotency_key
         )
         if any(isinstance(one.event, CondensationAction) for one in recorded):
             self._warn_of_older_summaries(recorded)
@@ -269,6 +336,71 @@ class History:
         except ConversationNotFound:
             return ()
 
+    def append_reply(
+        self, reply: Any, *, expected_version: ExpectedVersion = ANY_VERSION, idempotency_key: str | None = None
+    ) -> tuple[Recorded, ...]:
+        """Append what a model answered: a chat completion, a response of OpenAI, an Anthropic message, or one of their
+        messages. Returns the events as recorded: the ``Action`` of each tool call, or the agent's ``Message``.
+
+        See ``foldlog.from_openai`` for what becomes of it. Raises ``InvalidEvent`` where the reply neither says nor
+        calls anything, ``InvalidArgument`` where it is something else, and what ``append`` raises; then nothing is
+        appended.
+        """
+        from foldlog.replies import from_openai
+
+        events = from_openai(reply)
+        if not any(isinstance(event, Message | Action | CondensationRequest) for event in events):
+            raise InvalidEvent(
+                f"conversation {self.id!r}: the reply has neither a text nor a tool call; nothing was appended; look "
+                f"at its finish reason, and ask the model again"
+            )
+        return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
+
+    def append_tool_result(
+        self,
+        call_id: str,
+        content: Content,
+        is_error: bool = False,
+        *,
+        extras: dict[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Recorded:
+        """Append the observation of the open call with this id; of several, that of the newest one.
+
+        ``content`` is a text, or parts in the shape of OpenAI's chat; ``extras`` are kept and not shown to the model.
+        The same ``idempotency_key`` and result again: nothing is appended, and what was recorded then is returned.
+
+        Raises ``InvalidEvent`` where no action opened a call with this id, or it has its result already (``append``
+        takes such an observation, as imports do), and what ``append`` raises. Durability: on disk when it returns.
+        Cost: that of ``view``, and the open calls.
+        """
+        return append_tool_result(
+            self._store,
+            lambda: self.view,
+            self.id,
+            call_id,
+            content,
+            is_error=is_error,
+            extras=extras,
+            idempotency_key=idempotency_key,
+        )
+
+    def messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
+        """Return the messages of the present View, as ``view.to_messages()`` does. It condenses nothing: in an agent's
+        loop, use ``prepare().to_messages()``.
+        """
+        return self.view.to_messages(dialect)
+
+    def prepare(self) -> View:
+        """Take steps until a View can be sent, and return it: condensations that are due are made and appended.
+
+        Raises what ``step`` raises, ``NoCondensationAvailable`` above all, where one is required and impossible. Cost:
+        the View, and the condenser's work, which may be a call of a model.
+        """
+        while not isinstance(prepared := self.step(), View):
+            pass
+        return prepared
+
     def step(self) -> View | Condensation:
         """Prepare the call of the agent's model: return the View to go on with, or a condensation that was due and has
         been appended; then step again.
@@ -291,10 +423,13 @@ class History:
         """Ask for a condensation, and take the step that answers.
 
         Raises ``InvalidCondenser``, a ``ValueError``, where the condenser does not handle requests, and
-        ``ConversationNotFound`` before the first append: nothing is appended then. Raises what ``step`` raises.
+        ``NoCondensationAvailable`` where the history is empty: nothing is appended then. Raises what ``step`` raises.
         """
         self._histories.handler.check_handles_requests()
-        self._store.conversation(self.id)
+        if self.version == 0:
+            from condensers import NoCondensationAvailable
+
+            raise NoCondensationAvailable(f"conversation {self.id!r} has no events, so there is nothing to condense")
         self.request_condensation(reason)
         return self.step()
 
@@ -343,33 +478,74 @@ class History:
 
     def why(self, event_id: int) -> Why:
         """Why an event, or the summary with this id, is in the View now, or is not. Raises ``NoSuchEvent``."""
-        return self._views.why(self.id, event_id=event_id)
+        try:
+            return self._views.why(self.id, event_id=event_id)
+        except ConversationNotFound:
+            raise NoSuchEvent(self.id, event_id, 0) from None
 
     def lifetimes(self) -> Lifetimes:
         """For each event and summary: at which versions the View shows it, from when a model is sent it, why it left,
-        and its tokens, estimated. Raises ``ConversationNotFound``. Cost: the events, once.
+        and its tokens, estimated. Cost: the events, once.
         """
         from condensers import event_tokens
+        from projections import Lifetimes
 
-        return self._views.lifetimes(self.id, event_tokens)
+        try:
+            return self._views.lifetimes(self.id, event_tokens)
+        except ConversationNotFound:
+            return Lifetimes(self.id, 0, (), {}, ())
 
     def difference(self, before: int, after: int) -> Difference:
         """Return what entered the View and what left it between two versions, and what was summarized. Raises
         ``NoSuchVersion``.
         """
-        return self._views.difference(self.id, before, after)
+        try:
+            return self._views.difference(self.id, before, after)
+        except ConversationNotFound:
+            if before == after == 0:
+                return Difference(0, 0, (), (), ())
+            raise NoSuchVersion(self.id, after or before, 0) from None
 
     def __repr__(self) -> str:
         return f"<History {self.id!r} at version {self.version}>"
 
 
+def _appendable(events: Event | Condensation | Iterable[Event]) -> Event | Iterable[Event]:
+    """Return what is to be appended: of a ``Condensation`` its action. Raises ``TypeError`` for another object."""
+    if isinstance(events, Event):
+        return events
+    action = getattr(events, "action", None)  # condensers is imported only by those who condense
+    if isinstance(action, CondensationAction):
+        return action
+    if isinstance(events, str | bytes | Mapping | type) or not isinstance(events, Iterable):
+        remedy = "a chat message or a reply goes to append_reply" if isinstance(events, Mapping) else ""
+        raise TypeError(
+            f"append takes an event, or several; what it was given is {_described(events)}; write for example "
+            f"history.append(Message(source='user', content='hi')){remedy and '; '}{remedy}"
+        )
+    return events
+
+
+def _described(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
+
+
 def _made(condenser: ChosenCondenser) -> Condenser:
-    from condensers import Condenser
+    """Return the condenser that is chosen: by an object, a table, the name of a strategy or the path of a TOML file."""
+    from condensers import Condenser, CondenserConfig, InvalidCondenser, condenser_from_config, load_condenser
 
     if isinstance(condenser, Condenser):
         return condenser
-    from condensers import condenser_from_config, load_condenser
-
-    if isinstance(condenser, str | os.PathLike):
+    if isinstance(condenser, os.PathLike) or (isinstance(condenser, str) and condenser.endswith(".toml")):
         return load_condenser(condenser)
+    if isinstance(condenser, str):
+        try:
+            return condenser_from_config({"type": condenser})
+        except InvalidCondenser as error:
+            raise InvalidCondenser(f"{error}; the path of a file ends in .toml") from None
+    if not isinstance(condenser, Mapping | CondenserConfig):
+        raise InvalidCondenser(
+            f"condenser is {_described(condenser)}; give the name of a strategy ('digest'), the path of a file "
+            f"that ends in .toml, a table ({{'type': 'digest'}}), or a Condenser"
+        )
     return condenser_from_config(condenser)

@@ -14,6 +14,7 @@ from projections.explain import Difference, Summarized, Why
 from projections.interruption import interrupt
 from projections.lifetimes import Lifetime, Lifetimes, Moment, Span
 from projections.messages import Rendered
+from projections.tool_results import append_tool_result
 from projections.view import View
 from projections.views import Views
 from projections.well_formed import cut_points, well_formed
@@ -35,6 +36,7 @@ __all__ = [
     "View",
     "Views",
     "Why",
+    "append_tool_result",
     "audit",
     "cut_points",
     "interrupt",

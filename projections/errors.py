@@ -22,8 +22,8 @@ class NoSuchEvent(EventStoreError, ValueError):
     """The conversation has no event, and no summary, with this id. Its log shows which there are."""
 
     def __init__(self, conversation: str, event_id: int, version: int) -> None:
+        there = f"its events are 0 to {version - 1}, and the summary of condensation c is -(c+2)"
         super().__init__(
-            f"conversation {conversation!r} has no event {event_id}: its events are 0 to {version - 1}, and "
-            f"the summary of condensation c is -(c+2)"
+            f"conversation {conversation!r} has no event {event_id}: {there if version else 'it is empty'}"
         )
         self.conversation, self.event_id, self.version = conversation, event_id, version

@@ -6,8 +6,7 @@ from functools import partial
 
 from eventstore import ANY_VERSION, Recorded, Store, VersionConflict
 from eventstore.events import Observation
-from eventstore.transaction import ReadTransaction
-from projections.view import View
+from projections.tool_results import check_still_open
 from projections.views import Views
 
 __all__ = ["UNKNOWN_OUTCOME", "interrupt"]
@@ -35,13 +34,7 @@ def interrupt(store: Store, views: Views, conversation: str, reason: str = "") -
             return ()
         try:
             return store.append(
-                conversation, observations, expected_version=ANY_VERSION, guard=partial(_check_still_open, view)
+                conversation, observations, expected_version=ANY_VERSION, guard=partial(check_still_open, view)
             )
         except VersionConflict:
             continue
-
-
-def _check_still_open(view: View, snapshot: ReadTransaction) -> None:
-    """Raise ``VersionConflict`` where what was appended after ``view`` changed which calls are open."""
-    if view.then(snapshot.events(view.version)).open_calls != view.open_calls:
-        raise VersionConflict(snapshot.conversation, view.version, snapshot.version)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+from eventstore.errors import InvalidArgument
 from eventstore.events import Event
 from projections.view import View
 
@@ -27,7 +28,7 @@ def well_formed(view: View, policy: Policy = "fixed", history: Sequence[Event] |
         positions = view.fit_positions
         return view if len(positions) == len(view) else view.with_events(view.events[place] for place in positions)
     if history is None:
-        raise ValueError("the policy 'reference' compares the View with its whole history; give history=events")
+        raise InvalidArgument("the policy 'reference' compares the View with its whole history; give history=events")
     from projections.reference_policy import enforce
 
     return view.with_events(enforce(view.events, history))
@@ -46,5 +47,5 @@ def cut_points(view: View, policy: Policy = "fixed") -> tuple[int, ...]:
 
 def _checked(policy: Policy) -> Policy:
     if policy not in get_args(Policy):
-        raise ValueError(f"unknown policy {policy!r}; choose one of {' and '.join(map(repr, get_args(Policy)))}")
+        raise InvalidArgument(f"unknown policy {policy!r}; choose one of {' and '.join(map(repr, get_args(Policy)))}")
     return policy

@@ -2,23 +2,38 @@
 
 import importlib
 import inspect
+import pkgutil
+import pydoc
+import re
 import types
+from pathlib import Path
 
 import pytest
 
+import foldlog
+from eventstore.recorders.errors import RecorderError
+from foldlog.public import NAMES
+
 PACKAGES = ["eventstore", "projections", "condensers", "foldlog"]
+
+
+def _promised(module: types.ModuleType) -> list[str]:
+    """``foldlog`` has no ``__all__``: ``help`` would print every method of every class."""
+    return list(NAMES) if module is foldlog else list(module.__all__)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_name_in_all_can_be_imported_and_there_is_no_other_public_name(package):
     module = importlib.import_module(package)
-    promised = set(module.__all__)
-    assert len(promised) == len(module.__all__), "a name stands twice in __all__"
+    promised = set(_promised(module))
+    assert len(promised) == len(_promised(module)), "a name stands twice in __all__"
     assert {name for name in promised if not hasattr(module, name)} == set()
     reachable = {
         name
         for name, value in vars(module).items()
-        if not name.startswith("_") and not isinstance(value, types.ModuleType) and name != "annotations"
+        if not name.startswith("_")
+        and not isinstance(value, types.ModuleType)
+        and name not in ("annotations", "TYPE_CHECKING")
     }
     assert reachable <= promised
 
@@ -28,7 +43,33 @@ def test_every_public_class_and_function_says_its_contract(package):
     module = importlib.import_module(package)
     silent = [
         name
-        for name in module.__all__
+        for name in _promised(module)
         if (inspect.isclass(value := getattr(module, name)) or inspect.isfunction(value)) and not inspect.getdoc(value)
     ]
     assert silent == []
+
+
+def test_help_fits_two_screens_and_names_everything():
+    page = pydoc.plain(pydoc.render_doc(foldlog))
+    assert page.count("\n") <= 80
+    assert [name for name in NAMES if name not in page and name != "ANY_VERSION"] == []
+
+
+def test_type_checkers_see_every_public_name():
+    shown = set(re.findall(r"import \w+ as (\w+)$", Path(foldlog.__file__).read_text(), re.MULTILINE))
+    assert shown == set(NAMES)
+
+
+def test_every_error_is_an_event_store_error():
+    """Those that never reach a caller are left out: recorders' errors, and what one module says to another."""
+    errors = {
+        value
+        for package in PACKAGES
+        for _, name, _ in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
+        if not name.endswith("__main__")
+        for value in vars(importlib.import_module(name)).values()
+        if inspect.isclass(value) and issubclass(value, Exception) and value.__module__.split(".")[0] in PACKAGES
+    }
+    internal = {"Undecodable", "NotAsWritten", "TooLarge", "UnreadableJson", "Broken", "UnreadableRevision", "Refused"}
+    others = {each.__name__ for each in errors if not issubclass(each, (foldlog.EventStoreError, RecorderError))}
+    assert {name for name in others if not name.startswith("_")} - internal == set()

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.errors import StoreUnavailable
+from eventstore.errors import InvalidOption, StoreUnavailable
 from eventstore.maintenance.erase import purge
 from eventstore.maintenance.verify import Verdict, verdicts
 from eventstore.recorders.base import RecorderOfFile, Transaction
@@ -129,7 +129,7 @@ def _expunge(transaction: Transaction, key: int) -> bool:
 
 def _of_file(database: Database, done: str, instead: str) -> RecorderOfFile:
     if not isinstance(database.recorder, RecorderOfFile):
-        raise StoreUnavailable(f"only a store in a SQLite file can be {done}; on a PostgreSQL server {instead}")
+        raise InvalidOption(f"only a store in a SQLite file can be {done}; on a PostgreSQL server {instead}")
     return database.recorder
 
 

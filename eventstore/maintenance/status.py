@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventstore.arguments import whole
-from eventstore.errors import StoreUnavailable
+from eventstore.errors import InvalidOption
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.store import Store
@@ -15,11 +15,11 @@ __all__ = ["follower_status", "lost_after"]
 def follower_status(store: Store) -> Status:
     """Return, for a store on a server, who holds the followers back, and how far behind they are.
 
-    Raises ``StoreUnavailable`` where the store is not on a server; there, nothing holds followers back.
+    Raises ``InvalidOption`` where the store is not on a server; there, nothing holds followers back.
     """
     recorder = store.database.recorder
     if not isinstance(recorder, RecorderOnServer):
-        raise StoreUnavailable("follower status exists only for PostgreSQL stores")
+        raise InvalidOption("follower status exists only for PostgreSQL stores")
     with translated():
         return recorder.status()
 

@@ -6,7 +6,7 @@ import threading
 import zlib
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from eventstore.errors import StoreUnavailable
+from eventstore.errors import InvalidOption
 
 if TYPE_CHECKING:
     import zstandard
@@ -38,13 +38,13 @@ class TooLarge(NotAsWritten):
 
 
 def checked(name: str) -> Compression:
-    """Return the compression of this name. Raises ``StoreUnavailable`` for another name or a missing package."""
+    """Return the compression of this name. Raises ``InvalidOption`` for another one, and if its package is missing."""
     for known in get_args(Compression):
         if name == known:
             if known == "zstd":
                 _zstd()
             return known  # type: ignore[no-any-return]
-    raise StoreUnavailable(f"there is no compression {name!r}; choose {', '.join(get_args(Compression))}")
+    raise InvalidOption(f"there is no compression {name!r}; choose {', '.join(get_args(Compression))}")
 
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
@@ -62,7 +62,7 @@ def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
 def decompressed(how: int, stored: bytes, bytes_max: int) -> bytes:
     """Return the body that ``compressed`` was given. It never takes more than ``bytes_max`` of memory.
 
-    Raises ``NotAsWritten``, and ``StoreUnavailable`` where zstd is needed and its package is missing.
+    Raises ``NotAsWritten``, and ``InvalidOption`` where zstd is needed and its package is missing.
     """
     if how == _NONE:
         return stored
@@ -89,7 +89,7 @@ class _Zstd:
         try:
             import zstandard
         except ImportError as error:
-            raise StoreUnavailable(
+            raise InvalidOption(
                 "zstd needs the package 'zstandard'; pip install 'foldlog[zstd]', or choose compression 'zlib'"
             ) from error
         self._error: type[Exception] = zstandard.ZstdError

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
+from eventstore.errors import EventStoreError
+
 __all__ = ["NotReadable", "Sink", "compressed", "decompressed", "is_compressed"]
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -17,7 +19,7 @@ _WINDOW_MAX = 2**27
 """What a zstd stream may ask to be kept in memory; ours ask for 2 MiB."""
 
 
-class NotReadable(ValueError):
+class NotReadable(EventStoreError, ValueError):
     """The bytes are not compressed as they should be, from here on."""
 
 

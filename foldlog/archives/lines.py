@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from eventstore import CorruptEvent, codec, is_structural
+from eventstore.errors import EventStoreError
 from eventstore.maintenance.copy import Carried
 from eventstore.recorders.base import Erasure, Row
 from eventstore.stored.row_codec import PLAIN
@@ -45,7 +46,7 @@ _Head = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _Hex = Annotated[str, Meta(pattern="^([0-9a-f]{2}){0,64}$")]
 
 
-class NotAnArchive(ValueError):
+class NotAnArchive(EventStoreError, ValueError):
     """The file is not an archive, or damaged from here on: the message says where. The part before was copied."""
 
 

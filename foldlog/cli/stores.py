@@ -30,9 +30,10 @@ def open_existing(db: str) -> Store:
     permission is opened for reading.
     """
     from eventstore import open_store
-    from eventstore.urls import parse
+    from eventstore.urls import as_url, parse
     from foldlog.cli.outcome import Refused
 
+    db = as_url(db)
     location = parse(db)
     if location.scheme == "postgresql" and "mode" not in location.options:
         return open_store(f"{db}{'&' if '?' in db else '?'}mode=rw")

@@ -95,7 +95,7 @@ def _encoded(
 ) -> Iterator[Any]:
     for expected, event in enumerate(events):
         if event.id != expected:
-            raise ValueError(f"expected event {expected}, found event {event.id}; an export needs the whole history")
+            raise InvalidEvent(f"expected event {expected}, found event {event.id}; an export needs the whole history")
         _check_origin(event, format)
         yield from encoder.records(event)
     yield from encoder.end()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec.structs import force_setattr
 
+from eventstore.errors import EventStoreError
 from eventstore.events import Event, is_structural
 from foldlog.formats.format import Format, Options, RecordEncoder, RestartableDecoder, RestartableEncoder
 from foldlog.formats.registry import format_named
@@ -37,7 +38,7 @@ _TAIL_EVENTS = 2 * SEGMENT_RECORDS
 """How many of the last events are searched for the beginning of the last segment, where a decoder goes on."""
 
 
-class NotLive(ValueError):
+class NotLive(EventStoreError, ValueError):
     """Records of this format cannot be added one by one: import the whole history."""
 
     def __init__(self, format: str) -> None:

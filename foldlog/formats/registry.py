@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
+from eventstore.errors import EventStoreError
 from foldlog.formats.format import Format
 
 __all__ = ["GROUP", "UnknownFormat", "format_named", "formats", "register"]
@@ -48,7 +49,7 @@ FORMATS: dict[str, Format] = {format.name: format for format in map(_load, _MODU
 _packages_asked = False
 
 
-class UnknownFormat(ValueError):
+class UnknownFormat(EventStoreError, ValueError):
     """There is no such format: choose one of ``FORMATS``."""
 
     def __init__(self, format: str) -> None:

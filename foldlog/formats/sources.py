@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from eventstore.errors import InvalidArgument
 from foldlog.formats.detection import format_of, recognize
 from foldlog.formats.files.found import Found, NotAHistory
 from foldlog.formats.files.histories import histories
@@ -74,7 +75,7 @@ def open_sources(paths: Iterable[str | PathLike[str]], format: str = "auto", *, 
 def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
     """Return the format of a file, a folder, or records: one of ``FORMATS``.
 
-    Raises ``NotAHistory`` for a path without a history, ``ValueError`` for records of no known format.
+    Raises ``NotAHistory`` for a path without a history, ``InvalidArgument`` for records of no known format.
     """
     if isinstance(source, str | PathLike):
         return next(iter(open_sources([source]))).format
@@ -82,5 +83,5 @@ def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
     if isinstance(format, Format):
         return format.name
     if format is None:
-        raise ValueError("these records are of no format that is known here")
-    raise ValueError(f"these records are of {format.name}, which foldlog cannot import{format.hint}")
+        raise InvalidArgument("these records are of no format that is known here")
+    raise InvalidArgument(f"these records are of {format.name}, which foldlog cannot import{format.hint}")

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from condensers.replays import Replay
+from eventstore.errors import EventStoreError
 from eventstore.whole_file import whole_file
 
 __all__ = ["PlotRefused", "check_plot", "comparison", "plot_comparison"]
 
 
-class PlotRefused(ValueError):
+class PlotRefused(EventStoreError, ValueError):
     """A plot cannot be drawn: matplotlib is not installed, or it knows no such kind of file. The message says which."""
 
 

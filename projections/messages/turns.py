@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 
 import msgspec
 
+from eventstore.errors import InvalidArgument
 from eventstore.events import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
 from projections.messages.content import is_blank, sendable
 from projections.units import units
@@ -49,7 +50,7 @@ def checked(dialect: str) -> Dialect:
     for known in DIALECTS:
         if dialect == known:
             return known
-    raise ValueError(f"unknown dialect {dialect!r}; use {', '.join(map(repr, DIALECTS))}")
+    raise InvalidArgument(f"unknown dialect {dialect!r}; use {', '.join(map(repr, DIALECTS))}")
 
 
 def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[MessageTurn]:

@@ -245,7 +245,7 @@ async def test_the_face_has_every_public_name_of_the_sync_one(histories):
     pairs = [(foldlog.History, foldlog.aio.AsyncHistory), (foldlog.Histories, foldlog.aio.AsyncHistories)]
     for sync, asynchronous in pairs:
         names = {name for name in vars(sync) if not name.startswith("_")}
-        assert names - set(dir(asynchronous)) - {"condenser", "handler", "maintenance"} == set()
+        assert names - set(dir(asynchronous)) - {"condenser", "handler", "maintenance", "recording"} == set()
         for name in names & set(vars(asynchronous)) - {"close"}:
             method = getattr(sync, name)
             if inspect.isfunction(method) and name != "events":

@@ -182,7 +182,8 @@ def test_a_conversation_that_does_not_exist(foldlog, five_messages, command):
 @pytest.mark.parametrize(
     "url",
     [
-        "foldlog.db",
+        "foldlog",
+        ":memory:",
         "mysql://localhost/x",
         "mysql://[1",
         "sqlite:foldlog.db",

@@ -3,8 +3,17 @@
 import pytest
 
 import foldlog
-from eventstore import ConversationNotFound, IdempotencyConflict, VersionConflict
-from foldlog import CondensationAction, Message
+from eventstore import IdempotencyConflict, VersionConflict
+from foldlog import (
+    CondensationAction,
+    ConversationErased,
+    InvalidEvent,
+    Message,
+    NoCondensationAvailable,
+    NoSuchEvent,
+    NoSuchVersion,
+)
+from foldlog.public import NAMES
 
 
 @pytest.fixture
@@ -84,9 +93,38 @@ def test_a_view_that_was_given_out_does_not_change(histories):
     assert (len(view), len(history.view)) == (1, 2)
 
 
-def test_the_events_of_a_history_that_has_none_are_an_error(histories):
-    with pytest.raises(ConversationNotFound):
-        histories["c1"].events()
+def test_a_history_without_events_is_empty_in_every_method(histories):
+    history = histories["c1"]
+    assert (len(history), history.version, len(history.view), history.messages()) == (0, 0, 0, [])
+    assert (list(history.events()), history.tail(3), history.open_calls, history.interrupt()) == ([], (), (), ())
+    assert (len(history.at(0)), len(history.prepare()), history.pop(), history.lifetimes().events) == (0, 0, (), ())
+    assert history.difference(0, 0).entered == ()
+    for ask in (lambda: history.at(1), lambda: history.difference(0, 1)):
+        with pytest.raises(NoSuchVersion, match="has no version 1; it is at version 0"):
+            ask()
+    with pytest.raises(NoSuchEvent, match="has no event 0: it is empty"):
+        history.why(0)
+    with pytest.raises(NoCondensationAvailable, match="has no events"):
+        history.condense()
+    with pytest.raises(InvalidEvent, match="no action opened a call 'k'; no call waits for a result"):
+        history.append_tool_result("k", "done")
+    assert "c1" not in histories
+
+
+def test_an_erased_history_is_an_error_in_every_method(histories):
+    history = histories["c1"]
+    history.append(messages("one"))
+    assert histories.erase("c1", reason="asked").version == 1
+    asked = [
+        *(lambda: history.version, lambda: history.view, lambda: history.at(0), lambda: list(history.events())),
+        *(lambda: history.tail(1), lambda: history.open_calls, history.interrupt, history.prepare, history.condense),
+        *(lambda: history.why(0), lambda: history.difference(0, 0), history.lifetimes, history.pop, history.messages),
+        *(lambda: history.append(messages("two")), lambda: history.append_tool_result("k", "x"), lambda: len(history)),
+    ]
+    for ask in asked:
+        with pytest.raises(ConversationErased):
+            ask()
+    assert "c1" not in histories
 
 
 def test_a_version_that_it_never_had_is_an_error(histories):
@@ -113,7 +151,9 @@ def test_all_histories_are_iterated_however_many(histories):
 def test_the_module_has_no_other_names():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = foldlog.nothing
-    assert set(foldlog.__all__) <= set(dir(foldlog))
+    with pytest.raises(AttributeError, match=r"did you mean 'open'\?"):
+        _ = foldlog.opne
+    assert set(NAMES) <= set(dir(foldlog))
 
 
 def test_an_older_summary_that_is_left_standing_is_warned_of_once(monkeypatch, caplog):

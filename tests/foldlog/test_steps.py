@@ -14,7 +14,7 @@ from condensers import (
     RecentEventsCondenser,
     get_condensation_metadata,
 )
-from eventstore import Annotation, CondensationRequest, ConversationNotFound
+from eventstore import Annotation, CondensationRequest
 from foldlog import Action, Condensation, CondensationAction, Message, Observation, SystemMessage, View
 from projections import NoSuchEvent, NoSuchVersion
 
@@ -164,7 +164,7 @@ def test_a_condenser_that_answers_no_request_is_not_asked(opened, condenser):
 
 
 def test_a_history_that_has_no_events_is_not_condensed_into_being(opened):
-    with pytest.raises(ConversationNotFound):
+    with pytest.raises(NoCondensationAvailable, match="has no events"):
         opened()["c1"].condense()
     assert "c1" not in opened()
 

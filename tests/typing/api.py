@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, assert_type
 
+import condensers
 import foldlog
 import foldlog.aio
 from condensers import LLM, CondenseHandler, Condenser, LLMConfig, condenser_from_config, load_condenser
@@ -137,7 +138,29 @@ async def the_async_face_has_the_types_of_the_sync_one() -> None:
         assert_type(await history.append(an_exchange(), expected_version=0), tuple[Recorded, ...])
         assert_type(await history.view, View)
         assert_type(await history.step(), View | Condensation)
+        assert_type(await history.prepare(), View)
+        assert_type(await history.append_tool_result("k1", "done"), Recorded)
         async for event in history.events(0, 2):
             assert_type(event, Event)
         async for recorded in histories.follow(after_position=3):
             assert_type(recorded, Recorded)
+
+
+def a_mistyped_name_fails() -> None:
+    """``mypy --strict`` reports an ignored error that is none."""
+    foldlog.opne  # type: ignore[attr-defined]  # noqa: B018
+    condensers.load_condensr  # type: ignore[attr-defined]  # noqa: B018
+
+
+def a_loop_without_mapping_by_hand(client: Any) -> list[dict[str, Any]]:
+    keys = foldlog.KeyRing.from_file("keys")
+    with foldlog.open(Path("history.db"), condenser="digest", keys=keys, compression="zlib") as histories:
+        history = histories["c1"]
+        reply = client.chat.completions.create(messages=history.prepare().to_messages("openai"))
+        assert_type(history.append_reply(reply), tuple[Recorded, ...])
+        for call in history.open_calls:
+            assert_type(history.append_tool_result(call.call_id or "", "done", is_error=False), Recorded)
+        assert_type(foldlog.from_openai(reply), tuple[Event, ...])
+        assert_type(len(history), int)
+        histories.erase("c2", reason="asked for")
+        return history.messages("anthropic")

@@ -99,9 +99,9 @@ def _url(named: str) -> str:
 
 
 def _path(url: str) -> str | None:
-    from eventstore.urls import parse
+    from eventstore.urls import as_url, parse
 
-    location = parse(url)
+    location = parse(as_url(url))
     return location.path if location.scheme == "sqlite" else None
 
 

@@ -54,9 +54,9 @@ def run(
 
 
 def _for_reading(db: str) -> str:
-    from eventstore.urls import parse
+    from eventstore.urls import as_url, parse
 
-    location = parse(db)
+    location = parse(as_url(db))
     if location.scheme != "sqlite" or "mode" in location.options:
         return db
     return f"{db}{'&' if location.options else '?'}mode=ro"

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from eventstore.errors import InvalidEvent
 from eventstore.events import (
     Action,
     Annotation,
@@ -77,7 +78,7 @@ class ClaudeCodeEncoder:
     def end(self) -> list[Any]:
         """Nothing: the last line is complete. Raises ``ValueError`` where an event of it is missing."""
         if self._group:
-            raise ValueError(f"event {self._group[0].id} is the first of a line whose last event is missing")
+            raise InvalidEvent(f"event {self._group[0].id} is the first of a line whose last event is missing")
         return []
 
     def _written(self, events: Sequence[Event], record: dict[str, Any]) -> dict[str, Any]:

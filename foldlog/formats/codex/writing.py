@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from eventstore.errors import InvalidEvent
 from eventstore.events import (
     Action,
     Annotation,
@@ -117,7 +118,7 @@ class CodexEncoder:
     def end(self) -> list[Any]:
         """Nothing; raises ``ValueError`` where items of a history lack the condensation behind them."""
         if self._items:
-            raise ValueError(
+            raise InvalidEvent(
                 f"the condensation behind {len(self._items)} items of its history is missing; "
                 f"an export needs the whole history"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from eventstore.errors import EventStoreError
 from foldlog.formats.files.naming import Name
 from foldlog.formats.files.readers import Located, RecordReader
 from foldlog.formats.format import Format, Lookalike
@@ -30,7 +31,7 @@ class Found(NamedTuple):
     leaf: str | None = None
 
 
-class NotAHistory(ValueError):
+class NotAHistory(EventStoreError, ValueError):
     """This path holds no history, and nothing of it is imported.
 
     ``why`` says what it is instead. ``foreign`` is true where it is sound JSON of another kind, which is harmless among

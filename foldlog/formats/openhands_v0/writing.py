@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from eventstore.errors import InvalidEvent
 from eventstore.events import (
     Action,
     Annotation,
@@ -175,7 +176,7 @@ class OpenHandsV0Encoder:
     def end(self) -> list[Any]:
         """Nothing; raises ``ValueError`` where an array's last events are missing."""
         if self._array:
-            raise ValueError(f"an array lacks its last {self._missing} events; an export needs the whole history")
+            raise InvalidEvent(f"an array lacks its last {self._missing} events; an export needs the whole history")
         return []
 
 

@@ -1,0 +1,40 @@
+"""The public names of ``foldlog``, and the modules that they are imported from when they are first used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["NAMES", "object_named"]
+
+_HOMES: Mapping[str, tuple[str, ...]] = {
+    "foldlog.histories": ("Histories", "History", "open"),
+    "foldlog.replies": ("from_openai",),
+    "projections": ("Difference", "NoSuchEvent", "NoSuchVersion", "View", "Why"),
+    "condensers": (
+        *("LLM", "Condensation", "InvalidCondenser", "LLMConfig", "ModelCallFailed", "NoCondensationAvailable"),
+        *("is_context_window_error", "request_condensation_tool"),
+    ),
+    "eventstore": (
+        *("ANY_VERSION", "Action", "Annotation", "CondensationAction", "CondensationRequest", "CondensationSummary"),
+        *("ConversationErased", "ConversationNotFound", "CorruptEvent", "Event", "EventStoreError", "HistoryDiverged"),
+        *("IdempotencyConflict", "InvalidArgument", "InvalidEvent", "InvalidOption", "KeyRing", "KeyUnavailable"),
+        *("Message", "Observation", "Recorded", "Retraction", "StoreUnavailable", "SystemMessage"),
+        *("UnknownEventType", "VersionConflict"),
+    ),
+}
+
+NAMES: Mapping[str, str] = {name: home for home, names in _HOMES.items() for name in names}
+"""By name, the module that it is imported from."""
+
+
+def object_named(name: str) -> Any:
+    """Return what ``foldlog.NAME`` is. Raises ``AttributeError`` for a name that is not public, with a similar one."""
+    if name not in NAMES:
+        from difflib import get_close_matches
+
+        similar = get_close_matches(name, NAMES, 1) if not name.startswith("_") else []
+        hint = f"; did you mean {similar[0]!r}?" if similar else ""
+        raise AttributeError(f"module 'foldlog' has no attribute {name!r}{hint}", name=name)
+    return getattr(importlib.import_module(NAMES[name]), name)

@@ -1,0 +1,90 @@
+"""Record the result of a tool call that waits for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from eventstore import ANY_VERSION, InvalidEvent, Recorded, Store, VersionConflict
+from eventstore.events import Action, Content, Observation
+from eventstore.transaction import ReadTransaction
+from projections.view import View
+
+__all__ = ["append_tool_result", "check_still_open"]
+
+_NAMED_MAX = 5
+
+
+def append_tool_result(
+    store: Store,
+    current: Callable[[], View],
+    conversation: str,
+    call_id: str,
+    content: Content,
+    *,
+    is_error: bool = False,
+    extras: dict[str, Any] | None = None,
+    idempotency_key: str | None = None,
+) -> Recorded:
+    """Append the observation of the open call with this id; of several, that of the newest one.
+
+    ``current`` gives the View of the conversation. Others may append at the same time: a call that they answer first
+    gets no second observation. The same ``idempotency_key`` and result again: nothing is appended, and what was
+    recorded then is returned. Raises ``InvalidEvent`` where no call with this id is open, and what ``Store.append``
+    raises. Durability: on disk when it returns. Cost: that of the View, and the open calls.
+    """
+    if not isinstance(call_id, str):
+        raise TypeError(f"a call is named by its call_id, a text, not by {call_id!r}")
+    while True:
+        view = current()
+        called = _newest(view.open_calls, call_id)
+        guard = partial(check_still_open, view)
+        if called is None:
+            refusal = InvalidEvent(_refused(conversation, call_id, view))
+            called = None if idempotency_key is None else _newest(view.events, call_id)
+            if called is None:
+                raise refusal
+            guard = partial(_refuse, refusal)  # asked only where the key is new
+        observation = Observation(
+            tool=called.tool, call_id=call_id, cause=called.id, content=content, is_error=is_error, extras=extras or {}
+        )
+        try:
+            (recorded,) = store.append(
+                conversation,
+                observation,
+                expected_version=ANY_VERSION,
+                idempotency_key=idempotency_key,
+                guard=guard,
+            )
+        except VersionConflict:
+            continue
+        return recorded
+
+
+def _newest(events: Any, call_id: str) -> Action | None:
+    return next((each for each in reversed(events) if isinstance(each, Action) and each.call_id == call_id), None)
+
+
+def check_still_open(view: View, snapshot: ReadTransaction) -> None:
+    """Raise ``VersionConflict`` where what was appended after ``view`` changed which calls are open."""
+    if view.then(snapshot.events(view.version)).open_calls != view.open_calls:
+        raise VersionConflict(snapshot.conversation, view.version, snapshot.version)
+
+
+def _refuse(refusal: InvalidEvent, snapshot: ReadTransaction) -> None:
+    raise refusal
+
+
+def _refused(conversation: str, call_id: str, view: View) -> str:
+    waiting = [repr(call.call_id) for call in view.open_calls]
+    told = ", ".join(waiting[:_NAMED_MAX]) + (", …" if len(waiting) > _NAMED_MAX else "")
+    answered = next(
+        (each for each in reversed(view.events) if isinstance(each, Observation) and each.call_id == call_id), None
+    )
+    if answered is not None:
+        problem = f"call {call_id!r} has its result already, event {answered.id}"
+    else:
+        problem = f"no action opened a call {call_id!r}"
+    remedy = f"the calls that wait are {told}" if waiting else "no call waits for a result"
+    return f"conversation {conversation!r}: {problem}; {remedy}; nothing was appended"

@@ -1,0 +1,341 @@
+"""A model's reply becomes events, whichever SDK brought it, and a tool's result finds its call."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+import foldlog
+from condensers import Reply, ToolCall
+from condensers.models import client
+from foldlog import (
+    Action,
+    CondensationRequest,
+    IdempotencyConflict,
+    InvalidArgument,
+    InvalidEvent,
+    Message,
+    Observation,
+    SystemMessage,
+    from_openai,
+)
+
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+CALLS = [
+    {"id": "k1", "type": "function", "function": {"name": "run", "arguments": '{"command": "ls"}'}},
+    {"id": "k2", "type": "function", "function": {"name": "run", "arguments": '{"command": '}},
+]
+
+
+def completion(message, finish_reason="stop"):
+    choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant", "content": None, **message}}
+    described = {"object": "chat.completion", "created": 1, "model": "gpt-4o"}
+    return {"id": "chatcmpl-1", **described, "choices": [choice], "usage": USAGE}
+
+
+def test_a_text_is_a_message_of_the_agent():
+    (message,) = from_openai(completion({"content": "It fails because of x."}))
+    account = {"model": "gpt-4o", "finish_reason": "stop", "usage": USAGE}
+    assert message == Message(source="agent", content="It fails because of x.", meta=account)
+    (refused,) = from_openai(completion({"refusal": "I cannot."}))
+    assert refused.content == "I cannot."
+
+
+def test_calls_are_actions_and_the_text_beside_them_is_the_thought_of_the_first():
+    one, two = from_openai(completion({"content": "Let me look.", "tool_calls": CALLS}, "tool_calls"))
+    assert (one.tool, one.arguments, one.call_id, one.response_id) == ("run", {"command": "ls"}, "k1", "chatcmpl-1")
+    assert (two.arguments, two.call_id, two.response_id) == ('{"command": ', "k2", "chatcmpl-1")
+    assert (one.thought, two.thought) == ("Let me look.", "")
+    assert (one.meta["usage"], two.meta) == (USAGE, {})
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1, "a": 2}', "[1]", "", "7", '{"a": "\\ud800"'])
+def test_arguments_that_are_no_plain_map_stay_the_text_that_the_model_wrote(text):
+    call = {"id": "k", "function": {"name": "f", "arguments": text}}
+    (action,) = from_openai({"role": "assistant", "tool_calls": [call]})
+    assert action.arguments == text
+
+
+def test_the_objects_of_openais_sdk_say_the_same_as_their_json():
+    chat = pytest.importorskip("openai.types.chat")
+    responses = pytest.importorskip("openai.types.responses")
+    said = completion({"content": "Let me look.", "tool_calls": CALLS}, "tool_calls")
+    assert from_openai(chat.ChatCompletion.model_validate(said)) == from_openai(said)
+    message = chat.ChatCompletionMessage.model_validate(said["choices"][0]["message"])
+    assert [action.call_id for action in from_openai(message)] == ["k1", "k2"]
+    assert from_openai(responses.Response.model_construct(**RESPONSE)) == from_openai(RESPONSE)
+
+
+def test_the_objects_of_litellm_say_the_same_as_their_json():
+    litellm = client._litellm()
+    blocks = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
+    said = completion({"content": "Let me look.", "tool_calls": CALLS, "thinking_blocks": blocks}, "tool_calls")
+    one, two = from_openai(litellm.ModelResponse(**said))
+    assert (one.thinking, one.thought, one.response_id) == (tuple(blocks), "Let me look.", "chatcmpl-1")
+    assert (one.meta["usage"]["total_tokens"], two.call_id) == (10, "k2")
+
+
+RESPONSE = {
+    "id": "resp_1",
+    "object": "response",
+    "model": "gpt-5",
+    "status": "completed",
+    "output": [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+        {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Look:"}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "k1", "name": "run", "arguments": '{"command":"ls"}'},
+        {"type": "custom_tool_call", "id": "fc_2", "call_id": "k2", "name": "patch", "input": "*** Begin"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+    ],
+    "usage": {"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 0}},
+}
+
+
+def test_a_response_of_openai():
+    reasoning, search, run, patch = from_openai(RESPONSE)
+    assert (reasoning.name, reasoning.data["encrypted_content"], search.name) == (
+        "reasoning",
+        "gAAA",
+        "web_search_call",
+    )
+    assert (run.arguments, run.call_id, run.thought, run.response_id) == ({"command": "ls"}, "k1", "Look:", "resp_1")
+    assert (patch.tool, patch.arguments, patch.call_id, patch.response_id) == ("patch", "*** Begin", "k2", "resp_1")
+    assert run.meta == {
+        "model": "gpt-5",
+        "finish_reason": "completed",
+        "usage": {"input_tokens": 7, "output_tokens": 3},
+    }
+    items = from_openai([*RESPONSE["output"], {"type": "function_call_output", "call_id": "k1", "output": "a.py"}])
+    assert [type(item).__name__ for item in items] == ["Annotation", "Annotation", "Action", "Action", "Observation"]
+    assert items[2].response_id == items[3].response_id == "response-k1"
+
+
+def test_a_message_of_anthropic():
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    reply = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "content": [
+            thinking,
+            {"type": "text", "text": "Let me look."},
+            {"type": "tool_use", "id": "k1", "name": "run", "input": {"command": "ls"}},
+            {"type": "tool_use", "id": "k2", "name": "look", "input": {}},
+        ],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 7, "output_tokens": 3},
+    }
+    one, two = from_openai(reply)
+    assert (one.thinking, one.thought, one.arguments) == ((thinking,), "Let me look.", {"command": "ls"})
+    assert (two.tool, two.response_id, one.meta["finish_reason"]) == ("look", "msg_1", "tool_use")
+    blocks = [SimpleNamespace(**block) for block in reply["content"]]
+    assert from_openai(SimpleNamespace(**{**reply, "content": blocks})) == (one, two)
+    failed = {"type": "tool_result", "tool_use_id": "k1", "content": "no such file", "is_error": True}
+    result, said = from_openai({"role": "user", "content": [failed, {"type": "text", "text": "go on"}]})
+    assert (result.call_id, result.content, result.is_error) == ("k1", "no such file", True)
+    assert said == Message(source="user", content="go on")
+
+
+def test_messages_of_every_role():
+    system, user, action, observation, answer = from_openai(
+        [
+            {"role": "developer", "content": "You help."},
+            {"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]},
+            {"role": "assistant", "content": None, "tool_calls": CALLS[:1]},
+            {"role": "tool", "tool_call_id": "k1", "content": "a.py"},
+            {"role": "assistant", "content": "Done."},
+        ]
+    )
+    assert (system, answer) == (SystemMessage(content="You help."), Message(source="agent", content="Done."))
+    assert user.content == ({"type": "image_url", "image_url": {"url": "https://x/y.png"}},)
+    assert (action.call_id, observation) == ("k1", Observation(call_id="k1", content="a.py"))
+
+
+def test_the_tool_that_asks_for_a_condensation_is_a_request_and_no_call():
+    tool = foldlog.request_condensation_tool()["function"]["name"]
+    calls = [{"id": "k9", "function": {"name": tool, "arguments": "{}"}}, CALLS[0]]
+    action, request = from_openai({"role": "assistant", "tool_calls": calls})
+    assert (type(action), type(request)) == (Action, CondensationRequest)
+
+
+def test_what_is_no_reply_is_named():
+    with pytest.raises(InvalidArgument, match="has 2 choices; give the message of one"):
+        from_openai({"choices": [1, 2]})
+    with pytest.raises(InvalidArgument, match="a chunk of a stream"):
+        from_openai({"choices": [{"delta": {"content": "x"}}]})
+    with pytest.raises(InvalidArgument, match=r"of type generator.*collect the chunks"):
+        from_openai(chunk for chunk in "ab")
+    for wrong, said in (("hi", "type str"), (None, "type NoneType"), ({"a": 1}, "with a"), (object(), "type object")):
+        with pytest.raises(InvalidArgument, match=said):
+            from_openai(wrong)
+    with pytest.raises(InvalidArgument, match="the role 'critic'"):
+        from_openai({"role": "critic", "content": "x"})
+
+
+# --- in a history ---
+
+
+@pytest.fixture
+def history():
+    with foldlog.open("memory:") as histories:
+        yield histories["c1"]
+
+
+def test_a_loop_needs_no_mapping_by_hand(history):
+    history.append(Message(source="user", content="Which files?"))
+    assert len(history.append_reply(completion({"tool_calls": CALLS}))) == 2
+    for call in history.open_calls:
+        recorded = history.append_tool_result(call.call_id, "a.py", is_error=call.call_id == "k2")
+        assert (recorded.event.cause, recorded.event.tool) == (call.id, "run")
+    history.append_reply(Reply(text="One.", model="m", usage={"total_tokens": 4}))
+    messages = history.prepare().to_messages()
+    assert messages == history.messages()
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert [call["id"] for call in messages[1]["tool_calls"]] == ["k1", "k2"]
+    assert len(history) == 6
+
+
+def test_an_own_reply_keeps_its_calls(history):
+    call = ToolCall(name="run", arguments='{"command": "ls"}', id="k1")
+    (recorded,) = history.append_reply(Reply(text="hm", model="m", tool_calls=(call,), response_id="r1"))
+    assert (recorded.event.thought, recorded.event.response_id) == ("hm", "r1")
+
+
+@pytest.mark.parametrize("message", [{}, {"content": ""}, {"reasoning_content": "hm"}])
+def test_a_reply_that_says_nothing_is_refused(history, message):
+    with pytest.raises(InvalidEvent, match="neither a text nor a tool call; nothing was appended"):
+        history.append_reply(completion(message, "content_filter"))
+    assert len(history) == 0
+
+
+def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
+    history.append_reply(completion({"tool_calls": CALLS}))
+    with pytest.raises(InvalidEvent, match="no action opened a call 'k3'; the calls that wait are 'k1', 'k2'"):
+        history.append_tool_result("k3", "x")
+    history.append_tool_result("k1", "x")
+    with pytest.raises(InvalidEvent, match="call 'k1' has its result already, event 2; the calls that wait are 'k2'"):
+        history.append_tool_result("k1", "x")
+    with pytest.raises(TypeError, match="named by its call_id, a text"):
+        history.append_tool_result(7, "x")
+    history.append(Observation(call_id="k3", content="x"))
+    assert len(history) == 4
+
+
+def test_a_result_is_recorded_once_however_often_it_is_sent_with_a_key(history):
+    history.append_reply(completion({"tool_calls": CALLS[:1]}))
+    first = history.append_tool_result("k1", "x", idempotency_key="k1")
+    assert history.append_tool_result("k1", "x", idempotency_key="k1") == first
+    with pytest.raises(IdempotencyConflict):
+        history.append_tool_result("k1", "y", idempotency_key="k1")
+    with pytest.raises(InvalidEvent, match="has its result already"):
+        history.append_tool_result("k1", "x", idempotency_key="other")
+    assert len(history) == 2
+
+
+def test_of_two_calls_with_one_id_the_newest_is_answered(history):
+    for response in ("r1", "r2"):
+        history.append(Action(tool="run", call_id="call_0", response_id=response))
+        assert history.append_tool_result("call_0", response).event.cause == len(history) - 2
+
+
+def test_many_results_at_once_answer_each_call_once(tmp_path):
+    with foldlog.open(tmp_path / "h.db") as histories:
+        history = histories["c1"]
+        ids = [f"k{n}" for n in range(12)]
+        history.append([Action(tool="run", call_id=each, response_id="r") for each in ids])
+        refused = []
+
+        def answer(call_id):
+            try:
+                history.append_tool_result(call_id, "x")
+            except InvalidEvent:
+                refused.append(call_id)
+
+        threads = [threading.Thread(target=answer, args=(each,)) for each in ids * 2]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (sorted(refused), len(history), history.open_calls) == (sorted(ids), 24, ())
+
+
+# --- opening ---
+
+
+def test_a_store_is_named_by_a_url_a_path_or_a_path_object(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for place in ("h.db", "./h.db", tmp_path / "h.db", "sqlite:///h.db", str(tmp_path / "h.db")):
+        with foldlog.open(place) as histories:
+            histories["c1"].append(Message(source="user", content="hi"))
+    with foldlog.open("a b?mode=ro#.db") as histories:
+        histories["c1"].append(Message(source="user", content="hi"))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == ["a b?mode=ro#.db", "h.db"]
+    with foldlog.open("h.db") as histories:
+        assert len(histories["c1"]) == 5
+
+
+@pytest.mark.parametrize("wrong", ["history", ":memory:", "sqlit:///h.db", "http://x/h.db", "", "sqlite:h.db"])
+def test_an_address_that_is_none_is_an_invalid_option(wrong, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(foldlog.InvalidOption, match=r"history\.db"):
+        foldlog.open(wrong)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_that_are_wrong_are_named(tmp_path):
+    path = tmp_path / "h.db"
+    for wrong, said in (
+        ({"compression": "gzip"}, "no compression 'gzip'; choose"),
+        ({"durability": "ful"}, "it can be full, relaxed"),
+        ({"event_bytes_max": 0}, "event_bytes_max is 0"),
+        ({"condenser": "recnt"}, r"did you mean 'recent'.*ends in \.toml"),
+        ({"condenser": 5}, "condenser is of type int; give the name of a strategy"),
+    ):
+        with pytest.raises(ValueError, match=said) as caught:
+            foldlog.open(path, **wrong)
+        assert isinstance(caught.value, foldlog.EventStoreError)
+    with pytest.raises(TypeError, match="keys is a KeyRing"):
+        foldlog.open(path, keys="secret")
+    with pytest.raises(TypeError, match="named by a URL or by the path of a file, not by 5"):
+        foldlog.open(5)
+
+
+def test_a_condenser_is_chosen_by_its_name_or_by_a_file(tmp_path):
+    (tmp_path / "c.toml").write_text('[condenser]\ntype = "recent"\nmax_events = 5\n')
+    for chosen, strategy in (
+        ("digest", "digest"),
+        (str(tmp_path / "c.toml"), "recent"),
+        (tmp_path / "c.toml", "recent"),
+    ):
+        with foldlog.open("memory:", condenser=chosen) as histories:
+            assert histories.condenser.type == strategy
+
+
+def test_keys_compression_and_the_limit_of_an_event_are_those_that_were_given(tmp_path):
+    pytest.importorskip("cryptography")
+    from pydantic import SecretStr
+
+    path = tmp_path / "h.db"
+    with foldlog.open(
+        path, keys=foldlog.KeyRing([SecretStr("00" * 32)]), compression="zlib", event_bytes_max=500
+    ) as histories:
+        histories["c1"].append(Message(source="user", content="a secret"))
+        with pytest.raises(InvalidEvent, match="the most for one event is 500"):
+            histories["c1"].append(Message(source="user", content="x" * 600))
+    assert b"a secret" not in path.read_bytes()
+    with foldlog.open(path) as histories, pytest.raises(foldlog.KeyUnavailable):
+        list(histories["c1"].events())
+
+
+@pytest.mark.parametrize("wrong", [{"role": "user"}, "hi", b"hi", None, 5, Message, object()])
+def test_what_is_no_event_is_named(history, wrong):
+    with pytest.raises(TypeError, match=r"append takes an event.*history.append\(Message"):
+        history.append(wrong)
+
+
+def test_an_unknown_source_is_named_with_those_allowed(history):
+    with pytest.raises(InvalidEvent, match="its source is 'usr'; use 'user', 'agent', 'environment'"):
+        history.append(Message(source="usr", content="hi"))
