@@ -42,6 +42,8 @@ _EVER = 2**62
 class Rekeyed(NamedTuple):
     """What was done for one conversation: whether its data key was encrypted again, how many rows were stored in
     another form, and which rows could not be, because they are damaged. ``problem``: why it was left as it is.
+    ``bytes_pending``: whether bytes of the old form may still be in the file. The file is cleaned once, after the last
+    conversation, so the last result says what is so at the end; each one before it says whether its rows changed.
     """
 
     conversation: str
@@ -49,6 +51,7 @@ class Rekeyed(NamedTuple):
     rows: int
     damaged: tuple[int, ...]
     problem: str | None = None
+    bytes_pending: bool = False
 
 
 def rekey(
@@ -57,7 +60,8 @@ def rekey(
     """Store every conversation, or the one named, as the store was opened to write: with its compression, if one was
     chosen, and under its key, if it has one. ``decrypt``: as plain text.
 
-    When it ends, the old form is gone from the files, as in an erasure. Raises ``ConversationNotFound``, and
+    When it ends, the old form is gone from the files, as in an erasure; where the last result says ``bytes_pending``,
+    ``vacuum`` removes it. Raises ``ConversationNotFound``, and
     ``KeyUnavailable`` where a conversation is encrypted and its key is not given: then nothing was changed. Cost:
     reading all that may change, and writing what changes; memory for one batch.
     """
@@ -65,15 +69,20 @@ def rekey(
     with translated():
         for found in _wanted(database, conversation):
             _check_key(database, found)
+        last: Rekeyed | None = None
         for found in _wanted(database, conversation):
             if found.erasure is None:
-                yield _rekeyed(database, found, decrypt)
+                if last is not None:
+                    yield last._replace(bytes_pending=last.rows > 0)
+                last = _rekeyed(database, found, decrypt)
         for key in _staged(database, conversation):
             with database.recorder.read() as reader:
                 staged = reader.conversation_of(key)
             if staged is not None:
                 _rekeyed(database, staged, decrypt)
         purge(database.recorder, patience_s, "everything is stored as it should be")
+        if last is not None:
+            yield last._replace(bytes_pending=database.bytes_pending)
 
 
 def _wanted(database: Database, conversation: str | None) -> Iterator[Conversation]:

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 import eventstore.importing
-from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
 from eventstore.maintenance.backup import vacuum
+from eventstore.maintenance.rekey import rekey
 from eventstore.recorders.errors import StillRead
 from eventstore.recorders.sqlite import scrub, store_file
 from eventstore.recorders.sqlite.page_space import is_tree_page, suspicious, unused_parts
@@ -209,6 +211,18 @@ def test_where_bytes_cannot_be_overwritten_the_receipt_says_so_and_vacuum_comple
         assert not store.bytes_pending
         assert not store.conversation("secret").bytes_pending
         assert bytes_left(tmp_path, SECRETS) == []
+
+
+@pytest.mark.usefixtures("unseen")
+def test_a_rekey_says_in_its_result_that_bytes_are_pending_and_vacuum_completes_it(tmp_path: Path):
+    path = tmp_path / "store.db"
+    fill(path)
+    with open_store(f"sqlite:///{path}", keys=KeyRing([SecretStr("ab" * 32)])) as store:
+        assert [done.bytes_pending for done in rekey(store)] == [True, True]
+        assert [done.bytes_pending for done in rekey(store)] == [False, True]  # the second run changes no row
+        vacuum(store)
+        assert [done.bytes_pending for done in rekey(store)] == [False, False]
+        assert bytes_left(tmp_path, SECRETS[:1]) == []
 
 
 def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path: Path, unseen: None):

@@ -42,7 +42,10 @@ def run(
                 done.append(each)
         pending = store.database.bytes_pending
     if as_json:
-        changed = [{**each._asdict(), "damaged": list(each.damaged)} for each in done]
+        changed = [
+            {**each._asdict(), "damaged": list(each.damaged), "bytes_pending": pending and each.rows > 0}
+            for each in done
+        ]
         terminal.emit({"db": db, "conversations": changed, "bytes_pending": pending})
     else:
         rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
