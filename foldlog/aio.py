@@ -25,6 +25,7 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from operator import length_hint
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from eventstore.stored.compression import Compression
     from foldlog.histories import ChosenCondenser
 
-__all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "open"]
+__all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of", "open"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,6 +50,7 @@ _THREADS = 32
 """As many appends share one commit at most."""
 _STEPPING_THREADS = 8
 _POLL_S, _POLL_MAX_S = 0.005, 0.1
+_faces_lock = Lock()
 
 
 def open(
@@ -221,10 +223,23 @@ class AsyncView(Coroutine[Any, Any, View]):
         return view
 
 
+def face_of(histories: sync.Histories) -> AsyncHistories:
+    """Return the async face of histories that are open. They have one, and closing either of the two closes them.
+
+    Cost: none but for the first time; its threads begin with the first calls.
+    """
+    with _faces_lock:
+        face: AsyncHistories | None = histories.__dict__.get("async_face")
+        if face is None:
+            face = histories.__dict__["async_face"] = AsyncHistories(histories, ThreadPool("foldlog", _THREADS))
+        return face
+
+
 class AsyncHistories:
     """The histories of a store, by id. ``sync`` is the same of the sync face; see ``foldlog.Histories``.
 
-    Any number of tasks, in any number of loops, may use it.
+    Any number of tasks, in any number of loops, may use it. ``await histories.pool.run(work, finish=True)`` runs a
+    function that uses ``sync`` in a thread of this face; see ``ThreadPool.run``.
     """
 
     def __init__(self, histories: sync.Histories, pool: ThreadPool) -> None:

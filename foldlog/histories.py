@@ -145,7 +145,7 @@ class Histories:
         return CondenseHandler(self.store, self.views, self.condenser, self.agent_llm)
 
     @cached_property
-    def recording(self) -> Recording:
+    def _recording(self) -> Recording:
         """What appends records: one for all histories."""
         from foldlog.recording import Recording
 
@@ -287,17 +287,25 @@ class History:
         return recorded
 
     def append_records(
-        self, records: Iterable[Any], *, format: str, expected_version: ExpectedVersion = ANY_VERSION
+        self,
+        records: Iterable[Any],
+        *,
+        format: str,
+        expected_version: ExpectedVersion = ANY_VERSION,
+        dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append what ``records`` of a format say, all or none, as an import would. Return the events as recorded.
 
-        ``foldlog.formats.encode(history.events(), format)`` gives the records back. Other writers, also those of other
-        processes, may append at the same time. Raises ``UnknownFormat``; ``NotLive`` for a format whose histories can
-        only be imported whole; ``InvalidEvent`` where a record is not one of the format; and what ``append`` raises.
-        Durability: on disk when it returns. Cost: the records, and at the first call up to 256 events of the end; some
-        records make a format read more, see ``docs/IMPORTING.md``.
+        ``foldlog.formats.encode(history.events(), format)`` gives the records back. With ``dedupe="origin"`` records
+        whose source id the history has already are left out; those without an id are appended. Other writers, also
+        those of other processes, may append at the same time.
+
+        Raises ``UnknownFormat``; ``NotLive`` for a format whose histories can only be imported whole; ``InvalidEvent``
+        where a record is not one of the format; and what ``append`` raises. Durability: on disk when it returns. Cost:
+        the records, and at the first call up to 256 events of the end; ``docs/IMPORTING.md`` says which records make a
+        format read more.
         """
-        return self._histories.recording.append(self, records, format, expected_version)
+        return self._histories._recording.append(self, records, format, expected_version, dedupe)
 
     def _warn_of_older_summaries(self, recorded: Sequence[Recorded]) -> None:
         """Log a warning, once in a process, where a condensation brought a summary and an older one still stands."""

@@ -31,7 +31,7 @@ def histories():
 
 def forget_decoders(histories):
     """What another process does not have."""
-    del histories.recording
+    del histories._recording
 
 
 def gist(view):

@@ -408,7 +408,7 @@ def test_records_that_are_appended_one_by_one_come_back_as_they_were(format, dat
             history.append_records([record], format=format)
             match data.draw(st.sampled_from(["go on", "restart", "add", "go on"])):
                 case "restart":
-                    del histories.recording
+                    del histories._recording
                 case "add":
                     history.append(Annotation(name="ours"))
         events = list(history.events()) if records else []

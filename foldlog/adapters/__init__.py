@@ -1,0 +1,8 @@
+"""Stores for agent runtimes that other people wrote: a runtime keeps its conversations in foldlog with one argument
+changed.
+
+    claude_agent.py    FoldlogSessionStore, a SessionStore of the Claude Agent SDK
+
+Each file is one adapter, and the only one that imports its SDK. Extras of foldlog bring the SDKs in the range that the
+adapter was tested with. ``catalog.py`` lists the adapters, ``opening.py`` is what they share.
+"""

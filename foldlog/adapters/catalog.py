@@ -1,0 +1,72 @@
+"""Which adapters there are, which SDKs they were tested with, and what of it is installed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+__all__ = ["ADAPTERS", "Adapter"]
+
+_BOUND = re.compile(r"(>=|<=) *([0-9.]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """One adapter. ``extra`` is the extra of foldlog that brings the SDK: ``distribution`` on the package index.
+
+    ``tested`` is the range of releases that it was tested with: both of its ends were.
+    """
+
+    name: str
+    runtime: str
+    classes: tuple[str, ...]
+    extra: str
+    distribution: str
+    tested: str
+
+    @property
+    def module(self) -> str:
+        """Where its classes are."""
+        return f"foldlog.adapters.{self.name}"
+
+    @property
+    def installed(self) -> str | None:
+        """The installed release of the SDK, or None."""
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError:
+            return None
+
+    @property
+    def state(self) -> str:
+        """``tested``, ``untested`` where the installed SDK is outside of the range, or ``not installed``."""
+        installed = self.installed
+        if installed is None:
+            return "not installed"
+        return "tested" if _is_within(installed, self.tested) else "untested"
+
+
+def _is_within(release: str, bounds: str) -> bool:
+    order = {">=": (0, 1), "<=": (-1, 0)}
+    return all(_compare(release, bound) in order[operator] for operator, bound in _BOUND.findall(bounds))
+
+
+def _compare(one: str, other: str) -> int:
+    a, b = ([int(number) for number in re.findall(r"\d+", text)] for text in (one, other))
+    size = max(len(a), len(b))
+    a, b = a + [0] * (size - len(a)), b + [0] * (size - len(b))
+    return (a > b) - (a < b)
+
+
+ADAPTERS = (
+    Adapter(
+        name="claude_agent",
+        runtime="Claude Agent SDK",
+        classes=("FoldlogSessionStore",),
+        extra="claude-agent",
+        distribution="claude-agent-sdk",
+        tested=">=0.2.100,<=0.2.186",
+    ),
+)
+"""All adapters, in the order of their names. The ranges are those of the extras in ``pyproject.toml``."""

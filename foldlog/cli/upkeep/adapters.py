@@ -1,0 +1,50 @@
+"""``foldlog adapters``: which agent runtimes can keep their conversations in foldlog."""
+
+from __future__ import annotations
+
+from foldlog.cli import terminal
+from foldlog.cli.options import AsJson
+from foldlog.cli.outcome import DONE
+
+__all__ = ["run"]
+
+_STYLES = {"tested": "green", "untested": "yellow", "not installed": "dim"}
+
+
+def run(as_json: AsJson = False) -> int:
+    """List the adapters for agent runtimes, the releases that they were tested with, and the installed ones.
+
+    Install a runtime in the tested range with the extra of foldlog that is shown.
+    """
+    from rich.text import Text
+
+    from foldlog.adapters.catalog import ADAPTERS
+
+    if as_json:
+        terminal.emit(
+            {
+                "adapters": [
+                    {
+                        "name": adapter.name,
+                        "runtime": adapter.runtime,
+                        "module": adapter.module,
+                        "classes": list(adapter.classes),
+                        "extra": adapter.extra,
+                        "distribution": adapter.distribution,
+                        "tested": adapter.tested,
+                        "installed": adapter.installed,
+                        "state": adapter.state,
+                    }
+                    for adapter in ADAPTERS
+                ]
+            }
+        )
+        return DONE
+    console = terminal.console()
+    for adapter in ADAPTERS:
+        console.print(Text.assemble((adapter.module, "bold cyan"), f"  {', '.join(adapter.classes)}"))
+        console.print(f"  {adapter.runtime}, extra {adapter.extra}: {adapter.distribution} {adapter.tested}")
+        console.print(
+            Text.assemble("  ", (adapter.state, _STYLES[adapter.state]), f" {adapter.installed or ''}".rstrip())
+        )
+    return DONE

@@ -1,0 +1,170 @@
+"""``FoldlogSessionStore``: what the SDK's contract asks, and what a session does to a store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import uuid
+
+import pytest
+from claude_agent_sdk.testing import run_session_store_conformance
+
+import foldlog
+from foldlog.adapters.claude_agent import FoldlogSessionStore
+
+KEY = {"project_key": "-work", "session_id": "s"}
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def store(histories):
+    return FoldlogSessionStore(histories)
+
+
+def line(number, **fields):
+    parent = None if number == 0 else f"u{number - 1}"
+    message = {"role": "user", "content": f"m{number}"}
+    return {"type": "user", "uuid": f"u{number}", "parentUuid": parent, "sessionId": "s", "message": message, **fields}
+
+
+async def test_the_conformance_suite_of_the_sdk_passes(url, tmp_path, request):
+    made = []
+
+    def make():
+        another = url
+        if url.startswith("sqlite"):
+            another = f"sqlite:///{tmp_path / str(len(made))}.db"
+        elif url.startswith("postgres"):
+            another = request.getfixturevalue("postgres_url")()
+        made.append(FoldlogSessionStore(another))
+        return made[-1]
+
+    await run_session_store_conformance(make)
+    for one in made:
+        await one.close()
+    assert len(made) >= 14
+
+
+VALUES = [None, True, 0, -1, 1.5, 1e308, 2**70, "", "a\x00b", "\ud800", "é", [], {}, [{"a": [None, "\x00"]}], {"": ""}]
+
+
+async def test_entries_come_back_as_they_were_after_a_fresh_open(tmp_path):
+    url = f"sqlite:///{tmp_path / 'h.db'}"
+    choice = random.Random(1)
+    given = []
+    for number in range(200):
+        entry = line(number) if choice.random() < 0.5 else {"type": choice.choice(["x", "system", "summary", "user"])}
+        for _ in range(choice.randrange(4)):
+            name = choice.choice(
+                ["message", "content", "n", "toolUseResult", "timestamp", "a\x00", "\ud800", "isSidechain"]
+            )
+            entry[name] = choice.choice(VALUES)
+        given.append(entry)
+    async with FoldlogSessionStore(url) as store:
+        done = 0
+        while done < len(given):
+            some = choice.randrange(1, 9)
+            await store.append(KEY, given[done : done + some])
+            done += some
+    async with FoldlogSessionStore(url) as store:
+        assert repr(await store.load(KEY)) == repr(given)
+
+
+async def test_a_batch_that_is_sent_again_adds_what_is_new(store):
+    await store.append(KEY, [line(0), line(1), {"type": "mode"}])
+    await store.append(KEY, [line(1), {"type": "mode"}, line(2), line(2)])
+    other = FoldlogSessionStore(store.histories)
+    await other.append(KEY, [line(0), line(3)])
+    assert await store.load(KEY) == [line(0), line(1), {"type": "mode"}, {"type": "mode"}, line(2), line(3)]
+
+
+async def test_random_sessions_are_what_a_plain_dictionary_says(store):
+    choice = random.Random(7)
+    keys = [{"project_key": p, "session_id": s} for p in ("a", "a/b", "é %") for s in ("1", "2/3")]
+    keys += [{**key, "subpath": sub} for key in keys[:3] for sub in ("subagents/agent-1", "x")]
+    said: dict[str, list] = {}
+    deleted = set()
+    for _ in range(150):
+        key = choice.choice(keys)
+        name = json.dumps(key, sort_keys=True)
+        if choice.random() < 0.05:
+            await store.delete(key)
+            gone = [
+                k for k in keys if k == key or ("subpath" not in key and {**k, "subpath": 0} == {**key, "subpath": 0})
+            ]
+            for one in gone:
+                if said.pop(json.dumps(one, sort_keys=True), None) is not None:
+                    deleted.add(json.dumps(one, sort_keys=True))
+        elif name not in deleted:
+            entries = [{"type": "x", "uuid": f"{name}{choice.randrange(30)}"} for _ in range(choice.randrange(4))]
+            mine = said.setdefault(name, []) if entries else said.get(name, [])
+            mine += [entry for place, entry in enumerate(entries) if entry not in mine and entry not in entries[:place]]
+            await store.append(key, entries)
+        assert await store.load(key) == (said.get(name) or None)
+    for project in ("a", "a/b", "é %", "none"):
+        expected = {json.loads(name)["session_id"] for name in said if json.loads(name)["project_key"] == project}
+        expected = {one for one in expected if json.dumps({"project_key": project, "session_id": one}) in said}
+        assert {row["session_id"] for row in await store.list_sessions(project)} == expected
+    for key in keys[:6]:
+        subs = [k["subpath"] for k in keys[6:] if {**k, "subpath": 0} == {**key, "subpath": 0}]
+        expected = sorted(s for s in subs if json.dumps({**key, "subpath": s}, sort_keys=True) in said)
+        assert sorted(await store.list_subkeys(key)) == expected
+
+
+async def test_the_history_can_be_looked_at_while_the_session_runs(store, histories):
+    await store.append(KEY, [line(0), line(1)])
+    history = histories[store.conversation(KEY)]
+    assert [event.content for event in history.view] == ["m0", "m1"]
+    history.append(foldlog.CondensationAction(forgotten_event_ids=[0], summary="before", summary_offset=0))
+    await store.append(KEY, [line(2)])
+    assert [event.content for event in history.view] == ["before", "m1", "m2"]
+    assert await store.load(KEY) == [line(0), line(1), line(2)], "what the session resumes from is the session's own"
+    assert history.why(0).by.id == 2
+
+
+async def test_a_cancelled_append_is_whole_or_absent(store):
+    for number in range(20):
+        key = {**KEY, "session_id": f"s{number}"}
+        task = asyncio.ensure_future(store.append(key, [line(0), line(1), line(2)]))
+        await asyncio.sleep(number / 5_000)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert await store.load(key) in (None, [line(0), line(1), line(2)])
+        await store.append(key, [line(0), line(1), line(2)])
+        assert await store.load(key) == [line(0), line(1), line(2)]
+
+
+WRITER = """
+import asyncio, sys
+from foldlog.adapters.claude_agent import FoldlogSessionStore
+
+async def write(url, name):
+    async with FoldlogSessionStore(url) as store:
+        for number in range(40):
+            shared = {"type": "x", "uuid": f"shared-{number}"}
+            own = {"type": "x", "uuid": f"{name}-{number}"}
+            await store.append({"project_key": "p", "session_id": "s"}, [shared, own])
+
+asyncio.run(write(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_two_processes_on_one_session_store_each_entry_once(url):
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name]) for name in "ab"]
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    async with FoldlogSessionStore(url) as store:
+        entries = await store.load({"project_key": "p", "session_id": "s"})
+    ids = [entry["uuid"] for entry in entries]
+    assert sorted(ids) == sorted(f"{name}-{number}" for name in ("a", "b", "shared") for number in range(40))
+    for name in "ab":
+        assert [one for one in ids if one.startswith(f"{name}-")] == [f"{name}-{number}" for number in range(40)]
+
+
+async def test_entries_without_a_type_are_refused_by_name(store):
+    with pytest.raises(foldlog.EventStoreError, match="record 1: an event has a text under 'type'"):
+        await store.append(KEY, [line(0), {"uuid": str(uuid.uuid4())}])
+    assert await store.load(KEY) is None

@@ -1,0 +1,74 @@
+"""The list of adapters is true: the package, its extras and the tests say the same."""
+
+from __future__ import annotations
+
+import ast
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from foldlog.adapters import catalog
+from foldlog.adapters.catalog import ADAPTERS
+
+ROOT = Path(__file__).parents[2]
+PLACE = ROOT / "foldlog" / "adapters"
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def test_each_adapter_has_a_file_tests_a_page_and_an_extra():
+    files = {path.stem for path in PLACE.glob("*.py")} - {"__init__", "catalog", "opening"}
+    folders = {path.parent.name for path in (ROOT / "tests" / "adapters").glob("*/newest.txt")}
+    names = [adapter.name for adapter in ADAPTERS]
+    assert names == sorted(files) == sorted(folders)
+    page = (ROOT / "docs" / "ADAPTERS.md").read_text()
+    for adapter in ADAPTERS:
+        assert all(name in page for name in (*adapter.classes, f"foldlog[{adapter.extra}]", adapter.module)), (
+            adapter.name
+        )
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+def test_the_range_of_an_extra_is_the_one_that_is_tested(adapter):
+    assert EXTRAS[adapter.extra] == [f"{adapter.distribution}{adapter.tested}"]
+    tests = ROOT / "tests" / "adapters" / adapter.name
+    ends = [
+        next(
+            line for line in (tests / f"{end}.txt").read_text().split() if line.startswith(f"{adapter.distribution}==")
+        )
+        for end in ("lowest", "newest")
+    ]
+    lowest, newest = (end.partition("==")[2] for end in ends)
+    assert adapter.tested == f">={lowest},<={newest}"
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+def test_an_adapter_is_one_file_of_300_lines_and_has_what_it_promises(adapter):
+    text = (PLACE / f"{adapter.name}.py").read_text()
+    assert len(text.splitlines()) <= 300
+    classes = {node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+    assert set(adapter.classes) <= classes
+
+
+@pytest.mark.parametrize(
+    "installed, state",
+    [(None, "not installed"), ("1.2", "tested"), ("1.2.0", "tested"), ("1.1.9", "untested"), ("1.10.0", "untested")],
+)
+def test_an_sdk_outside_of_the_range_is_called_untested(monkeypatch, installed, state):
+    def version(distribution):
+        if installed is None:
+            raise catalog.PackageNotFoundError(distribution)
+        return installed
+
+    monkeypatch.setattr(catalog, "version", version)
+    adapter = catalog.Adapter("x", "X", ("Y",), "x", "x-sdk", ">=1.2,<=1.9.9")
+    assert (adapter.installed, adapter.state) == (installed, state)
+
+
+def test_the_command_lists_them(foldlog):
+    listed = json.loads(foldlog("adapters", "--json").out)["adapters"]
+    assert [one["name"] for one in listed] == [adapter.name for adapter in ADAPTERS]
+    assert {"module", "classes", "extra", "distribution", "tested", "installed", "state"} <= set(listed[0])
+    shown = foldlog("adapters").out
+    assert all(adapter.module in shown and adapter.tested in shown for adapter in ADAPTERS)
