@@ -11,10 +11,12 @@ knows of Views or models.
 """
 
 from eventstore.conversation import ANY_VERSION, AnyVersion
+from eventstore.documents import DELETED, Documents
 from eventstore.errors import (
     ConversationErased,
     ConversationNotFound,
     CorruptEvent,
+    DocumentsChanged,
     EventStoreError,
     HistoryDiverged,
     IdempotencyConflict,
@@ -36,6 +38,7 @@ from eventstore.events import (
     CondensationRequestAction,
     CondensationSummary,
     Content,
+    DocumentChanges,
     Event,
     Forgotten,
     Message,
@@ -57,6 +60,7 @@ from eventstore.transaction import InlineProjection, ReadTransaction, Record, Wr
 
 __all__ = [
     "ANY_VERSION",
+    "DELETED",
     "NOT_RECORDED",
     "Action",
     "AgentCondensationObservation",
@@ -71,6 +75,9 @@ __all__ = [
     "ConversationNotFound",
     "ConversationRow",
     "CorruptEvent",
+    "DocumentChanges",
+    "Documents",
+    "DocumentsChanged",
     "Event",
     "EventStoreError",
     "Forgotten",

@@ -29,6 +29,7 @@ from eventstore.events import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
+    DocumentChanges,
     Event,
     Message,
     Observation,
@@ -49,6 +50,7 @@ _Known = (
     | Action
     | Observation
     | Annotation
+    | DocumentChanges
     | CondensationRequest
     | CondensationAction
     | Retraction
@@ -82,6 +84,7 @@ KINDS: Mapping[str, _Kind] = {
     "action": _Kind(Action),
     "observation": _Kind(Observation),
     "annotation": _Kind(Annotation),
+    "document_changes": _Kind(DocumentChanges),
     "condensation_request": _Kind(CondensationRequest),
     "condensation": _Kind(CondensationAction, (_condensation_2,)),
     "retraction": _Kind(Retraction),

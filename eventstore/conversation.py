@@ -10,24 +10,25 @@ and a summary may be an event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.errors import InvalidEvent, VersionConflict
+from eventstore.errors import DocumentsChanged, InvalidEvent, VersionConflict
 from eventstore.events import (
     NOT_RECORDED,
     CondensationAction,
     CondensationSummary,
+    DocumentChanges,
     Event,
     Retraction,
     summary_id,
     summary_of,
 )
 
-__all__ = ["ANY_VERSION", "AnyVersion", "Append", "State", "decide", "evolve", "summaries_named"]
+__all__ = ["ANY_VERSION", "AnyVersion", "Append", "State", "check_changes", "decide", "evolve", "summaries_named"]
 
 
 class AnyVersion(Enum):
@@ -103,6 +104,21 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
         recorded.append(replace(event, id=state.version))
         state = evolve(state, event)
     return tuple(recorded)
+
+
+def check_changes(conversation: str, newest: Mapping[str, int], events: Iterable[Event]) -> None:
+    """Raise ``DocumentsChanged`` where changes of documents, recorded next, do not build on the newest values.
+
+    ``newest`` are the ids of the events that gave each document its newest value.
+    """
+    for event in events:
+        if isinstance(event, DocumentChanges):
+            builds_on = {name: change["base"] for name, change in event.changed.items() if "base" in change}
+            for name in {*newest, *event.others, *builds_on}:
+                named = event.others.get(name, builds_on.get(name))
+                if named != newest.get(name) and not (named is None and name in event.changed):
+                    raise DocumentsChanged(conversation, name, event.id)
+            newest = event.newest()
 
 
 def _check(state: State, event: Event, place: int) -> None:

@@ -2,6 +2,7 @@
 
     EventStoreError
     ├── VersionConflict        another writer appended first: read, decide, append again
+    │   └── DocumentsChanged   the same for documents: take the differences from their newest values
     ├── IdempotencyConflict    the key was used for another payload: choose a new key
     ├── HistoryDiverged        an imported history differs from the stored one: import it under another id
     ├── ConversationNotFound   no such conversation: check the id
@@ -33,6 +34,18 @@ class VersionConflict(EventStoreError):
             f"read it again and retry the command"
         )
         self.conversation, self.expected, self.actual = conversation, expected, actual
+
+
+class DocumentsChanged(VersionConflict):
+    """Another writer changed a document first. Take the differences from its newest values and append again."""
+
+    def __init__(self, conversation: str, name: str, actual: int) -> None:
+        EventStoreError.__init__(
+            self,
+            f"conversation {conversation!r}: these changes do not build on the newest value of document {name!r}; "
+            f"take the differences from the newest values and append again",
+        )
+        self.conversation, self.name, self.expected, self.actual = conversation, name, -1, actual
 
 
 class IdempotencyConflict(EventStoreError):

@@ -1,6 +1,6 @@
 """The event kinds: frozen, tagged values without behaviour.
 
-A conversation is a sequence of these. Nine kinds are enough, because a tool is data and not a class. A kind that this
+A conversation is a sequence of these. Ten kinds are enough, because a tool is data and not a class. A kind that this
 version does not know is carried whole, as an ``UnknownEvent``.
 
     SystemMessage        the system prompt
@@ -8,6 +8,7 @@ version does not know is carried whole, as an ``UnknownEvent``.
     Action               a tool call
     Observation          the answer to a tool call
     Annotation           bookkeeping, never shown to a model
+    DocumentChanges      new values of documents beside the conversation, never shown to a model
     CondensationRequest  "please condense"                     structural: changes a View
     CondensationAction   "these are forgotten, this stands for them"   structural: changes a View
     Retraction           "these events are taken back"         structural: changes a View
@@ -35,6 +36,7 @@ __all__ = [
     "CondensationRequestAction",
     "CondensationSummary",
     "Content",
+    "DocumentChanges",
     "Event",
     "Forgotten",
     "Message",
@@ -163,6 +165,51 @@ class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
     data: Any = None
     source: Source = "environment"
     shown: bool = False
+
+
+class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"):
+    """New values of documents beside the conversation: see ``eventstore.documents``, which makes and reads them.
+
+    ``changed`` has a change for each document that is new: ``{"value": …}``, ``{"base": id, "difference": …}``, a
+    difference to the value that event ``id`` gave the document, or ``{"deleted": true}``. ``others`` are the ids of the
+    events that gave each other document its newest value. Raises ``InvalidEvent`` when it is built in another form.
+    """
+
+    changed: dict[str, dict[str, Any]]
+    others: dict[str, int] = {}
+    source: Source = "environment"
+    shown: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.changed) is not dict or type(self.others) is not dict or not self.changed:
+            raise InvalidEvent("changes of documents name at least one document, and the others with their events")
+        for name, change in self.changed.items():
+            if (
+                type(change) is not dict
+                or set(change) not in _CHANGES
+                or ("base" in change and not _is_id(change["base"]))
+            ):
+                raise InvalidEvent(
+                    f"the change of document {name!r} is neither a value nor a difference to an earlier event, "
+                    f"nor does it delete the document"
+                )
+        for name, event_id in self.others.items():
+            if name in self.changed or not _is_id(event_id):
+                raise InvalidEvent(
+                    f"document {name!r} is named twice, or its event id {event_id!r} is not a whole number from 0"
+                )
+
+    def newest(self) -> dict[str, int]:
+        """Return the id of the event that gave each document its newest value, as of this recorded event."""
+        changed = {name: self.id for name, change in self.changed.items() if "deleted" not in change}
+        return {**self.others, **changed}
+
+
+_CHANGES = ({"value"}, {"base", "difference"}, {"deleted"})
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_request"):
@@ -344,6 +391,7 @@ Event = (
     | Action
     | Observation
     | Annotation
+    | DocumentChanges
     | CondensationRequest
     | CondensationAction
     | Retraction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eventstore.arguments import NUMBER_MAX, whole
 from eventstore.codec import Encoded, encode
-from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, decide, summaries_named
+from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, check_changes, decide, summaries_named
 from eventstore.errors import (
     ConversationNotFound,
     IdempotencyConflict,
     InvalidEvent,
     StoreUnavailable,
 )
-from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural, summary_of
+from eventstore.events import NOT_RECORDED, CondensationAction, DocumentChanges, Event, is_structural, summary_of
 from eventstore.importing import Ingestion
 from eventstore.recorders.base import (
     Conversation,
@@ -109,6 +109,7 @@ class Store:
         batch = self._encoded(events)
         append = Append([encoded.event for encoded in batch], expected_version)
         named = summaries_named(append.events)
+        changes_documents = any(isinstance(event, DocumentChanges) for event in append.events)
         database = self.database
 
         def work(transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
@@ -126,6 +127,8 @@ class Store:
                     guard(reading)
                 existing = frozenset(i for i in named if _brings_summary(reading, i)) if named else named
             decided = decide(State(conversation, version, existing), append)
+            if changes_documents:
+                check_changes(conversation, _newest_documents(transaction, found, database), decided)
             now = self.database.now()
             if found is None:
                 found = transaction.begin(conversation, now, hash_chain.new_salt())
@@ -400,6 +403,11 @@ class Store:
 def _range(start: int, stop: int | None) -> tuple[int, int]:
     """Return the range of ids; a missing end is the end of the conversation."""
     return whole("start", start), NUMBER_MAX if stop is None else whole("stop", stop)
+
+
+def _newest_documents(transaction: Transaction, found: Conversation | None, database: Database) -> Mapping[str, int]:
+    changes = found and ReadTransaction(transaction, found, database).documents_before(found.version)
+    return changes[1].newest() if changes else {}
 
 
 def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent
-from eventstore.events import Event
+from eventstore.events import DocumentChanges, Event
 from eventstore.recorders.base import Conversation, Place, Reader, RecalledKey, Record, Row, Transaction
 from eventstore.recorders.errors import IntegrityError
 from eventstore.stored.database import Database, encrypted, translated
@@ -196,6 +196,20 @@ class ReadTransaction:
                 row = sound(self.conversation, rows[0])
                 counts[event_id] = _Counts(row.shown_before + row.shown, row.structural_before + row.structural)
         return counts
+
+    def documents_before(self, version: int) -> tuple[bytes, DocumentChanges] | None:
+        """Return the last changes of documents before a version, after the head of their event; None before the first.
+
+        Raises ``CorruptEvent`` where they are unreadable. Cost: one event.
+        """
+        row = self._reader.documents_row(self._conversation.key, version)
+        if row is None:
+            return None
+        (decoded,) = self._decoded([row])
+        event = event_of(self.conversation, decoded)
+        if not isinstance(event, DocumentChanges):
+            raise CorruptEvent(self.conversation, row.id, "it holds no changes of documents")
+        return row.head, event
 
     def record_at(self, projection: str, version: int | None = None) -> Record | None:
         """Return the newest record of a projection at or before ``version`` (of all, if None).

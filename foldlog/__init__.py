@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from condensers import is_context_window_error as is_context_window_error
     from condensers import request_condensation_tool as request_condensation_tool
     from eventstore import ANY_VERSION as ANY_VERSION
+    from eventstore import DELETED as DELETED
     from eventstore import Action as Action
     from eventstore import Annotation as Annotation
     from eventstore import CondensationAction as CondensationAction

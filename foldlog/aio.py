@@ -308,6 +308,8 @@ class AsyncHistory:
     at = _method(sync.History.at)
     messages = _method(sync.History.messages)
     tail = _method(sync.History.tail)
+    document = _method(sync.History.document)
+    documents = _method(sync.History.documents)
     why = _method(sync.History.why)
     difference = _method(sync.History.difference)
     lifetimes = _method(sync.History.lifetimes)

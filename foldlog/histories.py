@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from eventstore import (
     ANY_VERSION,
@@ -23,6 +23,7 @@ from eventstore import (
     ConversationErased,
     ConversationNotFound,
     ConversationRow,
+    Documents,
     Event,
     InvalidEvent,
     KeyRing,
@@ -54,6 +55,11 @@ _warned = False
 """Whether this process was warned that an older summary still stands."""
 
 ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
+
+
+class _How(TypedDict):
+    expected_version: ExpectedVersion
+    idempotency_key: str | None
 
 
 def open(
@@ -136,6 +142,11 @@ class Histories:
         from condensers.strategies.default import default_condenser
 
         return default_condenser()
+
+    @cached_property
+    def _documents(self) -> Documents:
+        """The documents beside the conversations."""
+        return Documents(self.store)
 
     @cached_property
     def handler(self) -> CondenseHandler:
@@ -267,21 +278,27 @@ class History:
         *,
         expected_version: ExpectedVersion = ANY_VERSION,
         idempotency_key: str | None = None,
+        documents: Mapping[str, Any] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append one event, or several, all or none. Return them as recorded, with their ids. A ``Condensation``, as a
         condenser returns it, stands for its action.
 
         ``expected_version`` is the version that the decision was made on, 0 for a new history, or ``ANY_VERSION``. The
         same ``idempotency_key`` and events again: nothing is appended, and what was recorded then is returned.
+        ``documents`` are new values of documents by name, JSON or ``DELETED``, in the same transaction as the events. There
+        may be no events then: see ``eventstore.Documents.append``.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
         ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
         ``TypeError`` where an argument is not what it must be. Durability: on disk when it returns. Cost: the events
         appended, whatever the length of the history.
         """
-        recorded = self._store.append(
-            self.id, _appendable(events), expected_version=expected_version, idempotency_key=idempotency_key
-        )
+        appended = _appendable(events)
+        how: _How = {"expected_version": expected_version, "idempotency_key": idempotency_key}
+        if documents is None:
+            recorded = self._store.append(self.id, appended, **how)
+        else:
+            recorded = self._histories._documents.append(self.id, appended, documents, **how)
         if any(isinstance(one.event, CondensationAction) for one in recorded):
             self._warn_of_older_summaries(recorded)
         return recorded
@@ -306,6 +323,24 @@ class History:
         format read more.
         """
         return self._histories._recording.append(self, records, format, expected_version, dedupe)
+
+    def document(self, name: str, default: Any = None, *, version: int | None = None) -> Any:
+        """Return a document, now or when the history had ``version`` events; ``default`` where there is none.
+
+        Raises what ``eventstore.Documents.get`` raises but for ``ConversationNotFound``. Cost: one event and at most 64
+        differences.
+        """
+        try:
+            return self._histories._documents.get(self.id, name, default, version=version)
+        except ConversationNotFound:
+            return default
+
+    def documents(self, version: int | None = None) -> dict[str, Any]:
+        """Return all documents by name, now or when the history had ``version`` events. Cost: as ``document``, each."""
+        try:
+            return self._histories._documents.all(self.id, version=version)
+        except ConversationNotFound:
+            return {}
 
     def _warn_of_older_summaries(self, recorded: Sequence[Recorded]) -> None:
         """Log a warning, once in a process, where a condensation brought a summary and an older one still stands."""

@@ -166,6 +166,9 @@ class Reader(Protocol):
     def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Of those, the structural ones. Cost: the rows returned."""
 
+    def documents_row(self, key: int, stop: int) -> Row | None:
+        """Return the last row of kind ``document_changes`` with ``id < stop``. Cost: that row."""
+
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
         """Shown rows with an id in one of the inclusive intervals, by interval, then id. Cost: intervals and rows."""
 

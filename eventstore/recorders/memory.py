@@ -42,6 +42,7 @@ class _Tables:
         self.visible: dict[str, int] = {}
         self.rows: dict[int, list[Row]] = {}
         self.structural: dict[int, list[Row]] = {}
+        self.documents: dict[int, list[int]] = defaultdict(list)  # ids of the rows of this kind
         self.places: list[tuple[int, int, int]] = []  # (position, key, id), ascending
         self.last_position = 0
         self.idempotency_keys: dict[tuple[int, str], RecalledKey] = {}
@@ -168,6 +169,12 @@ class MemoryReader:
 
     def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return _slice(self._tables.structural.get(key, []), start, stop)[:limit]
+
+    def documents_row(self, key: int, stop: int) -> Row | None:
+        ids = self._tables.documents.get(key, [])
+        place = bisect.bisect_left(ids, stop)
+        rows = self.rows(key, ids[place - 1], ids[place - 1] + 1, 1) if place else ()
+        return rows[0] if rows else None
 
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
         rows = self._tables.rows.get(key, [])
@@ -394,6 +401,10 @@ class MemoryTransaction(MemoryReader):
                 raise IntegrityError(f"row {row.id} of {self._tables.conversations[key].id!r} exists already")
             self._tables.undo.append(lambda row=row: _remove(kept, row))  # type: ignore[misc]
             kept.insert(place, row)
+            if row.kind == "document_changes":
+                ids = self._tables.documents[key]
+                self._tables.undo.append(lambda ids=ids, row=row: _remove(ids, row.id))  # type: ignore[misc]
+                bisect.insort(ids, row.id)
             if row.structural:
                 self._tables.undo.append(lambda row=row: _remove(structural, row))  # type: ignore[misc]
                 bisect.insort(structural, row, key=lambda stored: stored.id)
@@ -422,9 +433,9 @@ class MemoryTransaction(MemoryReader):
         self._tables.undo.append(restore)
 
 
-def _remove(rows: list[Row], row: Row) -> None:
-    if row in rows:
-        rows.remove(row)
+def _remove(kept: list[T], one: T) -> None:
+    if one in kept:
+        kept.remove(one)
 
 
 def _order(conversation_id: str) -> bytes:

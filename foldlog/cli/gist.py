@@ -51,6 +51,8 @@ def label(event: Event) -> str:
             return "error" if is_error else "observation"
         case events.Annotation():
             return "annotation"
+        case events.DocumentChanges():
+            return "documents"
         case events.CondensationRequest():
             return "request"
         case events.CondensationAction():
@@ -83,6 +85,8 @@ def _words(event: Event, length_max: int) -> str:
             return f"{tool}: {_plain(content)}" if tool else _plain(content)
         case events.Annotation(name=name, data=data):
             return f"{name} {_thought(data) or _compact(data)}"
+        case events.DocumentChanges(changed=changed):
+            return ", ".join(f"{name} (deleted)" if "deleted" in how else name for name, how in changed.items())
         case events.CondensationRequest(reason=reason):
             return reason or "a condensation is asked for"
         case events.CondensationAction():

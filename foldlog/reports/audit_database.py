@@ -26,6 +26,7 @@ from eventstore import (
     CondensationSummary,
     Content,
     CorruptEvent,
+    DocumentChanges,
     Event,
     EventStoreError,
     Message,
@@ -437,6 +438,8 @@ def _said(event: Event) -> str:
             return f"{_words(thought)}\n{tool} {called}".strip()
         case Annotation(name=name, data=data):
             return f"{name} {_json(data)}"
+        case DocumentChanges(changed=changed):
+            return _json(changed)
         case CondensationRequest(reason=reason) | Retraction(reason=reason):
             return reason
         case CondensationAction(summary=summary):

@@ -53,6 +53,10 @@ class PostgresReader:
     def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return _rows(self._ask("structural_rows", bigint(key), bigint(start), bigint(stop), bigint(limit)))
 
+    def documents_row(self, key: int, stop: int) -> Row | None:
+        found = _rows(self._ask("documents_row", bigint(key), bigint(stop)))
+        return found[0] if found else None
+
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
         firsts = array(BIGINT, [bigint(first) for first, _ in intervals])
         lasts = array(BIGINT, [bigint(last) for _, last in intervals])

@@ -65,6 +65,10 @@ class SQLiteReader:
     def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
         return list(map(_row, self._execute(SQL["structural_rows"], (key, start, stop, limit))))
 
+    def documents_row(self, key: int, stop: int) -> Row | None:
+        found = self._execute(SQL["documents_row"], (key, stop)).fetchone()
+        return _row(found) if found else None
+
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
         rows = list(map(_row, self._execute(SQL["shown_rows"], (_json(intervals), key))))
         if len(intervals) > 1:

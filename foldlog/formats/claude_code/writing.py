@@ -15,6 +15,7 @@ from eventstore.events import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
+    DocumentChanges,
     Event,
     Message,
     Observation,
@@ -53,9 +54,9 @@ class ClaudeCodeEncoder:
         self.left_out: Counter[str] = Counter()
 
     def records(self, event: Event) -> list[Any]:
-        """Return the lines that are complete with ``event``; a retraction has none."""
-        if type(event) is Retraction:
-            self.left_out["retraction"] += 1
+        """Return the lines that are complete with ``event``; a retraction and changes of documents have none."""
+        if isinstance(event, Retraction | DocumentChanges):
+            self.left_out["retraction" if isinstance(event, Retraction) else "change of documents"] += 1
             self._standing.follow(event, None)
             self._before.next_id += 1
             return []
@@ -141,7 +142,7 @@ def predicted(events: Sequence[Event], marks: Marks, before: LinesBefore) -> dic
             record["type"], record["content"] = "system", given(event.content)
         case CondensationRequest():
             record |= {"type": "system", "subtype": "condensation_request", "content": event.reason}
-        case UnknownEvent() | Retraction():
+        case UnknownEvent() | Retraction() | DocumentChanges():
             pass
         case Action() | Observation() | Message():
             _predict_said("assistant" if event.source == "agent" else "user", events, marks, before, record)

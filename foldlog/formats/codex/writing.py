@@ -15,6 +15,7 @@ from eventstore.events import (
     CondensationRequest,
     CondensationSummary,
     Content,
+    DocumentChanges,
     Event,
     Message,
     Observation,
@@ -101,6 +102,8 @@ class CodexEncoder:
     def _added(self, event: Event) -> list[Any]:
         if isinstance(event, CondensationAction | Retraction):
             return self._compacted(event)
+        if isinstance(event, DocumentChanges):
+            self.left_out["change of documents"] += 1
         records = _added(event)
         self._standing.follow(event, [record["payload"] for record in records])
         return records
@@ -137,7 +140,7 @@ def _items_of(event: Event, line: Line | None) -> list[Any]:
 
 
 def _added(event: Event) -> list[Any]:
-    if isinstance(event, Annotation | CondensationRequest | UnknownEvent):
+    if isinstance(event, Annotation | DocumentChanges | CondensationRequest | UnknownEvent):
         return []
     records = [predicted(event, {}, Repeats())]
     if isinstance(event, Action) and event.thought:

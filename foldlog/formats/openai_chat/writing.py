@@ -12,6 +12,7 @@ from eventstore.events import (
     CondensationRequest,
     CondensationSummary,
     Content,
+    DocumentChanges,
     Event,
     Message,
     Observation,
@@ -71,8 +72,8 @@ class OpenAIChatEncoder:
         marks = {mark: self._rest[mark] for mark in (*MARKS, *self._dialect.marks) if mark in self._rest}
         if isinstance(group[0], CondensationAction) and group[0].metadata.get("outcome") != "declined":
             self.left_out["condensation"] += 1
-        if isinstance(group[0], Retraction):
-            self.left_out["retraction"] += 1
+        if isinstance(group[0], Retraction | DocumentChanges):
+            self.left_out["retraction" if isinstance(group[0], Retraction) else "change of documents"] += 1
         predicted_message = predicted(group, marks)
         if predicted_message is None:
             return []
@@ -114,7 +115,9 @@ def predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
             message["role"], message["content"] = _ROLES[event.source], _given(event.content)
         case CondensationSummary():
             message["role"], message["content"] = "user", event.content
-        case Annotation() | CondensationAction() | CondensationRequest() | Retraction() | UnknownEvent():
+        case Annotation() | DocumentChanges() | CondensationAction() | CondensationRequest():
+            return None
+        case Retraction() | UnknownEvent():
             return None
     if event.origin is not None and event.origin.format == NAME and event.origin.id is not None:
         message["id"] = event.origin.id

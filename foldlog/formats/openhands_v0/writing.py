@@ -13,6 +13,7 @@ from eventstore.events import (
     CondensationRequest,
     CondensationSummary,
     Content,
+    DocumentChanges,
     Event,
     Message,
     Observation,
@@ -139,11 +140,11 @@ class OpenHandsV0Encoder:
         self._missing = 0
 
     def records(self, event: Event) -> list[Any]:
-        """Return the records that are complete with ``event``: one, or none while an array is open. A retraction has
-        none.
+        """Return the records that are complete with ``event``: one, or none while an array is open. A retraction and
+        changes of documents have none.
         """
-        if type(event) is Retraction:
-            self.left_out["retraction"] += 1
+        if isinstance(event, Retraction | DocumentChanges):
+            self.left_out["retraction" if isinstance(event, Retraction) else "change of documents"] += 1
             self._before.add(event, {})
             self._source_ids.add(None)
             return []
@@ -242,7 +243,7 @@ def _predict_body(event: Event, marks: Marks, before: RecordsBefore, record: dic
         case CondensationRequest():
             record["action"] = "condensation_request"
             return {}
-        case UnknownEvent() | Retraction():
+        case UnknownEvent() | Retraction() | DocumentChanges():
             return None
 
 

@@ -13,6 +13,7 @@ from eventstore.events import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
+    DocumentChanges,
     Event,
     Message,
     Observation,
@@ -100,9 +101,9 @@ class OpenHandsV1Encoder:
         self._source_ids = SourceIds()
 
     def records(self, event: Event) -> list[Any]:
-        """Return the record of ``event``; a retraction has none."""
-        if type(event) is Retraction:
-            self.left_out["retraction"] += 1
+        """Return the record of ``event``; a retraction and changes of documents have none."""
+        if isinstance(event, Retraction | DocumentChanges):
+            self.left_out["retraction" if isinstance(event, Retraction) else "change of documents"] += 1
             self._before.add(event, None)
             self._source_ids.add(None)
             return []
@@ -174,7 +175,7 @@ def predicted(event: Event, marks: Marks, before: EventsBefore) -> dict[str, Any
             record["kind"], record["summary"] = "CondensationSummaryEvent", event.content
         case CondensationRequest():
             record["kind"] = "CondensationRequest"
-        case UnknownEvent() | Retraction():
+        case UnknownEvent() | Retraction() | DocumentChanges():
             pass
     return record
 

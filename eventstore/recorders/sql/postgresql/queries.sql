@@ -143,6 +143,11 @@ SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, s
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND structural
 ORDER BY id LIMIT $4::bigint
 
+-- name: documents_row
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+FROM {schema}.events WHERE conversation = $1::bigint AND id < $2::bigint AND kind = 'document_changes'::bytea
+ORDER BY id DESC LIMIT 1
+
 -- name: shown_rows
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
        e.shown_before, e.structural_before, e.checksum

@@ -156,6 +156,12 @@ SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, s
 FROM events INDEXED BY events_structural
 WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
 
+-- name: documents_row
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
+       position
+FROM events INDEXED BY events_of_documents
+WHERE conversation = ? AND id < ? AND kind = 'document_changes' ORDER BY id DESC LIMIT 1
+
 -- No ORDER BY: SQLite would carry every body through a sorter, which takes longer than the rest.
 -- name: shown_rows
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,

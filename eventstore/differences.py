@@ -1,0 +1,91 @@
+"""What changed between two JSON values, as JSON: small where lists grow at their end and objects change in few places.
+
+    {"=": value}                                          another value
+    {"set": {…}, "del": […], "in": {key: difference}}     two objects
+    {"keep": n, "in": {"place": difference}, "add": […]}  two arrays: the first n elements, of which some changed, then
+                                                          these
+
+``patched(before, difference(before, after))`` is ``after``, with the types of JSON: ``1``, ``1.0`` and ``true`` differ.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["Difference", "difference", "patched"]
+
+Difference = dict[str, Any]
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def difference(before: Any, after: Any) -> Difference | None:
+    """Return how ``after`` differs from ``before``; None where they are the same. Shares values with ``after``.
+
+    Both must be JSON that msgspec can encode. Cost: both values, and once more for each level down to a change.
+    """
+    if _same(before, after):
+        return None
+    if type(before) is dict and type(after) is dict:
+        return _of_objects(before, after)
+    if type(before) is list and type(after) is list:
+        return _of_arrays(before, after)
+    return {"=": after}
+
+
+def _of_objects(before: dict[str, Any], after: dict[str, Any]) -> Difference:
+    changed: dict[str, Any] = {}
+    inside: dict[str, Difference] = {}
+    for key, value in after.items():
+        if key not in before:
+            changed[key] = value
+        elif (found := difference(before[key], value)) is not None:
+            if "=" in found:
+                changed[key] = value
+            else:
+                inside[key] = found
+    removed = [key for key in before if key not in after]
+    parts = {"set": changed, "del": removed, "in": inside}
+    return {name: part for name, part in parts.items() if part} or {"=": after}
+
+
+def _of_arrays(before: list[Any], after: list[Any]) -> Difference:
+    kept = min(len(before), len(after))
+    inside: dict[str, Difference] = {}
+    for place in range(kept):
+        if (found := difference(before[place], after[place])) is not None:
+            inside[str(place)] = found
+    parts = {"in": inside, "add": after[kept:]}
+    return {"keep": kept, **{name: part for name, part in parts.items() if part}}
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Whether both are the same JSON text: Python takes 1, 1.0 and True for equal."""
+    return before is after or bool(before == after and _encode(before) == _encode(after))
+
+
+def patched(before: Any, change: Difference) -> Any:
+    """Return the value after the change. ``before`` stays as it is; values are shared.
+
+    Raises ``LookupError``, ``TypeError`` or ``ValueError`` where the change was not taken from ``before``.
+    """
+    if "=" in change:
+        return change["="]
+    inside = change.get("in", {})
+    if "keep" in change:
+        kept = change["keep"]
+        if kept > len(before):
+            raise LookupError(f"a difference keeps {kept} elements of {len(before)}")
+        array = list(before[:kept])
+        for place, found in inside.items():
+            array[int(place)] = patched(array[int(place)], found)
+        return [*array, *change.get("add", ())]
+    record = dict(before)
+    for key in change.get("del", ()):
+        del record[key]
+    record.update(change.get("set", {}))
+    for key, found in inside.items():
+        record[key] = patched(before[key], found)
+    return record

@@ -1,0 +1,68 @@
+"""``foldlog documents``: the values with names beside a conversation."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.stores import open_existing
+
+if TYPE_CHECKING:
+    from eventstore import Store
+
+__all__ = ["run"]
+
+
+def run(
+    conversation: ConversationId,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The document.", show_default="all of them")] = "",
+    at: Annotated[
+        int | None, typer.Option("--at", metavar="V", min=0, help="The version to show.", show_default="the present")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Show the documents of a conversation: values with names that an agent keeps beside its events."""
+    with open_existing(db) as store:
+        version = _version(store, conversation, at)
+        documents = _documents(store, conversation, name, version)
+    if as_json:
+        terminal.emit({"conversation": conversation, "version": version, "documents": documents})
+        return DONE
+    lines = terminal.PrintedLines()
+    for each, value in documents.items():
+        text = json.dumps(value, ensure_ascii=False)
+        lines.write(
+            (f"{terminal.printable(each, one_line=True)}  ", "bold"), (terminal.printable(text, one_line=True), "")
+        )
+    return DONE
+
+
+def _version(store: Store, conversation: str, at: int | None) -> int:
+    present = store.conversation(conversation).version
+    if at is not None and at > present:
+        raise Refused(
+            f"conversation {conversation!r} has {present:,} events; --at {at} is past its end (use 0 to {present})"
+        )
+    return present if at is None else at
+
+
+def _documents(store: Store, conversation: str, name: str, version: int) -> dict[str, Any]:
+    """Return the documents, or the one with this name."""
+    from eventstore import Documents
+
+    found = Documents(store)
+    if not name:
+        return found.all(conversation, version=version)
+    missing = object()
+    value = found.get(conversation, name, missing, version=version)
+    if value is missing:
+        raise Refused(
+            f"conversation {conversation!r} has no document {name!r} at version {version}; leave it out to see all"
+        )
+    return {name: value}

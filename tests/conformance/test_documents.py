@@ -1,0 +1,213 @@
+"""Documents beside a conversation, on every recorder: newest values, any version, in one transaction with events."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import pytest
+
+from eventstore import (
+    ANY_VERSION,
+    DELETED,
+    ConversationErased,
+    ConversationNotFound,
+    DocumentChanges,
+    Documents,
+    DocumentsChanged,
+    IdempotencyConflict,
+    InvalidEvent,
+    Message,
+    Store,
+    VersionConflict,
+    open_store,
+)
+from eventstore.documents import _CHAIN_MAX
+from eventstore.maintenance.copy_store import copy_store
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.verify import verify
+from eventstore.recorders.base import Recorder
+from projections import Views
+
+
+@pytest.fixture
+def store(recorder: Recorder) -> Store:
+    return Store(recorder)
+
+
+@pytest.fixture
+def documents(store: Store) -> Documents:
+    return Documents(store)
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def test_values_come_with_events_and_any_version_is_there(store: Store, documents: Documents):
+    recorded = documents.append("c1", [said("a"), said("b")], {"state": {"turn": 1, "log": ["a"]}, "title": "first"})
+    assert [type(one.event).__name__ for one in recorded] == ["Message", "Message", "DocumentChanges"]
+    documents.append("c1", said("c"), {"state": {"turn": 2, "log": ["a", "c"]}})
+    documents.append("c1", (), {"title": DELETED, "more": None})
+    assert documents.all("c1") == {"state": {"turn": 2, "log": ["a", "c"]}, "more": None}
+    assert documents.get("c1", "title", "gone") == "gone"
+    assert documents.get("c1", "more", "there") is None
+    assert documents.all("c1", version=5) == {"state": {"turn": 2, "log": ["a", "c"]}, "title": "first"}
+    assert documents.all("c1", version=4) == {"state": {"turn": 1, "log": ["a"]}, "title": "first"}
+    assert documents.all("c1", version=2) == {}
+    assert [event.content for event in Views(store).current("c1")] == ["a", "b", "c"]  # type: ignore[union-attr]
+    assert not any(verdict.findings for verdict in verify(store))
+
+
+def test_what_stays_the_same_adds_nothing(store: Store, documents: Documents):
+    documents.append("c1", (), {"n": 1, "gone": DELETED})
+    assert documents.append("c1", (), {"n": 1}) == ()
+    assert store.version("c1") == 1
+    assert len(documents.append("c1", said("a"), {"n": 1})) == 1
+    assert len(documents.append("c1", (), {"n": 1.0})) == 1
+    assert len(documents.append("c1", (), {"n": True})) == 1
+    assert documents.get("c1", "n") is True
+    with pytest.raises(VersionConflict):
+        documents.append("c1", (), {"n": True}, expected_version=1)
+
+
+def test_a_small_change_of_a_large_value_is_a_small_event(store: Store, documents: Documents):
+    state: dict[str, Any] = {"usage": [{"tokens": n} for n in range(500)], "name": "agent"}
+    documents.append("c1", (), {"state": state})
+    for turn in range(_CHAIN_MAX + 3):
+        state["usage"].append({"tokens": turn})
+        (recorded,) = documents.append("c1", (), {"state": state})
+        assert isinstance(recorded.event, DocumentChanges)
+        whole = "value" in recorded.event.changed["state"]
+        assert whole == (turn == _CHAIN_MAX)
+        assert documents.get("c1", "state") == Documents(store).get("c1", "state") == state
+    assert Documents(store).get("c1", "state", version=11)["usage"][-1] == {"tokens": 9}
+
+
+def test_a_value_belongs_to_its_owner(documents: Documents):
+    state = {"list": [1]}
+    documents.append("c1", (), {"state": state})
+    state["list"].append(2)
+    read = documents.get("c1", "state")
+    assert read == {"list": [1]}
+    read["list"].append(3)
+    documents.append("c1", (), {"other": 1})
+    assert documents.get("c1", "state") == {"list": [1]}
+
+
+@pytest.mark.parametrize("value", [{1: "a"}, (1, 2), {"a": {1, 2}}, float("nan"), {"a": b"bytes"}, object()])
+def test_what_json_cannot_hold_is_refused(store: Store, documents: Documents, value: object):
+    with pytest.raises(InvalidEvent, match="document 'state' holds a value that JSON cannot hold"):
+        documents.append("c1", said("a"), {"state": value})
+    assert store.version("c1") == 0
+
+
+def test_lone_surrogates_and_long_numbers_are_kept(store: Store, documents: Documents):
+    value = {"a": "\ud800", "n": 10**30, "nul": "\0"}
+    documents.append("c1", (), {"state": value})
+    documents.append("c1", (), {"state": {**value, "b": 1}})
+    assert Documents(store).get("c1", "state") == {**value, "b": 1}
+
+
+def test_writers_that_change_documents_at_once_lose_nothing(store: Store):
+    def count(name: str) -> None:
+        mine = Documents(store)
+        for n in range(8):
+            mine.append("c1", said(name), {name: n, "shared": [name, n]})
+
+    threads = [threading.Thread(target=count, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = Documents(store).all("c1")
+    assert (found["a"], found["b"], found["c"]) == (7, 7, 7)
+    assert found["shared"][1] == 7
+    assert store.version("c1") >= 24
+
+
+def test_changes_that_do_not_build_on_the_newest_value_are_refused(store: Store, documents: Documents):
+    documents.append("c1", (), {"a": 1, "b": 2})
+    for changed, others in [
+        ({"a": {"base": 0, "difference": {"=": 2}}}, {}),
+        ({"a": {"base": 3, "difference": {"=": 2}}}, {"b": 0}),
+        ({"c": {"value": 1}}, {"a": 0, "b": 0, "d": 0}),
+        ({"c": {"value": 1}}, {"a": 0}),
+    ]:
+        with pytest.raises(DocumentsChanged):
+            store.append("c1", DocumentChanges(changed=changed, others=others), expected_version=ANY_VERSION)
+    with pytest.raises(DocumentsChanged):
+        store.append("new", DocumentChanges(changed={"a": {"value": 1}}, others={"b": 0}), expected_version=0)
+    with pytest.raises(InvalidEvent, match="is neither a value nor a difference"):
+        DocumentChanges(changed={"a": {"base": -1, "difference": {}}})
+    assert documents.all("c1") == {"a": 1, "b": 2}
+
+
+def test_a_retried_append_adds_nothing(store: Store, documents: Documents):
+    first = documents.append("c1", said("a"), {"n": 1}, idempotency_key="turn")
+    documents.append("c1", said("b"), {"n": 2})
+    assert Documents(store).append("c1", said("a"), {"n": 1}, idempotency_key="turn") == first
+    assert documents.get("c1", "n") == 2
+    same = documents.append("c1", said("c"), {"n": 2}, idempotency_key="same value")
+    documents.append("c1", (), {"n": 4})
+    assert documents.append("c1", said("c"), {"n": 2}, idempotency_key="same value") == same
+    with pytest.raises(IdempotencyConflict):
+        documents.append("c1", said("a"), {"n": 3}, idempotency_key="turn")
+    with pytest.raises(IdempotencyConflict):
+        documents.append("c1", said("other"), {"n": 1}, idempotency_key="turn")
+
+
+def test_random_changes_are_read_as_they_were_written(store: Store):
+    chance = random.Random(7)
+    mine = Documents(store)
+    kept: dict[str, Any] = {}
+    versions: dict[int, dict[str, Any]] = {}
+    for turn in range(60):
+        name = chance.choice("ab")
+        value = _any(chance, 3) if chance.random() < 0.5 or name not in kept else _changed(chance, kept[name])
+        if chance.random() < 0.1:
+            kept.pop(name, None)
+            mine.append("c1", said("x"), {name: DELETED})
+        else:
+            kept[name] = value
+            mine.append("c1", said("x"), {name: value})
+        versions[store.version("c1")] = dict(kept)
+        if turn % 9 == 0:
+            mine = Documents(store)
+    for version, expected in versions.items():
+        assert repr(mine.all("c1", version=version)) == repr(dict(sorted(expected.items())))
+
+
+def _any(chance: random.Random, depth: int) -> Any:
+    if depth and chance.random() < 0.6:
+        if chance.random() < 0.5:
+            return [_any(chance, depth - 1) for _ in range(chance.randint(0, 4))]
+        return {chance.choice("abcd"): _any(chance, depth - 1) for _ in range(3)}
+    return chance.choice([None, True, False, 0, 1, 1.0, "", "x" * 20, -5, 2.5])
+
+
+def _changed(chance: random.Random, value: Any) -> Any:
+    if isinstance(value, list):
+        kept = [_changed(chance, one) if chance.random() < 0.2 else one for one in value]
+        return kept[: chance.randint(0, len(kept))] if chance.random() < 0.2 else [*kept, _any(chance, 1)]
+    if isinstance(value, dict):
+        return {key: _changed(chance, one) if chance.random() < 0.4 else one for key, one in value.items()}
+    return _any(chance, 1)
+
+
+def test_documents_go_where_events_go(store: Store, documents: Documents):
+    documents.append("c1", said("a"), {"state": {"turn": 1}})
+    documents.append("c1", said("b"), {"state": {"turn": 2}})
+    with pytest.raises(ConversationNotFound):
+        documents.get("none", "state")
+    with open_store("memory:") as other:
+        assert [moved.problem for moved in copy_store(store, other)] == [None]
+        assert Documents(other).get("c1", "state") == {"turn": 2}
+        Documents(other).append("c1", (), {"state": {"turn": 3}})
+        assert Documents(other).get("c1", "state", version=4) == {"turn": 2}
+    erase(store, "c1", reason="asked for")
+    with pytest.raises(ConversationErased):
+        documents.get("c1", "state")
+    with pytest.raises(ConversationErased):
+        documents.append("c1", (), {"state": 1})
