@@ -285,8 +285,8 @@ class History:
 
         ``expected_version`` is the version that the decision was made on, 0 for a new history, or ``ANY_VERSION``. The
         same ``idempotency_key`` and events again: nothing is appended, and what was recorded then is returned.
-        ``documents`` are new values of documents by name, JSON or ``DELETED``, in the same transaction as the events. There
-        may be no events then: see ``eventstore.Documents.append``.
+        ``documents`` are new values of documents by name, JSON or ``DELETED``, in the same transaction as the events.
+        There may be no events then: see ``eventstore.Documents.append``.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
         ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
