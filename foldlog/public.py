@@ -21,7 +21,7 @@ _HOMES: Mapping[str, tuple[str, ...]] = {
         *("ConversationErased", "ConversationNotFound", "CorruptEvent", "Event", "EventStoreError", "HistoryDiverged"),
         *("IdempotencyConflict", "InvalidArgument", "InvalidEvent", "InvalidOption", "KeyRing", "KeyUnavailable"),
         *("Message", "Observation", "Recorded", "Retraction", "StoreUnavailable", "SystemMessage"),
-        *("UnknownEventType", "VersionConflict"),
+        *("DELETED", "UnknownEventType", "VersionConflict"),
     ),
 }
 
