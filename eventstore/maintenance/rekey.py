@@ -42,8 +42,8 @@ _EVER = 2**62
 class Rekeyed(NamedTuple):
     """What was done for one conversation: whether its data key was encrypted again, how many rows were stored in
     another form, and which rows could not be, because they are damaged. ``problem``: why it was left as it is.
-    ``bytes_pending``: whether bytes of the old form may still be in the file. The file is cleaned once, after the last
-    conversation, so the last result says what is so at the end; each one before it says whether its rows changed.
+    ``bytes_pending``: whether bytes of an old form may still be in the file. The file is cleaned once, after the last
+    conversation, so the last result says it, and it is None in every other one.
     """
 
     conversation: str
@@ -51,7 +51,7 @@ class Rekeyed(NamedTuple):
     rows: int
     damaged: tuple[int, ...]
     problem: str | None = None
-    bytes_pending: bool = False
+    bytes_pending: bool | None = None
 
 
 def rekey(
@@ -73,7 +73,7 @@ def rekey(
         for found in _wanted(database, conversation):
             if found.erasure is None:
                 if last is not None:
-                    yield last._replace(bytes_pending=last.rows > 0)
+                    yield last
                 last = _rekeyed(database, found, decrypt)
         for key in _staged(database, conversation):
             with database.recorder.read() as reader:

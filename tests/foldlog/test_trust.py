@@ -7,7 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from eventstore import Message, Store, open_store
+from eventstore import Message, open_store
+from eventstore.stored.database import Database
 from foldlog.cli.trust import erase
 from foldlog.reports import audit_database
 from projections import Views
@@ -308,7 +309,7 @@ def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monke
 
 def test_rekey_says_where_bytes_of_the_old_form_are_left(foldlog, store, monkeypatch):
     assert "bytes" not in foldlog("rekey").err
-    monkeypatch.setattr(Store, "bytes_pending", property(lambda self: True))
+    monkeypatch.setattr(Database, "bytes_pending", property(lambda self: True))
     assert "the file may still hold bytes of the old form; run 'foldlog vacuum --db " in foldlog("rekey").err
     assert json.loads(foldlog("rekey", "--json").out)["bytes_pending"] is True
 

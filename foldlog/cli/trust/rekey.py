@@ -42,10 +42,9 @@ def run(
                 done.append(each)
         pending = store.database.bytes_pending
     if as_json:
-        changed = [
-            {**each._asdict(), "damaged": list(each.damaged), "bytes_pending": pending and each.rows > 0}
-            for each in done
-        ]
+        changed = [{**each._asdict(), "damaged": list(each.damaged)} for each in done]
+        for document in changed:
+            del document["bytes_pending"]  # it is said once, of the file
         terminal.emit({"db": db, "conversations": changed, "bytes_pending": pending})
     else:
         rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
