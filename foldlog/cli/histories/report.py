@@ -1,0 +1,57 @@
+"""``foldlog report``: one history as a page in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.stores import open_existing
+
+__all__ = ["run"]
+
+
+def run(
+    conversation: ConversationId,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file.", show_default="ID.html in this folder"),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="TOKENS", min=1, help="Draw this limit of tokens.", show_default="no limit"),
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Write a conversation as a page: what the model was shown at each version, what was forgotten, and why.
+
+    The file needs no network and no other file. It holds all texts of the conversation.
+    """
+    from foldlog.page.report import write_report
+
+    path = output if output is not None else Path(f"{_file_name(conversation)}.html")
+    if path.is_dir() or not path.parent.is_dir():
+        problem = "is a folder" if path.is_dir() else f"has no folder {path.parent}"
+        raise Refused(f"the report cannot be written to {path}, which {problem}; name a file with --output")
+    with open_existing(db) as store, terminal.progress() as bars:
+        bar = bars.add_task("reading", unit="events", total=store.conversation(conversation).version)
+        size = write_report(
+            store, conversation, path, limit=limit, progress=lambda done: bars.update(bar, completed=done)
+        )
+        version = store.version(conversation)
+    if as_json:
+        terminal.emit({"conversation": conversation, "version": version, "file": str(path), "bytes": size})
+    else:
+        terminal.console().print(f"{terminal.printable(str(path), one_line=True)}: {size / 1e6:,.2f} MB")
+    return DONE
+
+
+def _file_name(conversation: str) -> str:
+    """Return a name for a file: letters, digits and ``-_.`` of the id."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation)[:100].lstrip(".")
+    return kept or "report"

@@ -1,0 +1,685 @@
+// The picture: versions across, events down, and above it the size of the View. Two canvases, one of the data and one of
+// what follows the pointer.
+
+import { GROUPS } from "./history.js";
+import { count, el, moment, printable, short } from "./dom.js";
+
+const LEFT = 58;
+const RIGHT = 16;
+const AXIS = 40;
+const ROOMY = 600;
+const STATE_WORDS = {
+  "not yet": "comes later", "never shown": "never shown", pending: "pending: not sent yet", unsent: "shown, not sent",
+  masked: "shown, masked", shown: "shown", summarized: "summarized", forgotten: "forgotten", "taken back": "taken back",
+};
+
+export class Chart {
+  constructor(app) {
+    this.app = app;
+    this.window = null;
+    this.hover = null;
+    this.base = el("canvas", { class: "layer" });
+    this.over = el("canvas", { class: "layer over" });
+    this.slider = el("input", {
+      type: "range", class: "slider", min: 0, step: 1, "aria-label": "Version",
+      oninput: () => app.go(Number(this.slider.value)),
+    });
+    this.tip = el("div", { class: "tip", hidden: true });
+    this.node = el("div", { class: "canvas", onpointerleave: () => this.leave() }, this.base, this.over, this.slider, this.tip);
+    this.over.addEventListener("pointerdown", (event) => this.press(event));
+    this.over.addEventListener("pointermove", (event) => this.move(event));
+    this.over.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    new ResizeObserver(() => app.changed("size")).observe(this.node);
+  }
+
+  // -- what is where --------------------------------------------------------------------------------------------------
+
+  // Show all versions, or the newest where all would be too thin to be seen.
+  open(history) {
+    this.history = history;
+    this.window ??= history.byCame.length > ROOMY ? this.newest() : [0, Math.max(1, history.version)];
+    this.layOut();
+  }
+
+  // The newest versions, as many as bring a few hundred rows.
+  newest() {
+    const { version, byCame } = this.history;
+    const first = byCame[Math.max(0, byCame.length - ROOMY / 2)];
+    return [Math.min(this.history.came(first), version - 1), version];
+  }
+
+  get isWhole() {
+    return this.window[0] === 0 && this.window[1] >= this.history.version;
+  }
+
+  setWindow(first, last) {
+    const version = Math.max(1, this.history.version);
+    const span = Math.min(version, Math.max(8, Math.round(last - first)));
+    const start = Math.min(Math.max(0, Math.round(first)), version - span);
+    if (start === this.window[0] && start + span === this.window[1]) return;
+    this.window = [start, start + span];
+    this.layOut();
+    this.app.changed("window");
+  }
+
+  zoom(factor, version = this.app.version) {
+    const [first, last] = this.window;
+    const middle = Math.min(last, Math.max(first, version));
+    this.setWindow(middle - (middle - first) * factor, middle + (last - middle) * factor);
+  }
+
+  // Keep a version in the window.
+  reveal(version) {
+    const [first, last] = this.window;
+    if (version >= first && version <= last) return;
+    const span = last - first;
+    this.setWindow(version - span / 2, version + span / 2);
+  }
+
+  // The rows of the window: what is shown at any of its versions, or comes or goes there.
+  layOut() {
+    const [first, last] = this.window;
+    const history = this.history;
+    const whole = this.isWhole;
+    this.rows = history.byCame.filter(
+      (id) =>
+        history.came(id) < last &&
+        (whole || history.spansOf(id).some((span) => span.start <= last && (span.stop === 0 || span.stop > first))),
+    );
+    const byTokens = this.app.rowHeights === "tokens";
+    this.tops = new Float64Array(this.rows.length + 1);
+    const average = this.rows.reduce((sum, id) => sum + history.tokens(id), 0) / Math.max(1, this.rows.length);
+    this.rows.forEach((id, place) => {
+      this.tops[place + 1] = this.tops[place] + (byTokens ? history.tokens(id) + average / 12 + 1 : 1);
+    });
+  }
+
+  measure() {
+    const width = this.node.clientWidth;
+    const height = this.node.clientHeight;
+    const sizesTop = 10;
+    const sizesHeight = Math.max(36, Math.min(110, Math.round(height * 0.16)));
+    const livesTop = sizesTop + sizesHeight + AXIS;
+    this.box = {
+      width, height, sizesTop, sizesHeight, livesTop,
+      livesHeight: Math.max(20, height - livesTop - 6), plotWidth: Math.max(20, width - LEFT - RIGHT),
+    };
+    Object.assign(this.slider.style, {
+      left: `${LEFT}px`, width: `${this.box.plotWidth}px`, top: `${sizesTop}px`, height: `${sizesHeight}px`,
+    });
+  }
+
+  x(version) {
+    const [first, last] = this.window;
+    return LEFT + ((version - first) / (last - first)) * this.box.plotWidth;
+  }
+
+  versionAt(x) {
+    const [first, last] = this.window;
+    const version = first + ((x - LEFT) / this.box.plotWidth) * (last - first);
+    return Math.round(Math.min(last, this.history.version, Math.max(first, version)));
+  }
+
+  y(top) {
+    return this.box.livesTop + (top / (this.tops[this.rows.length] || 1)) * this.box.livesHeight;
+  }
+
+  // The place of the row of an event, or of where it would be.
+  place(came) {
+    let low = 0;
+    let high = this.rows.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.history.came(this.rows[middle]) < came) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  rowAt(y) {
+    const top = ((y - this.box.livesTop) / this.box.livesHeight) * this.tops[this.rows.length];
+    if (top < 0 || top >= this.tops[this.rows.length]) return null;
+    let low = 0;
+    let high = this.rows.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.tops[middle] <= top) low = middle;
+      else high = middle - 1;
+    }
+    return this.rows[low];
+  }
+
+  // -- the data -------------------------------------------------------------------------------------------------------
+
+  canvas(layer) {
+    const ratio = window.devicePixelRatio || 1;
+    const { width, height } = this.box;
+    if (layer.width !== Math.round(width * ratio) || layer.height !== Math.round(height * ratio)) {
+      layer.width = Math.round(width * ratio);
+      layer.height = Math.round(height * ratio);
+    }
+    const context = layer.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.font = `11px ${this.colors.font}`;
+    return context;
+  }
+
+  // Read the colours from the style sheet, which knows the theme.
+  readColors() {
+    const style = getComputedStyle(document.documentElement);
+    const named = (name) => style.getPropertyValue(`--${name}`).trim();
+    this.colors = { font: named("font"), groups: GROUPS.map(named) };
+    for (const name of ["ink", "soft", "line", "ground", "hatch", "hatch-ground", "fold", "fold-ground", "back-ground", "entered", "left", "focus", "limit"]) {
+      this.colors[name] = named(name);
+    }
+    this.patterns = {
+      forgotten: this.pattern(this.colors.hatch, this.colors["hatch-ground"], 1),
+      summarized: this.pattern(this.colors.fold, this.colors["fold-ground"], 1),
+      "taken back": this.pattern(this.colors.left, this.colors["back-ground"], -1),
+    };
+  }
+
+  // Thin diagonal lines on a ground: rising or falling.
+  pattern(line, ground, direction) {
+    const ratio = window.devicePixelRatio || 1;
+    const size = 7;
+    const tile = el("canvas", { width: size * ratio, height: size * ratio });
+    const context = tile.getContext("2d");
+    context.scale(ratio, ratio);
+    context.fillStyle = ground;
+    context.fillRect(0, 0, size, size);
+    context.strokeStyle = line;
+    context.lineWidth = 0.8;
+    for (const shift of [-size, 0, size]) {
+      context.beginPath();
+      context.moveTo(shift, direction > 0 ? size : 0);
+      context.lineTo(shift + size, direction > 0 ? 0 : size);
+      context.stroke();
+    }
+    const pattern = context.createPattern(tile, "repeat");
+    pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+    return pattern;
+  }
+
+  drawData() {
+    this.measure();
+    if (!this.colors) this.readColors();
+    const context = this.canvas(this.base);
+    if (!this.history.version) return;
+    this.slider.min = this.window[0];
+    this.slider.max = Math.min(this.window[1], this.history.version);
+    this.drawSizes(context);
+    this.drawAxis(context);
+    this.drawLives(context);
+    this.drawEdges(context);
+    this.drawLabels(context);
+  }
+
+  drawSizes(context) {
+    const { sizesTop, sizesHeight } = this.box;
+    const { sizes, total, limit } = this.history;
+    const [first, last] = this.window;
+    let most = 1;
+    for (let version = first; version <= Math.min(last, this.history.version); version += 1) most = Math.max(most, total[version]);
+    if (limit && limit < most * 2) most = Math.max(most, limit);
+    const scale = (tokens) => sizesTop + sizesHeight - (tokens / (most * 1.04)) * sizesHeight;
+    this.scale = scale;
+    const columns = Math.min(Math.ceil(this.box.plotWidth), (last - first + 1) * 1);
+    const step = (last - first) / columns;
+    const steps = step > 1 ? columns : last - first;
+    const below = new Float64Array(steps + 1);
+    for (let group = 0; group < sizes.length; group += 1) {
+      context.fillStyle = this.colors.groups[group];
+      context.beginPath();
+      for (let place = 0; place <= steps; place += 1) {
+        const version = Math.round(first + (place * (last - first)) / Math.max(1, steps));
+        if (version > this.history.version) break;
+        const next = this.x(Math.min(last, first + ((place + 1) * (last - first)) / Math.max(1, steps)));
+        const tokens = sizes[group][version];
+        if (tokens > 0) {
+          const x = this.x(version);
+          const top = scale(below[place] + tokens);
+          context.rect(x, top, Math.max(0.5, next - x), Math.max(0.4, scale(below[place]) - top));
+        }
+        below[place] += tokens;
+      }
+      context.fill();
+    }
+    context.fillStyle = this.colors.soft;
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    context.fillText(short(most), LEFT - 8, scale(most) + 4);
+    context.fillText("tokens", LEFT - 8, sizesTop + sizesHeight / 2);
+    context.fillText("0", LEFT - 8, sizesTop + sizesHeight - 3);
+    if (limit && limit <= most) {
+      context.strokeStyle = this.colors.limit;
+      context.setLineDash([5, 3]);
+      context.beginPath();
+      context.moveTo(LEFT, Math.round(scale(limit)) + 0.5);
+      context.lineTo(LEFT + this.box.plotWidth, Math.round(scale(limit)) + 0.5);
+      context.stroke();
+      context.setLineDash([]);
+      context.fillStyle = this.colors.limit;
+      context.textAlign = "left";
+      context.fillText(`limit ${short(limit)}`, LEFT + 4, scale(limit) - 7);
+    }
+  }
+
+  drawAxis(context) {
+    const { sizesTop, sizesHeight, livesTop, livesHeight } = this.box;
+    const [first, last] = this.window;
+    const top = sizesTop + sizesHeight;
+    context.strokeStyle = this.colors.line;
+    context.fillStyle = this.colors.soft;
+    context.textBaseline = "middle";
+    context.textAlign = "center";
+    const tick = niceStep((last - first) / Math.max(2, this.box.plotWidth / 110));
+    for (let version = Math.ceil(first / tick) * tick; version <= last; version += tick) {
+      const x = Math.round(this.x(version)) + 0.5;
+      context.fillRect(x - 0.5, top + 2, 1, 4);
+      const aligned = x > LEFT + this.box.plotWidth - 20 ? "right" : x < LEFT + 20 ? "left" : "center";
+      context.textAlign = aligned;
+      context.fillText(String(version), x, top + 13);
+      const time = version > 0 ? this.history.time(version - 1) : this.history.time(0);
+      if (time !== null) {
+        context.globalAlpha = 0.8;
+        context.fillText(moment(time, "").slice(11, 16), x, top + 27);
+        context.globalAlpha = 1;
+      }
+    }
+    context.textAlign = "right";
+    let drawn = -Infinity;
+    const gap = niceStep((this.rows.length || 1) / Math.max(1, livesHeight / 34));
+    for (let place = 0; place < this.rows.length; place += 1) {
+      const id = this.history.came(this.rows[place]);
+      const y = this.y((this.tops[place] + this.tops[place + 1]) / 2);
+      const wanted = this.isWhole && this.app.rowHeights === "equal" ? id % gap === 0 : y - drawn >= 30;
+      if (!wanted || y - drawn < 14) continue;
+      context.fillText(String(id), LEFT - 10, y);
+      context.fillRect(LEFT - 7, Math.round(y), 4, 1);
+      drawn = y;
+    }
+    context.strokeRect(LEFT - 0.5, livesTop - 0.5, this.box.plotWidth + 1, livesHeight + 1);
+  }
+
+  drawLives(context) {
+    const { livesTop, livesHeight, plotWidth } = this.box;
+    context.save();
+    context.beginPath();
+    context.rect(LEFT, livesTop, plotWidth, livesHeight);
+    context.clip();
+    if (this.rows.length > livesHeight * 1.5) this.drawThin(context);
+    else {
+      this.drawGone(context, this.rows.map((id, place) => [id, this.y(this.tops[place]), this.y(this.tops[place + 1])]));
+      this.rows.forEach((id, place) => {
+        const top = this.y(this.tops[place]);
+        const bottom = this.y(this.tops[place + 1]);
+        this.drawRow(context, id, top, bottom - top > 5 ? bottom - top - 1 : bottom - top);
+      });
+    }
+    context.restore();
+  }
+
+  // More rows than pixels: each line of pixels shows the rarest kind among its rows.
+  drawThin(context) {
+    const { livesTop, livesHeight } = this.box;
+    const lines = [];
+    let place = 0;
+    for (let line = 0; line < livesHeight; line += 1) {
+      const until = ((line + 1) / livesHeight) * this.tops[this.rows.length];
+      let chosen = null;
+      for (; place < this.rows.length && (this.tops[place] < until || chosen === null); place += 1) {
+        const id = this.rows[place];
+        if (chosen === null || RARE[this.history.group(id)] > RARE[this.history.group(chosen)]) chosen = id;
+      }
+      if (chosen !== null) lines.push([chosen, livesTop + line, livesTop + line + 1]);
+    }
+    this.drawGone(context, lines);
+    for (const [id, top] of lines) this.drawRow(context, id, top, 1);
+  }
+
+  // What left the View, hatched from then on. Neighbours that left together are one area.
+  drawGone(context, lines) {
+    const right = this.x(Math.min(this.window[1], this.history.version));
+    let area = null;
+    const close = () => {
+      if (!area) return;
+      context.fillStyle = this.patterns[area.kind];
+      context.fillRect(area.x, area.top, area.end - area.x, area.bottom - area.top);
+    };
+    for (const [id, top, bottom] of lines) {
+      const spans = this.history.spansOf(id);
+      spans.forEach((span, place) => {
+        if (span.stop === 0) return;
+        const x = Math.max(LEFT, this.x(span.stop));
+        const end = place + 1 < spans.length ? this.x(spans[place + 1].start) : right;
+        if (end <= LEFT || x >= end) return;
+        const kind = this.history.departure(span.by);
+        if (area && area.kind === kind && area.x === x && area.end === end && Math.abs(area.bottom - top) < 0.01) {
+          area.bottom = bottom;
+          return;
+        }
+        close();
+        area = { kind, x, end, top, bottom };
+      });
+    }
+    close();
+  }
+
+  drawRow(context, id, top, height) {
+    const color = this.colors.groups[this.history.group(id)];
+    const last = Math.min(this.window[1], this.history.version);
+    const masked = this.history.maskedAt.get(id) ?? Infinity;
+    const bar = (from, to, alpha) => {
+      const x = Math.max(LEFT, this.x(from));
+      const width = this.x(Math.min(last, to)) - x;
+      if (width <= 0) return;
+      context.globalAlpha = alpha;
+      context.fillRect(x, top, width, height);
+    };
+    context.fillStyle = color;
+    const thick = id < 0 && height < 2 ? 2 : height;
+    if (thick !== height) [top, height] = [top - (thick - height) / 2, thick];
+    for (const span of this.history.spansOf(id)) {
+      const stop = span.stop || last;
+      if (stop < this.window[0] || span.start > last) continue;
+      const changes = [...span.sent.filter((version) => version < stop), stop];
+      let from = span.start;
+      changes.forEach((to, place) => {
+        const sent = place % 2 === 1;
+        if (sent && masked < to) {
+          bar(from, Math.max(from, masked), 1);
+          bar(Math.max(from, masked), to, 0.28);
+        } else bar(from, to, sent ? 1 : 0.45);
+        from = to;
+      });
+    }
+    context.globalAlpha = 1;
+  }
+
+  // Each condensation as a line from the first row that it took out to its own.
+  drawEdges(context) {
+    const last = Math.min(this.window[1], this.history.version);
+    for (const change of this.history.changes.values()) {
+      if (change.kind === "request" || change.id + 1 < this.window[0] || change.id + 1 > last) continue;
+      const removed = this.history.removedBy.get(change.id);
+      if (!removed) continue;
+      let first = Infinity;
+      for (const id of removed) first = Math.min(first, this.history.came(id));
+      const x = Math.round(this.x(change.id + 1));
+      const top = this.y(this.tops[this.place(first)]);
+      const bottom = this.y(this.tops[Math.min(this.rows.length, this.place(change.id) + 1)]);
+      context.fillStyle = change.kind === "retraction" ? this.colors.left : this.colors.ink;
+      context.fillRect(x - 0.5, top, 1, Math.max(2, bottom - top));
+    }
+  }
+
+  // What condensations did and what the user asked, on the free side of the diagonal.
+  drawLabels(context) {
+    const taken = [];
+    const free = (x, y, width) => {
+      const mine = [x - width, x, y - 7, y + 7];
+      if (taken.some(([a, b, c, d]) => mine[0] < b && a < mine[1] && mine[2] < d && c < mine[3])) return false;
+      taken.push(mine);
+      return true;
+    };
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    const label = (came, text, color, bold, least) => {
+      const place = this.place(came);
+      const y = this.y((this.tops[place] + this.tops[Math.min(this.rows.length, place + 1)]) / 2);
+      const x = this.x(came) - 7;
+      const room = x - LEFT - 4;
+      if (came < this.window[0] || came >= this.window[1] || room < least) return;
+      context.font = `${bold ? "600 " : ""}11px ${this.colors.font}`;
+      const fitted = fit(context, text, Math.min(room, 420));
+      if (!fitted || !free(x, y, context.measureText(fitted).width)) return;
+      context.fillStyle = color;
+      context.fillText(fitted, x, Math.min(y, this.box.livesTop + this.box.livesHeight - 6));
+    };
+    // Where there is not room for all, those that saved most.
+    const changes = Array.from(this.history.changes.values()).filter(
+      (change) => change.kind !== "request" && change.id >= this.window[0] && change.id < this.window[1],
+    );
+    const saved = ({ id }) => this.history.total[id] - this.history.total[id + 1];
+    const most = Math.floor(this.box.livesHeight / 36);
+    const labelled = changes.length > most ? changes.sort((a, b) => saved(b) - saved(a)).slice(0, most) : changes;
+    for (const change of labelled) {
+      const took = this.app.removed(change.id);
+      const tokens = took.before - took.after;
+      const words = change.kind === "retraction" ? "took back" : "forgot";
+      const text = change.outcome === "declined" ? "declined" : `${words} ${took.words}, ${tokens < 0 ? "+" : "−"}${short(Math.abs(tokens))} tokens`;
+      label(change.id, text, change.kind === "retraction" ? this.colors.left : this.colors.groups[2], true, 40);
+    }
+    for (const id of this.rows) {
+      if (id >= 0 && this.history.kind(id) === "user") {
+        label(id, printable(this.app.source.gist(id) ?? ""), this.colors.groups[1], false, 70);
+      }
+    }
+  }
+
+  // -- what follows the pointer ---------------------------------------------------------------------------------------
+
+  drawOver() {
+    if (!this.box || !this.colors) return;
+    const context = this.canvas(this.over);
+    if (!this.history.version) return;
+    const { version, from, event } = this.app;
+    this.slider.value = version;
+    this.slider.setAttribute("aria-valuetext", `version ${version} of ${this.history.version}`);
+    if (event !== null) this.drawChosen(context, event);
+    this.drawHits(context);
+    if (from !== null) {
+      this.drawCompared(context, from, version);
+    }
+    this.tagged = [-1, -1];
+    this.drawVersion(context, version, false);
+    if (from !== null && from !== version) this.drawVersion(context, from, true);
+    if (this.hover) {
+      context.fillStyle = this.colors.soft;
+      context.globalAlpha = 0.55;
+      context.fillRect(this.hover.x, this.box.sizesTop, 1, this.box.height - this.box.sizesTop);
+      if (this.hover.y > this.box.livesTop) context.fillRect(LEFT, this.hover.y, this.box.plotWidth, 1);
+      context.globalAlpha = 1;
+    }
+  }
+
+  drawChosen(context, id) {
+    const place = this.place(this.history.came(id));
+    if (place >= this.rows.length || this.history.came(this.rows[place]) !== this.history.came(id)) return;
+    const top = this.y(this.tops[place]);
+    const bottom = this.y(this.tops[place + 1]);
+    const grown = Math.max(0, (5 - (bottom - top)) / 2);
+    context.strokeStyle = this.colors.focus;
+    context.lineWidth = 1.5;
+    const left = Math.max(LEFT - 2, this.x(this.history.came(id)) - 2);
+    context.strokeRect(left, top - grown - 0.5, LEFT + this.box.plotWidth + 2 - left, bottom - top + 2 * grown + 1);
+    if (left > LEFT) {
+      context.globalAlpha = 0.4;
+      context.fillStyle = this.colors.focus;
+      context.fillRect(LEFT - 2, (top + bottom) / 2 - 0.5, left - LEFT + 2, 1);
+      context.globalAlpha = 1;
+    }
+    this.tag(context, String(id), LEFT - 4, (top + bottom) / 2, this.colors.focus, "right");
+  }
+
+  drawHits(context) {
+    if (!this.app.hits) return;
+    context.fillStyle = this.colors.focus;
+    for (const { id } of this.app.hits) {
+      const place = this.place(id);
+      if (place >= this.rows.length || this.rows[place] !== id) continue;
+      context.fillRect(LEFT - 4, this.y((this.tops[place] + this.tops[place + 1]) / 2) - 1, 5, 2);
+    }
+  }
+
+  // Beside the line of the later moment what entered, beside the earlier one's what left.
+  drawCompared(context, from, version) {
+    this.rows.forEach((id, place) => {
+      const now = this.history.isShown(id, version);
+      const before = this.history.isShown(id, from);
+      if (now === before) return;
+      const top = this.y(this.tops[place]);
+      context.fillStyle = now ? this.colors.entered : this.colors.left;
+      context.fillRect(now ? this.x(version) + 2 : this.x(from) - 6, top, 4, Math.max(1, this.y(this.tops[place + 1]) - top));
+    });
+  }
+
+  drawVersion(context, version, dashed) {
+    const [first, last] = this.window;
+    if (version < first || version > last) return;
+    const { sizesTop, sizesHeight, livesTop, livesHeight } = this.box;
+    const x = Math.round(this.x(version));
+    context.strokeStyle = this.colors.ground;
+    context.lineWidth = 4;
+    const line = () => {
+      context.beginPath();
+      context.moveTo(x, sizesTop - 4);
+      context.lineTo(x, livesTop + livesHeight);
+      context.stroke();
+    };
+    if (!dashed) line();
+    context.strokeStyle = this.colors.ink;
+    context.lineWidth = dashed ? 1.5 : 2;
+    if (dashed) context.setLineDash([4, 3]);
+    line();
+    context.setLineDash([]);
+    const y = sizesTop + sizesHeight + 13;
+    if (!dashed) this.tagged = this.tag(context, String(version), x, y, this.colors.ink, "center");
+    else {
+      const width = context.measureText(String(version)).width + 13;
+      const [left, right] = this.tagged;
+      const apart = x + width / 2 < left - 2 || x - width / 2 > right + 2;
+      this.tag(context, String(version), apart ? x : version < this.app.version ? left - 2 : right + width + 2, y, this.colors.soft, apart ? "center" : "right");
+    }
+  }
+
+  tag(context, text, x, y, color, align) {
+    context.font = `600 11px ${this.colors.font}`;
+    const width = context.measureText(text).width + 12;
+    const wanted = align === "right" ? x - width : x - width / 2;
+    const left = Math.min(Math.max(2, wanted), this.box.width - width - 2);
+    context.fillStyle = color;
+    context.beginPath();
+    context.roundRect(left, y - 9, width, 18, 3);
+    context.fill();
+    context.fillStyle = this.colors.ground;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.fillText(text, left + width / 2, y + 0.5);
+    return [left, left + width];
+  }
+
+  // -- pointer --------------------------------------------------------------------------------------------------------
+
+  at(event) {
+    const { left, top } = this.over.getBoundingClientRect();
+    return { x: event.clientX - left, y: event.clientY - top };
+  }
+
+  press(event) {
+    if (!this.history?.version) return;
+    const { x, y } = this.at(event);
+    const version = this.versionAt(x);
+    if (y < this.box.livesTop) {
+      this.dragging = true;
+      this.over.setPointerCapture(event.pointerId);
+      this.over.addEventListener("pointerup", () => (this.dragging = false), { once: true });
+      this.over.addEventListener("pointercancel", () => (this.dragging = false), { once: true });
+      this.app.go(version);
+    } else {
+      const edge = this.edgeAt(x, y);
+      if (edge !== null) this.app.choose(edge, edge + 1);
+      else {
+        const id = this.rowAt(y);
+        this.app.choose(id, version);
+      }
+    }
+  }
+
+  // The condensation whose line is under the pointer.
+  edgeAt(x, y) {
+    for (const change of this.history.changes.values()) {
+      if (change.kind === "request" || Math.abs(this.x(change.id + 1) - x) > 4) continue;
+      if (this.history.removedBy.has(change.id) && y < this.y(this.tops[this.place(change.id)]) + 8) return change.id;
+    }
+    return null;
+  }
+
+  move(event) {
+    if (!this.history?.version) return;
+    const { x, y } = this.at(event);
+    if (this.dragging) this.app.go(this.versionAt(x));
+    if (x < LEFT || x > LEFT + this.box.plotWidth) return this.leave();
+    this.hover = { x: Math.round(x), y: Math.round(y) };
+    this.showTip(x, y);
+    this.app.changed("over");
+  }
+
+  leave() {
+    this.hover = null;
+    this.tip.hidden = true;
+    this.app.changed("over");
+  }
+
+  showTip(x, y) {
+    const version = this.versionAt(x);
+    const lines = [];
+    if (y < this.box.livesTop) {
+      const time = moment(this.history.time(Math.max(0, version - 1)), this.history.zone);
+      lines.push(el("b", {}, `Version ${version}`), el("div", {}, `≈ ${count(this.history.total[version] ?? 0, "token")}`));
+      if (time) lines.push(el("div", { class: "soft" }, time));
+    } else {
+      const edge = this.edgeAt(x, y);
+      const id = edge ?? this.rowAt(y);
+      if (id === null) return (this.tip.hidden = true);
+      lines.push(el("b", {}, `${id} ${edge === null ? this.history.kind(id) : this.history.changes.get(edge).kind}`));
+      if (edge === null) {
+        const state = this.history.state(id, version);
+        lines.push(el("span", { class: "soft" }, ` ≈ ${count(this.history.tokens(id), "token")}`));
+        lines.push(el("div", {}, `at version ${version}: ${STATE_WORDS[state]}`));
+      } else lines.push(el("div", {}, this.app.removed(edge).sentence));
+      const gist = id >= 0 ? this.app.source.gist(id) : this.app.source.gist(this.history.came(id));
+      if (gist && edge === null) lines.push(el("div", { class: "gist" }, printable(gist)));
+    }
+    this.tip.replaceChildren(...lines);
+    this.tip.hidden = false;
+    const { offsetWidth: width, offsetHeight: height } = this.tip;
+    const left = x + 16 + width > this.box.width ? x - width - 14 : x + 16;
+    const top = y + 16 + height > this.box.height ? y - height - 12 : y + 16;
+    this.tip.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(4, top)}px)`;
+  }
+
+  wheel(event) {
+    if (!this.history?.version) return;
+    event.preventDefault();
+    const { x } = this.at(event);
+    const [first, last] = this.window;
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      const shift = (event.deltaX / this.box.plotWidth) * (last - first);
+      const whole = Math.sign(shift) * Math.max(1, Math.round(Math.abs(shift)));
+      this.setWindow(first + whole, last + whole);
+    } else this.zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2, this.versionAt(x));
+  }
+}
+
+const RARE = [4, 5, 6, 2, 1, 3];
+
+function niceStep(least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
+  for (const step of [1, 2, 5, 10]) if (step * power >= least) return Math.max(1, step * power);
+  return 10 * power;
+}
+
+function fit(context, text, room) {
+  if (context.measureText(text).width <= room) return text;
+  let low = 0;
+  let high = text.length;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
+    else high = middle - 1;
+  }
+  return low < 6 ? "" : `${text.slice(0, low).trimEnd()}…`;
+}

@@ -1,0 +1,298 @@
+// The chosen event in full, or the chosen condensation; with nothing chosen, all condensations.
+
+import { count, el, grouped, moment, said, short } from "./dom.js";
+
+const STEP = 20000;
+
+export class Detail {
+  constructor(app) {
+    this.app = app;
+    this.node = el("section", { class: "detail", tabindex: -1, "aria-label": "Details" });
+    this.shown = null;
+  }
+
+  // Show what is chosen. What is said of it depends on the version, its text does not.
+  show() {
+    const { event, history, version } = this.app;
+    const key = event === null ? `all ${version} ${history.version}` : `${event}`;
+    if (key === this.shown) {
+      this.words?.replaceChildren(...this.about(event));
+      return;
+    }
+    this.shown = key;
+    this.node.scrollTop = 0;
+    if (event === null) {
+      this.words = null;
+      this.node.replaceChildren(...this.overview());
+      return;
+    }
+    this.words = el("div", { class: "about" }, ...this.about(event));
+    const body = el("div", { class: "body" }, el("p", { class: "soft" }, "Opening …"));
+    this.node.replaceChildren(this.heading(event), this.words, body);
+    this.app.source.event(history.came(event)).then(
+      (document) => this.shown === key && body.replaceChildren(...(event < 0 ? this.summary(document) : this.fields(document))),
+      (error) => body.replaceChildren(el("p", { class: "problem", role: "alert" }, `This event cannot be shown: ${error.message}`)),
+    );
+  }
+
+  heading(id) {
+    const { history } = this.app;
+    const kind = history.kind(id);
+    const time = moment(history.time(id), history.zone);
+    return el(
+      "div",
+      { class: `heading g${history.group(id)}` },
+      el("h2", {}, `${kind[0].toUpperCase()}${kind.slice(1)} ${String(id).replace("-", "−")}`),
+      el("span", { class: "soft" }, [history.tokens(id) ? `≈ ${count(history.tokens(id), "token")}` : "", time].filter(Boolean).join(" · ")),
+      el("button", { class: "close", title: "Close (Escape)", "aria-label": "Close", onclick: () => this.app.choose(null) }, "×"),
+    );
+  }
+
+  // One sentence that says what the event is at this version, and the ways on from there.
+  about(id) {
+    const change = this.app.history.changes.get(id);
+    return change && change.kind !== "request" ? this.aboutChange(change) : this.aboutEvent(id);
+  }
+
+  aboutEvent(id) {
+    const { history, version } = this.app;
+    const came = history.came(id);
+    const state = history.state(id, version);
+    const sentences = [];
+    const ways = [];
+    const way = (text, action) => ways.push(el("button", { onclick: action }, text));
+    const span = history.spanAt(id, version);
+    if (state === "not yet") {
+      sentences.push(`It is not there yet at version ${grouped(version)}: it comes at version ${grouped(came + 1)}.`);
+      way(`Version ${grouped(came + 1)}`, () => this.app.go(came + 1));
+    } else if (state === "shown") sentences.push(`The model is shown it at version ${grouped(version)}, since version ${grouped(span.sent.findLast((at) => at <= version))}.`);
+    else if (state === "masked") sentences.push(`The View shows it at version ${grouped(version)}, and the model is sent a line in place of its content: it is masked since version ${grouped(history.maskedAt.get(id))}.`);
+    else if (state === "pending") {
+      const next = span.sent.find((at) => at > version);
+      sentences.push(`The View shows it, and the model is not sent it at version ${grouped(version)}: ${this.pendingBecause(id)}.`);
+      if (next) way(`Sent from version ${grouped(next)}`, () => this.app.go(next));
+    } else if (state === "unsent") sentences.push(`The View shows it, and the model is not sent it since version ${grouped(span.sent.findLast((at) => at <= version))}: another part of its call or tool loop is gone.`);
+    else if (state === "never shown") sentences.push(this.neverBecause(id));
+    else this.aboutGone(id, state, sentences, way);
+    if (history.columns.kind[came] !== undefined && history.group(id) === 3) way("What the model knew when it wrote this", () => this.app.go(came, id));
+    const answer = id >= 0 ? history.answered.get(id) : undefined;
+    if (answer !== undefined) way(`Its observation, ${answer}`, () => this.app.choose(answer));
+    const action = id >= 0 ? history.columns.answers[id] : -1;
+    if (action >= 0) way(`Its action, ${action}`, () => this.app.choose(action));
+    if (id < 0) way(`Condensation ${came}`, () => this.app.choose(came));
+    return [el("p", { class: `why s-${state.replace(" ", "-")}` }, ...sentences.flatMap((each) => [each, " "])), el("div", { class: "ways" }, ...ways)];
+  }
+
+  aboutGone(id, state, sentences, way) {
+    const { history, version } = this.app;
+    const { path, summary } = history.standsFor(id, version);
+    const by = path[0];
+    const change = history.changes.get(by);
+    const reason = change?.reason ? ` (${change.reason})` : "";
+    const verb = state === "taken back" ? "took it back" : "forgot it";
+    sentences.push(`Not shown at version ${grouped(version)}: ${change?.kind ?? "event"} ${by} ${verb} at version ${grouped(by + 1)}${reason}.`);
+    if (summary !== null) {
+      sentences.push(
+        path.length > 1 ? `Its summary was summarized again; summary ${String(summary).replace("-", "−")} stands for it now.` : `Summary ${String(summary).replace("-", "−")} stands for it.`,
+      );
+      way("What stands for it", () => this.app.choose(summary));
+    } else if (state !== "taken back") sentences.push("No summary stands for it.");
+    way(`${change?.kind === "retraction" ? "Retraction" : "Condensation"} ${by}`, () => this.app.choose(by));
+    way(`Last shown at version ${grouped(by)}`, () => this.app.go(by, id));
+  }
+
+  pendingBecause(id) {
+    const kind = this.app.history.kind(id);
+    if (kind === "observation" || kind === "error") return this.app.history.columns.answers[id] >= 0 ? "a parallel call has no observation yet" : "it answers no action that is shown";
+    return kind === "action" ? "it waits for its observation, or for that of a parallel call" : "it has no form as a message";
+  }
+
+  neverBecause(id) {
+    const kind = this.app.history.kind(id);
+    if (kind === "annotation") return "Annotations are bookkeeping. No model is shown them.";
+    if (kind === "request") return "It asks for a condensation. Requests change a View and are never in it.";
+    return "The View never showed it: its writer marked it so, or it was forgotten before it came.";
+  }
+
+  aboutChange(change) {
+    const { history } = this.app;
+    const took = this.app.removed(change.id);
+    const facts = [];
+    const fact = (name, value) => value !== undefined && value !== null && value !== "" && facts.push(el("dt", {}, name), el("dd", {}, String(value)));
+    fact("reason", change.reason || "none given");
+    if (change.kind === "retraction") fact("returns to", `version ${grouped(change.version)}`);
+    fact("removed", took.words);
+    fact("View", `${count(took.shownBefore, "event")} → ${grouped(took.shownAfter)}`);
+    fact("tokens", `≈ ${grouped(took.before)} → ${grouped(took.after)}`);
+    if (change.tokens_before !== undefined) fact("tokens, recorded", `${grouped(change.tokens_before)} → ${grouped(change.tokens_after ?? 0)}${change.tokens_estimated ? ", estimated" : ""}`);
+    fact("condenser", change.condenser);
+    fact("outcome", change.outcome);
+    fact("model", change.model);
+    fact("cost", typeof change.cost === "number" ? `$${change.cost.toFixed(4)}` : undefined);
+    fact("time taken", typeof change.latency_s === "number" ? `${change.latency_s.toFixed(1)} s` : undefined);
+    fact("prompt hash", change.prompt_hash);
+    const summary = change.summary;
+    if (summary !== null && summary !== undefined) {
+      const gone = history.spansOf(summary).find((span) => span.stop !== 0);
+      fact("its summary", gone ? `stood until version ${grouped(gone.stop)}` : "stands");
+    }
+    const ways = [el("button", { onclick: () => this.app.compare(change.id, change.id + 1, change.id) }, "Compare before and after")];
+    if (summary !== null && summary !== undefined) ways.push(el("button", { onclick: () => this.app.choose(summary, Math.max(this.app.version, change.id + 1)) }, `Summary ${String(summary).replace("-", "−")}`));
+    for (const request of change.requests ?? []) ways.push(el("button", { onclick: () => this.app.choose(request) }, `Request ${request}`));
+    return [el("p", { class: "why s-forgotten" }, took.sentence), el("dl", {}, ...facts), el("div", { class: "ways" }, ...ways)];
+  }
+
+  // -- the text -------------------------------------------------------------------------------------------------------
+
+  summary(document) {
+    return [this.block("summary", document.summary ?? document.content ?? "")];
+  }
+
+  fields(document) {
+    const blocks = [];
+    const { kind, thinking, thought, tool, content, data, extras, meta } = document;
+    for (const part of thinking ?? []) blocks.push(this.block("thinking", typeof part.thinking === "string" ? part.thinking : pretty(part)));
+    if (isSaid(thought)) blocks.push(this.block("thought", textOf(thought)));
+    if (kind === "action") blocks.push(...this.call(tool, document.arguments));
+    if (kind === "condensation") {
+      if (document.summary) blocks.push(this.block("summary", document.summary));
+      blocks.push(this.block("stored event", pretty({ ...document, summary: undefined }), true));
+      return blocks;
+    }
+    if (content !== undefined) blocks.push(this.block(kind === "observation" ? `${document.is_error ? "error" : "observation"}${tool ? ` of ${tool}` : ""}` : kind === "system" ? "system prompt" : kind === "message" ? "message" : "content", textOf(content), kind === "observation"));
+    if (document.tools?.length) blocks.push(this.block(count(document.tools.length, "tool"), pretty(document.tools), true));
+    if (document.name !== undefined) blocks.push(this.block(`annotation ${document.name}`, typeof data === "string" ? data : pretty(data), true));
+    if (document.reason) blocks.push(this.block("reason", document.reason));
+    for (const [name, value] of Object.entries({ extras, meta })) {
+      if (value && Object.keys(value).length) blocks.push(this.block(name, pretty(value), true));
+    }
+    if (!blocks.length) blocks.push(this.block("stored event", pretty(document), true));
+    blocks.push(this.origin(document));
+    return blocks;
+  }
+
+  origin(document) {
+    const parts = [];
+    for (const name of ["format", "source_id", "call_id", "response_id", "cause"]) {
+      if (document[name] !== undefined && document[name] !== null) parts.push(el("dt", {}, name.replace("_", " ")), el("dd", {}, said(String(document[name]))));
+    }
+    return el("dl", { class: "origin" }, ...parts);
+  }
+
+  // The arguments of a call, each by its name; texts as texts, and what one puts in another's place as a difference.
+  call(tool, given) {
+    let values = given;
+    if (typeof given === "string") {
+      try {
+        values = JSON.parse(given);
+      } catch {
+        return [this.block(`call of ${tool}`, given, true)];
+      }
+    }
+    if (!values || typeof values !== "object" || Array.isArray(values)) return [this.block(`call of ${tool}`, pretty(values ?? {}), true)];
+    const parts = [];
+    const rest = { ...values };
+    for (const [before, after] of [["old_str", "new_str"], ["old_string", "new_string"]]) {
+      if (typeof rest[before] === "string" && typeof rest[after] === "string") {
+        parts.push([`${before} → ${after}`, `${signed("-", rest[before])}\n${signed("+", rest[after])}`]);
+        delete rest[before];
+        delete rest[after];
+      }
+    }
+    const named = Object.entries(rest).map(([name, value]) => [name, typeof value === "string" ? value : pretty(value)]);
+    const blocks = [...named, ...parts].map(([name, text]) => this.block(name, text, true));
+    return [el("h3", {}, "call of ", said(String(tool), "b"), Object.keys(values).length ? "" : ", without arguments"), el("div", { class: "arguments" }, ...blocks)];
+  }
+
+  block(name, text, isCode = false) {
+    const characters = text.length >= 80 ? `, ${count(text.length, "character")}` : "";
+    const pre = el("pre", { class: isCode ? "code" : "prose", tabindex: 0, "aria-label": name });
+    const fill = (length) => {
+      const part = text.slice(0, length);
+      pre.replaceChildren(...(isCode ? coded(part) : [said(part)]));
+      if (length < text.length) pre.append(el("button", { class: "more", onclick: () => fill(length * 5) }, `Show more: ${short(text.length - length)} characters are left`));
+      this.mark(pre);
+    };
+    fill(STEP);
+    return el("div", { class: "block" }, el("h3", {}, said(`${name}${characters}`)), pre);
+  }
+
+  // Mark the words of a search in a text that is shown.
+  mark(node) {
+    if (!this.app.words.length) return;
+    const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
+    const texts = [];
+    while (walker.nextNode()) texts.push(walker.currentNode);
+    for (const word of this.app.words) {
+      for (const text of texts) {
+        const at = text.data.toLowerCase().indexOf(word);
+        if (at < 0 || text.parentElement.closest("button, mark")) continue;
+        const hit = text.splitText(at);
+        hit.splitText(word.length);
+        const mark = el("mark");
+        hit.replaceWith(mark);
+        mark.append(hit);
+      }
+    }
+  }
+
+  // -- nothing chosen -------------------------------------------------------------------------------------------------
+
+  overview() {
+    const { history, version } = this.app;
+    const changes = Array.from(history.changes.values()).filter((change) => change.kind !== "request" && change.id < version);
+    const heading = el("div", { class: "heading" }, el("h2", {}, "Why not more?"));
+    if (!history.version) return [heading, el("p", { class: "soft" }, "The conversation has no events yet.")];
+    if (!changes.length) return [heading, el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The model is shown all that its View can show.`)];
+    const shown = changes.slice(-MOST).reverse();
+    const rows = shown.map((change) => {
+      const took = this.app.removed(change.id);
+      const until = change.summary == null ? null : history.spansOf(change.summary).find((span) => span.stop !== 0 && span.stop <= version);
+      return el(
+        "tr",
+        {},
+        el("td", {}, el("button", { class: "link", onclick: () => this.app.choose(change.id) }, grouped(change.id))),
+        el("td", { class: "n" }, took.count),
+        el("td", { class: "n" }, `${short(took.before)} → ${short(took.after)}`),
+        el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until ${grouped(until.by)}` : "stands"),
+        el("td", {}, change.reason || "no reason given"),
+      );
+    });
+    return [
+      heading,
+      el("table", {}, el("thead", {}, el("tr", {}, ...[["at", ""], ["forgot", "n"], ["tokens", "n"], ["summary", ""], ["why", ""]].map(([name, kind]) => el("th", { class: kind, scope: "col" }, name)))), el("tbody", {}, ...rows)),
+      changes.length > MOST ? el("p", { class: "soft" }, `The last ${MOST} of ${grouped(changes.length)}.`) : null,
+    ].filter(Boolean);
+  }
+}
+
+const MOST = 200;
+
+function isSaid(content) {
+  return Array.isArray(content) ? content.length > 0 : Boolean(content);
+}
+
+function textOf(content) {
+  if (!Array.isArray(content)) return typeof content === "string" ? content : pretty(content);
+  return content.map((part) => (typeof part?.text === "string" ? part.text : pretty(part))).join("\n");
+}
+
+function pretty(value) {
+  return JSON.stringify(value, null, 2) ?? "";
+}
+
+function signed(sign, text) {
+  return text.split("\n").map((line) => `${sign}${line}`).join("\n");
+}
+
+// Code, with the lines of a difference in their colours.
+function coded(text) {
+  const lines = text.split("\n");
+  const isDifference = lines.some((line) => line.startsWith("@@ ") || line.startsWith("diff --git ")) || lines.every((line) => /^[-+]/.test(line));
+  if (!isDifference || lines.length > 5000) return [said(text)];
+  return lines.flatMap((line, place) => {
+    const kind = line.startsWith("@@") ? "place" : line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";
+    const node = said(line, "span", { class: kind });
+    return place ? ["\n", node] : [node];
+  });
+}

@@ -1,0 +1,76 @@
+// Elements from plain values. Nothing here, and nothing anywhere in the page, makes markup out of a text.
+
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined) continue;
+    if (name.startsWith("aria-")) node.setAttribute(name, String(value));
+    else if (value === false) continue;
+    else if (typeof value === "function") node.addEventListener(name.slice(2), value);
+    else if (name === "class") node.className = value;
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+// A text of a history: on its own in the direction of its letters, with the characters that steer made visible.
+export function said(text, tag = "span", attributes = {}) {
+  const node = el(tag, { dir: "auto", ...attributes });
+  let start = 0;
+  for (const found of text.matchAll(STEERING)) {
+    node.append(text.slice(start, found.index), el("span", { class: "steering" }, escaped(found[0])));
+    start = found.index + found[0].length;
+  }
+  node.append(text.slice(start));
+  node.classList.add("said");
+  return node;
+}
+
+// One line of a text, with its spaces as they are.
+export function printable(text) {
+  return text.replace(STEERING, escaped);
+}
+
+const STEERING =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff]|\p{Cs}|[\u{e0000}-\u{e007f}]/gu;
+
+function escaped(character) {
+  const code = character.codePointAt(0);
+  return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+}
+
+const whole = new Intl.NumberFormat("en-US");
+
+export function count(number, one, many = `${one}s`) {
+  return `${whole.format(number)} ${number === 1 ? one : many}`;
+}
+
+export function grouped(number) {
+  return whole.format(number);
+}
+
+// 84, 1.6k, 27k, 1.2M: three characters or four.
+export function short(number) {
+  const size = Math.abs(number);
+  if (size < 1000) return String(Math.round(number));
+  for (const [unit, sign] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (size >= unit * 0.9995 || unit === 1e3) {
+      const scaled = number / unit;
+      return `${Math.abs(scaled) < 9.95 ? scaled.toFixed(1) : Math.round(scaled)}${sign}`;
+    }
+  }
+  return String(number);
+}
+
+export function moment(milliseconds, zone) {
+  if (milliseconds === null || !Number.isFinite(milliseconds) || Math.abs(milliseconds) > 8.64e15) return "";
+  const text = new Date(milliseconds).toISOString().replace(/^\+00/, "");
+  return `${text.slice(0, 10)} ${text.slice(11, 19)}${zone === "UTC" ? " UTC" : ""}`;
+}
+
+export function bytes(number) {
+  if (number < 1000) return `${number} B`;
+  if (number < 1e6) return `${(number / 1e3).toFixed(1)} kB`;
+  return number < 1e9 ? `${(number / 1e6).toFixed(1)} MB` : `${(number / 1e9).toFixed(2)} GB`;
+}

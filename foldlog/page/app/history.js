@@ -1,0 +1,310 @@
+// A history as its lifetimes tell it: what the View of any version shows, and what became of each event.
+
+export const GROUPS = ["system", "user", "summary", "agent", "observation", "other"];
+
+const GROUP_OF = {
+  system: 0, user: 1, summary: 2, agent: 3, action: 3, observation: 4, error: 4, environment: 4,
+};
+
+export class History {
+  constructor(document) {
+    this.conversation = document.conversation;
+    this.kinds = document.kinds;
+    this.version = 0;
+    this.tail = null;
+    this.columns = { kind: [], tokens: [], time: [], left: [], by: [], sent: [], answers: [] };
+    this.spans = new Map();
+    this.add(document);
+  }
+
+  // Take the document of all events, or of those since the present version.
+  add(document) {
+    const start = document.since;
+    const given = document.events;
+    let at = 0;
+    const times = given.time.map((step) => (step === null ? null : (at += step)));
+    for (const [name, column] of Object.entries(this.columns)) {
+      const values = name === "time" ? times : given[name];
+      column.length = start;
+      for (const value of values) column.push(value);
+    }
+    for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
+    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries"]) {
+      this[name] = document[name];
+    }
+    this.version = document.version;
+    this.changes = new Map(document.changes.map((change) => [change.id, change]));
+    this.condensations = document.changes.filter((change) => change.kind === "condensation");
+    this.summaryOf = new Map();
+    for (const summary of this.summaries) {
+      this.spans.set(summary.id, summary.spans.map(asSpan));
+      this.summaryOf.set(summary.id, summary);
+    }
+    this.answered = new Map();
+    this.columns.answers.forEach((action, id) => action >= 0 && this.answered.set(action, id));
+    this.views = new Map();
+    this.setOrder();
+    this.setMasks();
+    this.setDepartures();
+    this.setSizes();
+  }
+
+  // The id of the event that brought an event or a summary.
+  came(id) {
+    return id >= 0 ? id : -id - 2;
+  }
+
+  kind(id) {
+    return id < 0 ? "summary" : this.kinds[this.columns.kind[id]];
+  }
+
+  group(id) {
+    return GROUP_OF[this.kind(id)] ?? 5;
+  }
+
+  tokens(id) {
+    return id < 0 ? (this.summaryOf.get(id)?.tokens ?? 0) : this.columns.tokens[id];
+  }
+
+  time(id) {
+    return this.columns.time[this.came(id)] ?? null;
+  }
+
+  spansOf(id) {
+    const known = this.spans.get(id);
+    if (known) return known;
+    const left = this.columns.left[id];
+    if (left === undefined || left < 0) return NONE;
+    const sent = this.columns.sent[id];
+    return [{ start: id + 1, stop: left, by: this.columns.by[id], sent: sent ? [sent] : NONE, place: null, index: null }];
+  }
+
+  isShown(id, version) {
+    if (id >= 0 && !this.spans.has(id)) {
+      const left = this.columns.left[id];
+      return version > id && (left === 0 || left > version);
+    }
+    return this.spanAt(id, version) !== undefined;
+  }
+
+  // Whether the View showed an event before this version and does not show it now, given that it does not.
+  isGone(id, version) {
+    if (id >= 0 && !this.spans.has(id)) {
+      const left = this.columns.left[id];
+      return left > 0 && left <= version;
+    }
+    return this.lastSpan(id, version) !== undefined;
+  }
+
+  spanAt(id, version) {
+    return this.spansOf(id).find((span) => span.start <= version && (span.stop === 0 || version < span.stop));
+  }
+
+  isSent(span, version) {
+    let count = 0;
+    for (const change of span.sent) if (change <= version) count += 1;
+    return count % 2 === 1;
+  }
+
+  // not yet, never shown, pending, unsent, masked, shown, summarized, forgotten, taken back
+  state(id, version) {
+    if (version <= this.came(id)) return "not yet";
+    const span = this.spanAt(id, version);
+    if (span) {
+      if (!this.isSent(span, version)) return span.sent.length && span.sent[0] <= version ? "unsent" : "pending";
+      return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "shown";
+    }
+    const past = this.lastSpan(id, version);
+    return past ? this.departure(past.by) : "never shown";
+  }
+
+  // The last span of an event that ended at or before a version.
+  lastSpan(id, version) {
+    return this.spansOf(id).findLast((span) => span.stop !== 0 && span.stop <= version);
+  }
+
+  departure(by) {
+    const change = this.changes.get(by);
+    if (change?.kind === "retraction") return "taken back";
+    return change?.summary != null ? "summarized" : "forgotten";
+  }
+
+  // All ids that a View ever showed, in the order of Views.
+  setOrder() {
+    const behind = new Map();
+    const placed = new Set();
+    for (const [summary, , event] of this.order) {
+      if (placed.has(summary)) continue;
+      placed.add(summary);
+      behind.set(event, [...(behind.get(event) ?? []), summary]);
+    }
+    this.drifting = [];
+    for (const { id } of this.summaries) {
+      if (this.spans.get(id).some((span) => span.index !== null)) this.drifting.push(id);
+      if (placed.has(id)) continue;
+      const event = this.came(id);
+      behind.set(event, [...(behind.get(event) ?? []), id]);
+    }
+    const ids = [...(behind.get(-1) ?? [])];
+    for (let id = 0; id < this.version; id += 1) {
+      if (this.columns.left[id] !== -1 || this.spans.has(id)) ids.push(id);
+      if (behind.size && behind.has(id)) ids.push(...behind.get(id));
+    }
+    this.ordered = ids;
+    // The same by the event that brought each: the rows of the chart.
+    this.byCame = ids.some((id) => id < 0) ? [...ids].sort((a, b) => this.came(a) - this.came(b)) : ids;
+  }
+
+  // The ids of a View, in its order.
+  view(version) {
+    const known = this.views.get(version);
+    if (known) return known;
+    const ids = [];
+    for (const id of this.ordered) {
+      if (id >= version) break;
+      if (this.isShown(id, version)) ids.push(id);
+    }
+    for (const id of this.drifting) this.drift(ids, id, version);
+    if (this.views.size > 40) this.views.delete(this.views.keys().next().value);
+    this.views.set(version, ids);
+    return ids;
+  }
+
+  // Put a summary whose place depends on the View's size where this reading has it.
+  drift(ids, id, version) {
+    const span = this.spanAt(id, version);
+    if (!span || span.index === null) return;
+    ids.splice(ids.indexOf(id), 1);
+    const place = span.index < 0 ? Math.max(0, ids.length + span.index) : Math.min(span.index, ids.length);
+    ids.splice(place, 0, id);
+  }
+
+  // Masks are recorded by their rule: an observation is masked once so many events of the View come after it.
+  setMasks() {
+    this.maskedAt = new Map();
+    for (const mask of this.masks) {
+      const window = mask.rule?.attention_window;
+      if (!Number.isInteger(window) || mask.by !== "observation_masking") continue;
+      let ids = [];
+      let from = -1;
+      for (let version = mask.at; version <= this.version; version += 1) {
+        if (from < 0 || this.changes.has(version - 1)) {
+          ids = [...this.view(version)];
+          from = 0;
+        } else if (this.isShown(version - 1, version)) ids.push(version - 1);
+        for (; from < ids.length - window; from += 1) {
+          const id = ids[from];
+          if (this.group(id) === 4 && !this.maskedAt.has(id)) this.maskedAt.set(id, version);
+        }
+      }
+    }
+  }
+
+  // What each condensation and retraction took out of the View.
+  setDepartures() {
+    this.removedBy = new Map();
+    for (const id of this.ordered) {
+      for (const span of this.spansOf(id)) {
+        if (span.by < 0) continue;
+        if (!this.removedBy.has(span.by)) this.removedBy.set(span.by, []);
+        this.removedBy.get(span.by).push(id);
+      }
+    }
+  }
+
+  // The tokens that the View of each version sends, by group, each on top of the one before.
+  setSizes() {
+    const count = GROUPS.length - 1;
+    const changes = Array.from({ length: count }, () => new Float64Array(this.version + 2));
+    for (const id of this.ordered) {
+      const group = this.group(id);
+      if (group >= count) continue;
+      const tokens = this.tokens(id);
+      const masked = this.maskedAt.get(id);
+      for (const span of this.spansOf(id)) {
+        span.sent.forEach((version, place) => (changes[group][version] += place % 2 ? -tokens : tokens));
+        if (span.sent.length % 2 && span.stop) changes[group][span.stop] -= tokens;
+        if (masked && masked >= span.start && (!span.stop || masked < span.stop)) {
+          changes[group][masked] -= Math.max(0, tokens - MASK);
+          if (span.stop) changes[group][span.stop] += Math.max(0, tokens - MASK);
+        }
+      }
+    }
+    this.sizes = changes.map((column) => {
+      for (let version = 1; version < column.length; version += 1) column[version] += column[version - 1];
+      return column.subarray(0, this.version + 1);
+    });
+    this.total = new Float64Array(this.version + 1);
+    for (const column of this.sizes) column.forEach((tokens, version) => (this.total[version] += tokens));
+  }
+
+  // The summary that stands for a departed event at a version, and the changes that led there.
+  standsFor(id, version) {
+    const path = [];
+    let followed = id;
+    for (;;) {
+      const span = this.lastSpan(followed, version);
+      if (!span) return { path, summary: null };
+      path.push(span.by);
+      const summary = this.changes.get(span.by)?.summary ?? null;
+      if (summary === null) return { path, summary: null };
+      if (this.isShown(summary, version)) return { path, summary };
+      followed = summary;
+    }
+  }
+
+  // Entries of the list at a version. With ``from``, what entered and left since then stands in its own lines.
+  entries(version, from, only, opened) {
+    const entries = [];
+    let gap = null;
+    const close = () => {
+      if (gap && only === "all") {
+        // Before the summaries that stand for it.
+        let place = entries.length;
+        while (place > 0 && entries[place - 1].id < 0) place -= 1;
+        entries.splice(place, 0, gap);
+      }
+      gap = null;
+    };
+    const drifting = new Set(this.drifting.filter((id) => this.spanAt(id, version)?.index != null));
+    for (const id of this.ordered) {
+      if (id >= version && (from === null || id >= from)) break;
+      if (drifting.has(id)) continue;
+      const shown = this.isShown(id, version);
+      const before = from !== null && this.isShown(id, from);
+      if (shown) {
+        close();
+        const mark = from !== null && !before ? "+" : "";
+        if (only === "all" || (only === "entered" && mark)) entries.push({ id, mark });
+      } else if (before) {
+        close();
+        if (only !== "entered") entries.push({ id, mark: "−" });
+      } else if (this.isGone(id, version)) {
+        if (!gap) gap = { gap: id, ids: [], tokens: 0 };
+        gap.ids.push(id);
+        gap.tokens += this.tokens(id);
+      }
+    }
+    close();
+    for (const id of drifting) this.driftEntry(entries, id, version, from, only);
+    return entries.flatMap((entry) =>
+      entry.ids && opened.has(entry.gap) ? [entry, ...entry.ids.map((id) => ({ id, mark: "", inside: true }))] : [entry],
+    );
+  }
+
+  driftEntry(entries, id, version, from, only) {
+    const entered = from !== null && !this.isShown(id, from);
+    if (only === "left" || (only === "entered" && !entered)) return;
+    const view = this.view(version);
+    const next = view[view.indexOf(id) + 1];
+    const place = next === undefined ? -1 : entries.findIndex((entry) => entry.id === next);
+    entries.splice(place < 0 ? entries.length : place, 0, { id, mark: entered ? "+" : "" });
+  }
+}
+
+const NONE = [];
+const MASK = 4;
+
+function asSpan([start, stop, by, sent, place, index]) {
+  return { start, stop, by, sent, place, index };
+}

@@ -1,0 +1,180 @@
+// The View of a version, one line for each event, or the hits of a search. Only the lines in sight are elements.
+
+import { count, el, printable, short } from "./dom.js";
+
+const ROW = 26;
+
+export class List {
+  constructor(app) {
+    this.app = app;
+    this.entries = [];
+    this.lines = new Map();
+    this.inner = el("div", { class: "lines" });
+    this.node = el(
+      "div",
+      {
+        class: "list", role: "listbox", tabindex: 0, "aria-label": "What the model is shown",
+        onkeydown: (event) => this.key(event),
+        onscroll: () => this.draw(),
+      },
+      this.inner,
+    );
+    this.inner.addEventListener("click", (event) => {
+      const line = event.target.closest("[data-place]");
+      if (line) this.open(Number(line.dataset.place));
+    });
+    new ResizeObserver(() => this.draw()).observe(this.node);
+  }
+
+  show(entries, empty) {
+    this.entries = entries;
+    this.most = entries.reduce((most, entry) => Math.max(most, entry.id === undefined ? 0 : this.app.history.tokens(entry.id)), 1);
+    this.inner.style.height = `${entries.length * ROW}px`;
+    this.lines.forEach((line) => line.remove());
+    this.lines.clear();
+    this.node.querySelector(".empty")?.remove();
+    if (!entries.length) this.node.append(el("p", { class: "empty" }, empty));
+    this.draw();
+  }
+
+  // Draw the lines in sight, and as many above and below them.
+  draw() {
+    const height = this.node.clientHeight || 1;
+    const first = Math.max(0, Math.floor((this.node.scrollTop - height) / ROW));
+    const last = Math.min(this.entries.length, Math.ceil((this.node.scrollTop + 2 * height) / ROW));
+    for (const [place, line] of this.lines) {
+      if (place < first || place >= last) {
+        line.remove();
+        this.lines.delete(place);
+      }
+    }
+    const added = [];
+    for (let place = first; place < last; place += 1) {
+      if (this.lines.has(place)) continue;
+      const line = this.line(this.entries[place], place);
+      this.lines.set(place, line);
+      added.push(line);
+    }
+    this.inner.append(...added);
+  }
+
+  line(entry, place) {
+    const chosen = entry.id !== undefined && entry.id === this.app.event;
+    const node = el("div", {
+      class: "line", role: "option", id: `line-${place}`, "data-place": place, "aria-selected": chosen,
+      "aria-setsize": this.entries.length, "aria-posinset": place + 1,
+    });
+    node.style.transform = `translateY(${place * ROW}px)`;
+    if (entry.ids) this.fillGap(node, entry);
+    else this.fillEvent(node, entry);
+    if (chosen) this.node.setAttribute("aria-activedescendant", node.id);
+    return node;
+  }
+
+  fillGap(node, { gap, ids, tokens }) {
+    const opened = this.app.opened.has(gap);
+    const by = new Set();
+    for (const id of ids) by.add(this.app.history.lastSpan(id, this.app.version).by);
+    const retracted = Array.from(by).every((id) => this.app.history.changes.get(id)?.kind === "retraction");
+    const who = retracted ? count(by.size, "retraction") : count(by.size, "condensation");
+    const events = ids.filter((id) => id >= 0).length;
+    const what = [events && count(events, "event"), ids.length - events && count(ids.length - events, "summary", "summaries")];
+    node.classList.add("gap");
+    node.setAttribute("aria-expanded", opened);
+    node.append(
+      el("span", { class: "arrow", "aria-hidden": true }, opened ? "▾" : "▸"),
+      el("span", { class: "words" }, `${what.filter(Boolean).join(" and ")} ${retracted ? "taken back" : "forgotten"} by ${who}`),
+      el("span", { class: "number" }, short(tokens)),
+    );
+  }
+
+  fillEvent(node, { id, mark, inside, snippet }) {
+    const { history, source, version } = this.app;
+    const group = history.group(id);
+    const tokens = history.tokens(id);
+    const state = history.state(id, version);
+    node.classList.add(`g${group}`, `s-${state.replace(" ", "-")}`);
+    if (inside) node.classList.add("inside");
+    if (mark) node.classList.add(mark === "+" ? "entered" : "left");
+    const bar = el("span", { class: "bar", "aria-hidden": true });
+    bar.style.width = `${Math.max(1, Math.round((22 * tokens) / this.most))}px`;
+    const kind = history.kind(id);
+    const gist = el("bdi", { class: kind === "action" || kind === "observation" || kind === "error" ? "gist code" : "gist" });
+    node.append(...[
+      el("span", { class: "mark", "aria-label": mark === "+" ? "entered" : mark ? "left" : null }, mark ?? ""),
+      el("span", { class: "id" }, String(id).replace("-", "−")),
+      el("span", { class: "color", "aria-hidden": true }),
+      el("span", { class: "kind" }, kind),
+      gist,
+      WORTH_SAYING.has(state) || (snippet !== undefined && state !== "shown") ? el("span", { class: "state" }, state) : null,
+      el("span", { class: "number" }, bar, el("span", { class: "tokens" }, short(tokens))),
+    ].filter(Boolean));
+    if (snippet !== undefined) this.highlight(gist, printable(snippet));
+    else this.fillGist(gist, history.came(id), id < 0);
+    if (source.gist(history.came(id)) === undefined) source.loadGists(history.came(id)).then((loaded) => loaded && this.app.changed("gists"));
+  }
+
+  fillGist(gist, came, isSummary) {
+    const text = this.app.source.gist(came);
+    if (text === undefined) gist.classList.add("waiting");
+    const summary = isSummary && text !== undefined ? text.split("a summary stands for them: ").at(-1) : text;
+    gist.textContent = printable(summary ?? "");
+  }
+
+  highlight(node, text) {
+    const lower = text.toLowerCase();
+    const spots = [];
+    for (const word of this.app.words) {
+      for (let at = lower.indexOf(word); at >= 0 && word; at = lower.indexOf(word, at + word.length)) spots.push([at, at + word.length]);
+    }
+    spots.sort((a, b) => a[0] - b[0]);
+    let start = 0;
+    for (const [from, to] of spots) {
+      if (from < start) continue;
+      node.append(text.slice(start, from), el("mark", {}, text.slice(from, to)));
+      start = to;
+    }
+    node.append(text.slice(start));
+  }
+
+  open(place) {
+    const entry = this.entries[place];
+    if (!entry) return;
+    if (entry.ids) this.app.toggleGap(entry.gap);
+    else this.app.choose(entry.id);
+  }
+
+  // Bring an event into sight, and say if it has a line.
+  reveal(id) {
+    let place = this.entries.findIndex((entry) => entry.id === id);
+    if (place < 0) {
+      const gap = this.entries.find((entry) => entry.ids?.includes(id));
+      if (gap && !this.app.opened.has(gap.gap)) {
+        this.app.opened.add(gap.gap);
+        this.app.showList();
+        place = this.entries.findIndex((entry) => entry.id === id);
+      }
+    }
+    if (place < 0) return false;
+    const top = place * ROW;
+    const { scrollTop, clientHeight } = this.node;
+    if (top < scrollTop || top + ROW > scrollTop + clientHeight) this.node.scrollTop = Math.max(0, top - clientHeight / 3);
+    return true;
+  }
+
+  key(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step && event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    event.stopPropagation();
+    const at = this.entries.findIndex((entry) => entry.id !== undefined && entry.id === this.app.event);
+    if (step) {
+      let place = at < 0 ? (step > 0 ? 0 : this.entries.length - 1) : at + step;
+      while (this.entries[place]?.ids) place += step;
+      if (this.entries[place]) this.app.choose(this.entries[place].id);
+    } else if (at > 0 && this.entries[at - 1].ids) this.app.toggleGap(this.entries[at - 1].gap);
+    else if (at >= 0) this.app.detail.node.focus();
+  }
+}
+
+const WORTH_SAYING = new Set(["pending", "unsent", "masked", "taken back"]);

@@ -1,0 +1,469 @@
+// The page of one history: what is chosen, and who draws it.
+
+import { Chart } from "./chart.js";
+import { Detail } from "./detail.js";
+import { count, el, grouped, moment, printable, said, short } from "./dom.js";
+import { GROUPS, History } from "./history.js";
+import { List } from "./list.js";
+import { Overview } from "./overview.js";
+import { Embedded, Server } from "./sources.js";
+import { themeButton, watchTheme } from "./theme.js";
+
+class App {
+  constructor(source, root) {
+    this.source = source;
+    this.root = root;
+    this.version = 0;
+    this.from = null;
+    this.event = null;
+    this.only = "all";
+    this.rowHeights = "equal";
+    this.opened = new Set();
+    this.words = [];
+    this.hits = null;
+    this.waiting = new Set();
+    this.takings = new Map();
+    this.chart = new Chart(this);
+    this.list = new List(this);
+    this.detail = new Detail(this);
+  }
+
+  async start() {
+    const loading = await this.source.history();
+    this.history = new History(loading);
+    this.version = this.history.version;
+    this.build();
+    this.readAddress();
+    this.chart.open(this.history);
+    this.chart.reveal(this.version);
+    watchTheme(() => {
+      this.chart.colors = null;
+      this.changed("size");
+    });
+    addEventListener("keydown", (event) => this.key(event));
+    addEventListener("hashchange", () => this.readAddress());
+    this.changed("size", "moment", "chosen");
+    this.source.loadAllGists(() => this.changed("gists"));
+    if (this.source.gist(0) === undefined) this.loadLabels();
+    this.source.follow((version) => this.grow(version), (lost) => this.live.classList.toggle("lost", lost));
+  }
+
+  // The lines of the user's messages, which the chart shows.
+  async loadLabels() {
+    for (const id of this.history.byCame) {
+      if (id >= 0 && this.history.kind(id) === "user" && this.source.gist(id) === undefined) {
+        if (await this.source.loadGists(id).catch(() => false)) this.changed("gists", "window");
+      }
+    }
+  }
+
+  // -- what can happen ------------------------------------------------------------------------------------------------
+
+  // Show another version.
+  go(version, chosen = this.event) {
+    const next = Math.max(0, Math.min(this.history.version, version));
+    if (next === this.version && chosen === this.event) return;
+    this.version = next;
+    if (chosen !== this.event) this.event = chosen;
+    this.chart.reveal(next);
+    this.changed("moment", "chosen");
+  }
+
+  choose(id, version = this.version) {
+    this.event = id;
+    this.version = Math.max(0, Math.min(this.history.version, version));
+    this.chart.reveal(this.version);
+    this.changed("moment", "chosen");
+    if (id !== null) this.toReveal = id;
+  }
+
+  compare(from, to = this.version, chosen = this.event) {
+    this.from = from;
+    this.only = "all";
+    this.event = chosen;
+    this.version = to;
+    this.chart.reveal(to);
+    this.changed("moment", "chosen");
+  }
+
+  toggleGap(gap) {
+    if (!this.opened.delete(gap)) this.opened.add(gap);
+    this.showList();
+  }
+
+  // Take the events that came since, and stay at the end if the reader is there.
+  async grow(version) {
+    if (version <= this.history.version || this.growing) return;
+    this.growing = true;
+    const atEnd = this.version === this.history.version;
+    const whole = this.chart.isWhole;
+    const span = this.chart.window[1] - this.chart.window[0];
+    try {
+      this.history.add(await this.source.history(this.history.version));
+    } finally {
+      this.growing = false;
+    }
+    this.takings.clear();
+    if (whole && this.history.byCame.length <= 600) this.chart.window = [0, this.history.version];
+    else if (atEnd) this.chart.window = [Math.max(0, this.history.version - span), this.history.version];
+    if (atEnd) this.version = this.history.version;
+    this.chart.open(this.history);
+    this.facts.replaceChildren(this.describe());
+    this.loadLabels();
+    this.changed("size", "moment", "chosen");
+  }
+
+  async find(text) {
+    this.search?.abort();
+    this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    this.hits = null;
+    this.detail.shown = null;
+    if (!this.words.length) {
+      this.status.textContent = "";
+      return this.changed("moment", "chosen");
+    }
+    const search = (this.search = new AbortController());
+    const hits = [];
+    this.hits = hits;
+    this.status.textContent = "Searching …";
+    let drawn = 0;
+    try {
+      await this.source.search(
+        this.words,
+        (id, snippet) => {
+          hits.push({ id, mark: "", snippet });
+          if (performance.now() - drawn > 150) {
+            drawn = performance.now();
+            this.changed("moment");
+          }
+        },
+        search.signal,
+      );
+    } catch (error) {
+      if (search.signal.aborted) return;
+      this.status.textContent = `The search failed: ${error.message}`;
+      return;
+    }
+    if (search.signal.aborted) return;
+    const shown = hits.filter(({ id }) => this.history.isShown(id, this.version)).length;
+    this.status.textContent = hits.length ? `${count(hits.length, "event")}, ${grouped(shown)} shown at this version` : "No event contains these words";
+    this.changed("moment", "chosen");
+  }
+
+  nextHit(step) {
+    if (!this.hits?.length) return;
+    const at = this.hits.findIndex(({ id }) => id === this.event);
+    const next = at < 0 ? (step > 0 ? 0 : this.hits.length - 1) : (at + step + this.hits.length) % this.hits.length;
+    this.choose(this.hits[next].id);
+  }
+
+  // What a condensation or a retraction took out of the View.
+  removed(id) {
+    const known = this.takings.get(id);
+    if (known) return known;
+    const { history } = this;
+    const ids = history.removedBy.get(id) ?? [];
+    const events = ids.filter((each) => each >= 0).length;
+    const summaries = ids.length - events;
+    const words = [events || !summaries ? count(events, "event") : "", summaries ? count(summaries, "summary", "summaries") : ""].filter(Boolean).join(" and ");
+    const before = history.total[id] ?? 0;
+    const after = history.total[id + 1] ?? 0;
+    const change = history.changes.get(id);
+    const verb = change.kind === "retraction" ? "took back" : "forgot";
+    const taking = {
+      words, before, after,
+      count: summaries ? `${events} + ${summaries}` : String(events),
+      shownBefore: history.view(id).length,
+      shownAfter: history.view(id + 1).length,
+      sentence: change.outcome === "declined" ? `Condensation ${id} was declined.` : `At version ${grouped(id + 1)}, ${change.kind} ${id} ${verb} ${words}: ≈ ${short(before)} → ${short(after)} tokens.`,
+    };
+    this.takings.set(id, taking);
+    return taking;
+  }
+
+  // -- drawing --------------------------------------------------------------------------------------------------------
+
+  changed(...what) {
+    if (!this.waiting.size) requestAnimationFrame(() => this.draw());
+    for (const each of what) this.waiting.add(each);
+  }
+
+  draw() {
+    const { waiting } = this;
+    this.waiting = new Set();
+    if (!this.chart.history) return;
+    if (waiting.has("size") || waiting.has("window")) this.chart.drawData();
+    else if (waiting.has("gists") && !this.chart.labelled) {
+      this.chart.labelled = this.source.gist(0) !== undefined;
+      this.chart.drawData();
+    }
+    if (waiting.has("moment") || (waiting.has("gists") && !this.momentTold)) this.showMoment();
+    if (waiting.has("moment") || waiting.has("gists")) this.showList();
+    if (waiting.has("chosen") || waiting.has("moment")) this.detail.show();
+    if (this.toReveal !== undefined) {
+      this.list.reveal(this.toReveal);
+      this.toReveal = undefined;
+    }
+    this.chart.drawOver();
+    if (waiting.has("moment") || waiting.has("chosen")) this.writeAddress();
+    this.drawn = (this.drawn ?? 0) + 1;
+  }
+
+  showList() {
+    if (this.hits) this.list.show(this.hits, "No event contains these words.");
+    else {
+      const words = this.from === null ? "The model is shown nothing at this version." : "Nothing changed between these versions.";
+      this.list.show(this.history.entries(this.version, this.from, this.from === null ? "all" : this.only, this.opened), words);
+    }
+  }
+
+  showMoment() {
+    const { history, version, from } = this;
+    const view = history.view(version);
+    const summaries = view.filter((id) => history.kind(id) === "summary").length;
+    const events = view.length - summaries;
+    let gone = 0;
+    const by = new Set();
+    for (const id of history.ordered) {
+      if (id < 0 || id >= version || history.isShown(id, version) || !history.isGone(id, version)) continue;
+      gone += 1;
+      by.add(history.lastSpan(id, version).by);
+    }
+    const tokens = history.total[version] ?? 0;
+    this.title.replaceChildren(`Version ${grouped(version)}`, el("span", { class: "soft" }, version === history.version ? ", now" : ` of ${grouped(history.version)}`));
+    const time = version ? moment(history.time(version - 1), history.zone) : "";
+    this.sentence.replaceChildren(
+      ...(version
+        ? ["The model is shown ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `≈ ${short(tokens)} tokens`), history.limit ? ` of ${short(history.limit)}` : "", "."]
+        : ["Before the first event the model is shown nothing."]),
+      gone ? ` ${grouped(gone)} of ${count(version, "event")} ${gone === 1 ? "is" : "are"} forgotten, by ${count(by.size, "condensation")}.` : "",
+    );
+    const next = version < history.version ? version : null;
+    const wrote = next !== null && history.group(next) === 3;
+    this.next.replaceChildren(
+      ...(next === null
+        ? [time ? el("span", { class: "soft" }, `The last event came at ${time}.`) : ""]
+        : [el("span", { class: "soft" }, wrote ? "With this it wrote " : "Next came "), el("button", { class: "link", onclick: () => this.choose(next) }, `${next} ${history.kind(next)}`), el("span", { class: "soft gist" }, ` ${printable(this.source.gist(next) ?? "")}`)]),
+    );
+    this.momentTold = next === null || this.source.gist(next) !== undefined;
+    for (const [name, target] of Object.entries(this.targets())) this.steps[name].disabled = target === null;
+    this.showComparison(from, version);
+    this.legend.replaceChildren(...this.legendParts());
+  }
+
+  showComparison(from, version) {
+    const { history } = this;
+    if (from === null) {
+      this.comparing.replaceChildren(el("button", { onclick: () => this.compare(this.version) }, "Compare from here"));
+      return;
+    }
+    const now = new Set(history.view(version));
+    const before = new Set(history.view(from));
+    const entered = [...now].filter((id) => !before.has(id)).length;
+    const left = [...before].filter((id) => !now.has(id)).length;
+    const choice = (name, words, kind) =>
+      el("button", { class: kind, "aria-pressed": this.only === name, onclick: () => { this.only = name; this.changed("moment"); } }, words);
+    this.comparing.replaceChildren(
+      el("button", { class: "on", onclick: () => { this.from = null; this.changed("moment", "chosen"); } }, "Stop comparing"),
+      el("span", {}, `${grouped(from)} → ${grouped(version)}: ≈ ${short(history.total[from])} → ${short(history.total[version])}`),
+      el("span", { class: "choices" }, choice("all", "All", ""), choice("entered", `+ ${grouped(entered)} entered`, "entered"), choice("left", `− ${grouped(left)} left`, "left")),
+    );
+  }
+
+  legendParts() {
+    const { history, version } = this;
+    const words = ["system", "user", "summaries", "agent", "observations"];
+    const parts = words.map((word, group) => this.legendPart(`g${group}`, word, short(history.sizes[group]?.[version] ?? 0)));
+    const states = new Map();
+    for (const id of history.ordered) {
+      if (id < 0 || id >= version) continue;
+      const state = history.state(id, version);
+      if (LEGEND.includes(state)) states.set(state, (states.get(state) ?? 0) + 1);
+    }
+    for (const state of LEGEND) {
+      if (states.has(state)) parts.push(this.legendPart(`k-${state.replace(" ", "-")}`, state, count(states.get(state), "event")));
+    }
+    return parts;
+  }
+
+  legendPart(kind, word, number) {
+    return el("span", { class: "part" }, el("span", { class: `swatch ${kind}`, "aria-hidden": true }), `${word} `, el("b", {}, number));
+  }
+
+  // -- building -------------------------------------------------------------------------------------------------------
+
+  build() {
+    const step = (name, sign, words) => (this.steps[name] = el("button", { title: words, "aria-label": words, onclick: () => this.go(this.targets()[name]) }, sign));
+    this.steps = {};
+    this.facts = el("p", { class: "facts" }, this.describe());
+    this.live = el("span", { class: "live", hidden: this.source instanceof Embedded, title: "New events are shown as they come" }, "live");
+    this.box = el("input", {
+      type: "search", placeholder: "Search all events", "aria-label": "Search all events", autocomplete: "off", spellcheck: "false",
+      oninput: () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.find(this.box.value), 180); },
+    });
+    this.status = el("span", { class: "status", role: "status" });
+    this.legend = el("div", { class: "legend" });
+    this.title = el("h2");
+    this.sentence = el("p", { class: "sentence" });
+    this.next = el("p", { class: "next" });
+    this.comparing = el("div", { class: "comparing" });
+    this.told = el("div", { class: "told", role: "status", "aria-live": "polite" });
+    const heights = (name) => el("button", { "aria-pressed": this.rowHeights === name, onclick: (event) => {
+      this.rowHeights = name;
+      for (const button of event.target.parentNode.children) button.setAttribute("aria-pressed", button === event.target);
+      this.chart.layOut();
+      this.changed("window");
+    } }, name);
+    const back = this.source instanceof Server ? el("a", { class: "back", href: "./" }, "All conversations") : null;
+    this.root.replaceChildren(
+      el("header", {}, back, el("h1", {}, said(this.history.title ?? this.history.conversation)), this.live, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
+      el("main", {},
+        el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" },
+          this.legend,
+          this.chart.node,
+          el("div", { class: "tools" },
+            el("span", { class: "soft" }, "Row height"), el("span", { class: "choices" }, heights("equal"), heights("tokens")),
+            el("span", { class: "grow" }), el("span", { class: "soft wide" }, "versions across, events down"),
+            el("span", { class: "choices" },
+              el("button", { title: "Zoom out (−)", "aria-label": "Zoom out", onclick: () => this.chart.zoom(1.6) }, "−"),
+              el("button", { title: "Zoom in (+)", "aria-label": "Zoom in", onclick: () => this.chart.zoom(1 / 1.6) }, "+"),
+              el("button", { onclick: () => this.chart.setWindow(0, this.history.version) }, "Whole history")))),
+        el("section", { class: "moment", "aria-label": "One version" },
+          el("div", { class: "momentary" },
+            el("div", { class: "row" }, this.title, el("span", { class: "choices steps" },
+              step("before", "⇤", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), step("on", "→", "Next version (→)"), step("after", "⇥", "Next condensation (Page Down)"))),
+            this.sentence, this.next, this.comparing),
+          this.list.node),
+        this.detail.node),
+      this.helpDialog(), this.told);
+    this.box.addEventListener("keydown", (event) => this.searchKey(event));
+    document.title = `${printable(this.history.title ?? this.history.conversation)} · foldlog`;
+  }
+
+  describe() {
+    const { history } = this;
+    const times = history.columns.time.filter((time) => time !== null);
+    const first = moment(times[0] ?? null, "").slice(0, 10);
+    const last = moment(times.at(-1) ?? null, "").slice(0, 10);
+    return [
+      count(history.version, "event"), count(history.condensations.length, "condensation"), "tokens estimated",
+      first && (first === last ? first : `${first} to ${last}`),
+    ].filter(Boolean).join(" · ");
+  }
+
+  helpDialog() {
+    const keys = [
+      ["← →", "one version"], ["Page Up, Page Down", "previous and next condensation"], ["Home, End", "first and last version"],
+      ["↑ ↓", "in the list"], ["Enter", "open, or pin this version to compare"], ["+ −", "zoom"], ["/", "search; Enter and Shift+Enter go through the hits"], ["Escape", "back"],
+    ];
+    this.help = el("dialog", { "aria-label": "Help" },
+      el("h2", {}, "How to read this page"),
+      el("p", {}, "Each row is an event. It begins on the diagonal, at the version that it brought, and ends where a condensation forgot it. A vertical line at a version cuts through all that the model knew at that version. Hatched is what it did not know any more."),
+      el("dl", { class: "states" }, ...STATES.flatMap(([kind, words]) => [el("dt", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": true })), el("dd", {}, words)])),
+      el("dl", { class: "keys" }, ...keys.flatMap(([key, words]) => [el("dt", {}, key), el("dd", {}, words)])),
+      el("form", { method: "dialog" }, el("button", { autofocus: true }, "Close")));
+    return this.help;
+  }
+
+  // -- keys and address -----------------------------------------------------------------------------------------------
+
+  targets() {
+    const { history, version } = this;
+    const moments = history.condensations.map((change) => change.id + 1);
+    return {
+      before: moments.findLast((at) => at < version) ?? (version > 0 ? 0 : null),
+      back: version > 0 ? version - 1 : null,
+      on: version < history.version ? version + 1 : null,
+      after: moments.find((at) => at > version) ?? (version < history.version ? history.version : null),
+    };
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || event.target === this.box) return;
+    const { before, back, on, after } = this.targets();
+    const target = { ArrowLeft: back, ArrowRight: on, PageUp: before, PageDown: after, Home: 0, End: this.history.version }[event.key];
+    if (target !== undefined) {
+      event.preventDefault();
+      if (target !== null) this.go(target);
+      this.told.textContent = `Version ${this.version} of ${this.history.version}. ${this.history.view(this.version).length} events and summaries are shown.`;
+      return;
+    }
+    const action = {
+      "+": () => this.chart.zoom(1 / 1.6), "-": () => this.chart.zoom(1.6), "/": () => this.box.focus(), "?": () => this.help.showModal(),
+      ArrowDown: () => this.list.key(event), ArrowUp: () => this.list.key(event), Escape: () => this.escape(),
+    }[event.key];
+    const pins = event.key === "Enter" && !event.target.closest("button, a, summary, input");
+    if (!action && !pins) return;
+    event.preventDefault();
+    if (pins) this.compare(this.from === null ? this.version : null);
+    else action();
+  }
+
+  searchKey(event) {
+    if (event.key === "Enter") this.nextHit(event.shiftKey ? -1 : 1);
+    else if (event.key === "Escape") {
+      this.box.value = "";
+      this.find("");
+      this.list.node.focus();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  escape() {
+    if (this.event !== null) this.choose(null);
+    else if (this.from !== null) this.compare(null);
+    else if (this.hits) {
+      this.box.value = "";
+      this.find("");
+    }
+  }
+
+  readAddress() {
+    const given = new URLSearchParams(location.hash.slice(1));
+    const number = (name, least, most) => {
+      const value = given.has(name) ? Number(given.get(name)) : NaN;
+      return Number.isInteger(value) && value >= least && value <= most ? value : null;
+    };
+    const last = this.history.version;
+    this.version = number("v", 0, last) ?? this.version;
+    this.from = number("from", 0, last);
+    this.event = number("e", -last - 1, last - 1);
+    if (this.chart.history) this.chart.reveal(this.version);
+    if (this.event !== null) this.toReveal = this.event;
+    this.changed("moment", "chosen");
+  }
+
+  writeAddress() {
+    const parts = [`v=${this.version}`];
+    if (this.from !== null) parts.push(`from=${this.from}`);
+    if (this.event !== null) parts.push(`e=${this.event}`);
+    clearTimeout(this.addressing);
+    this.addressing = setTimeout(() => history.replaceState(null, "", `#${parts.join("&")}`), 120);
+  }
+}
+
+const LEGEND = ["pending", "masked", "summarized", "forgotten", "taken back"];
+const STATES = [
+  ["g3", "full colour: shown to the model"], ["k-pending", "light: pending, or not sent, for example an action without its observation"],
+  ["k-masked", "pale: masked, a line stands in place of its content"], ["k-summarized", "hatched red: summarized, a summary stands for it"],
+  ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
+];
+
+async function start() {
+  const root = document.getElementById("app");
+  const page = new URLSearchParams(location.search);
+  const embedded = document.querySelector("script.history");
+  try {
+    if (embedded) window.foldlog = new App(new Embedded(), root);
+    else if (page.has("id")) window.foldlog = new App(new Server(page.get("id")), root);
+    else window.foldlog = new Overview(root);
+    await window.foldlog.start();
+  } catch (error) {
+    root.replaceChildren(el("div", { class: "failure", role: "alert" }, el("h1", {}, "This page cannot be shown"), said(String(error.message ?? error), "p"), embedded ? null : el("p", {}, el("a", { href: "./" }, "All conversations"))));
+  }
+  root.dataset.ready = "";
+}
+
+if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
+else start();

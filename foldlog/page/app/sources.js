@@ -1,0 +1,172 @@
+// Where the page has its data from: elements of its own file, or the server that sent it.
+
+export class Embedded {
+  constructor() {
+    this.chunks = this.elements("texts");
+    this.gistChunks = this.elements("gists");
+    this.opened = new Map();
+    this.gists = new Map();
+  }
+
+  elements(name) {
+    return Array.from(document.querySelectorAll(`script.${name}`), (element) => ({
+      first: Number(element.dataset.first),
+      element,
+    }));
+  }
+
+  async history() {
+    return JSON.parse(await unpack(document.querySelector("script.history").textContent));
+  }
+
+  gist(id) {
+    const chunk = chunkOf(this.gistChunks, id);
+    return this.gists.get(chunk)?.[id - this.gistChunks[chunk].first];
+  }
+
+  async loadGists(id) {
+    const chunk = chunkOf(this.gistChunks, id);
+    if (chunk < 0 || this.gists.has(chunk)) return false;
+    this.gists.set(chunk, JSON.parse(await unpack(this.gistChunks[chunk].element.textContent)));
+    return true;
+  }
+
+  // Open the lines of all events, those of the newest first, without holding up what is done on the page.
+  async loadAllGists(loaded) {
+    for (let place = this.gistChunks.length - 1; place >= 0; place -= 1) {
+      if (await this.loadGists(this.gistChunks[place].first)) loaded();
+      await pause();
+    }
+  }
+
+  async event(id) {
+    const chunk = chunkOf(this.chunks, id);
+    if (!this.opened.has(chunk)) {
+      if (this.opened.size >= 8) this.opened.delete(this.opened.keys().next().value);
+      this.opened.set(chunk, JSON.parse(await unpack(this.chunks[chunk].element.textContent)));
+    }
+    return this.opened.get(chunk)[id - this.chunks[chunk].first];
+  }
+
+  // Tell the events that contain all words, in order. Texts that cannot match are never parsed.
+  async search(words, found, signal) {
+    const wanted = words.map((word) => JSON.stringify(word).slice(1, -1).toLowerCase());
+    for (const { first, element } of this.chunks) {
+      const text = await unpack(element.textContent);
+      if (signal.aborted) return;
+      const lower = text.toLowerCase();
+      if (wanted.every((word) => lower.includes(word))) {
+        JSON.parse(text).forEach((event, place) => {
+          const snippet = matching(event, words);
+          if (snippet !== null) found(first + place, snippet);
+        });
+      }
+      await pause();
+      if (signal.aborted) return;
+    }
+  }
+
+  follow() {}
+}
+
+export class Server {
+  constructor(conversation) {
+    this.id = conversation;
+    this.lines = new Map();
+    this.asked = new Set();
+  }
+
+  async ask(path, parameters = {}) {
+    const query = new URLSearchParams({ id: this.id, ...parameters });
+    const reply = await fetch(`api/${path}?${query}`, { credentials: "same-origin" });
+    const document = await reply.json();
+    if (!reply.ok) throw new Error(document.error ?? reply.statusText);
+    return document;
+  }
+
+  history(since = 0) {
+    return this.ask("history", { since });
+  }
+
+  gist(id) {
+    return this.lines.get(id);
+  }
+
+  async loadGists(id) {
+    const start = id - (id % LINES);
+    if (this.asked.has(start)) return false;
+    this.asked.add(start);
+    const { gists } = await this.ask("gists", { start, stop: start + LINES });
+    gists.forEach((gist, place) => this.lines.set(start + place, gist));
+    if (gists.length < LINES) this.asked.delete(start);
+    return true;
+  }
+
+  async loadAllGists() {}
+
+  event(id) {
+    return this.ask("event", { event: id });
+  }
+
+  async search(words, found, signal) {
+    const { hits } = await this.ask("find", { words: words.join(" ") });
+    if (!signal.aborted) for (const { id, snippet } of hits) found(id, snippet);
+  }
+
+  // Tell each new version. The browser connects again by itself.
+  follow(changed, lost) {
+    const stream = new EventSource(`api/follow?${new URLSearchParams({ id: this.id })}`);
+    stream.addEventListener("version", (message) => changed(JSON.parse(message.data).version));
+    stream.addEventListener("error", () => lost(true));
+    stream.addEventListener("open", () => lost(false));
+  }
+}
+
+const LINES = 500;
+
+// The text around the first word, where all words are in the texts of an event; else null.
+function matching(event, words) {
+  const texts = [];
+  collect(event, texts);
+  const text = texts.join(" · ");
+  const lower = text.toLowerCase();
+  if (!words.every((word) => lower.includes(word))) return null;
+  const at = lower.indexOf(words[0]);
+  return text.slice(Math.max(0, at - 14), at + 160).replace(/\s+/g, " ");
+}
+
+const HIDDEN = new Set(["id", "kind", "timestamp", "source", "call_id", "response_id", "cause", "shown", "source_id", "format"]);
+
+function collect(value, texts, depth = 0) {
+  if (typeof value === "string") texts.push(value);
+  else if (value && typeof value === "object" && depth < 50) {
+    for (const [name, each] of Object.entries(value)) if (depth || !HIDDEN.has(name)) collect(each, texts, depth + 1);
+  }
+}
+
+function chunkOf(chunks, id) {
+  let low = 0;
+  let high = chunks.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (chunks[middle].first <= id) low = middle;
+    else high = middle - 1;
+  }
+  return high;
+}
+
+async function unpack(packed) {
+  const characters = atob(packed);
+  const bytes = new Uint8Array(characters.length);
+  for (let place = 0; place < characters.length; place += 1) bytes[place] = characters.charCodeAt(place);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).text();
+}
+
+function pause() {
+  return new Promise((resolve) => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = resolve;
+    channel.port2.postMessage(null);
+  });
+}

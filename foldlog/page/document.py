@@ -1,0 +1,239 @@
+"""What the page is told of a history: columns of its events, its condensations, and the places of its summaries.
+
+The document of ``/api/history``, described in ``docs/PAGE.md``. One pass over the log makes it; it can go on with later
+events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from condensers import event_tokens
+from condensers.reports import reports_of
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+    SystemMessage,
+    summary_id,
+)
+from eventstore.results import Logged
+from foldlog.cli.gist import gist
+from foldlog.cli.reasons import because
+from projections.lifetimes import Lifetime, Span
+from projections.lifetimes_fold import LifetimesFold
+from projections.units import WaitingCalls
+
+__all__ = ["GIST", "KINDS", "PageFold", "kind_of"]
+
+KINDS = (
+    *("system", "user", "agent", "environment", "action", "observation", "error", "summary"),
+    *("annotation", "request", "condensation", "retraction", "unknown"),
+)
+"""The kinds of events that the page tells apart. A column has their indices."""
+
+GIST = 160
+"""Characters of the line that says what an event says."""
+
+
+def kind_of(event: Event) -> str:
+    """Return the kind of an event, one of ``KINDS``."""
+    match event:
+        case Message(source=source):
+            return source
+        case Observation(is_error=is_error):
+            return "error" if is_error else "observation"
+    return _KINDS.get(type(event), "unknown")
+
+
+_KINDS: dict[type, str] = {
+    SystemMessage: "system",
+    Action: "action",
+    CondensationSummary: "summary",
+    Annotation: "annotation",
+    CondensationRequest: "request",
+    CondensationAction: "condensation",
+    Retraction: "retraction",
+}
+
+
+class PageFold:
+    """The columns of a history, made while its events go by. Give it the events in order, in any number of parts.
+
+    ``targets``: see ``LifetimesFold``.
+    """
+
+    def __init__(self, conversation: str, targets: Iterable[int] = (), limit: int | None = None) -> None:
+        self.conversation = conversation
+        self.gists: list[str] = []
+        self._limit = limit
+        self._fold = LifetimesFold(conversation, event_tokens, targets)
+        self._kinds: list[int] = []
+        self._times: list[int | None] = []
+        self._without_zone = False
+        self._changes: list[dict[str, Any]] = []
+        self._requests: list[CondensationRequest] = []
+        self._masks: list[dict[str, Any]] = []
+        self._calls = WaitingCalls()
+        self._answers: list[int] = []
+        self._title: str | None = None
+        self._request: str | None = None
+        self._format: str | None = None
+
+    @property
+    def version(self) -> int:
+        return self._fold.version
+
+    def take(self, logged: Iterable[Logged]) -> None:
+        """Take the next events. Raises what ``LifetimesFold.take`` raises."""
+        self._fold.take(self._noted(logged))
+
+    def _noted(self, logged: Iterable[Logged]) -> Iterator[Event]:
+        for recorded_at, event in logged:
+            kind = kind_of(event)
+            self._kinds.append(KINDS.index(kind))
+            self._times.append(self._time(event, recorded_at))
+            self.gists.append(gist(event, GIST))
+            title = event.meta.get("title")
+            self._title = title if isinstance(title, str) and title else self._title
+            if self._request is None and kind == "user":
+                self._request = gist(event, 200)
+            if self._format is None and event.origin is not None:
+                self._format = event.origin.format
+            answers = self._calls.take(event) if isinstance(event, Observation) else None
+            self._answers.append(_NEVER if answers is None else answers)
+            if isinstance(event, Action):
+                self._calls.add(event, event.id)
+            self._note_change(event, kind)
+            yield event
+
+    def _time(self, event: Event, recorded_at: datetime) -> int | None:
+        """Return the time of an event in milliseconds; that of a source without a zone as if it was UTC."""
+        if event.timestamp is not None:
+            return int(event.timestamp.timestamp() * 1_000)
+        if event.origin is None:
+            return int(recorded_at.timestamp() * 1_000)
+        try:
+            at = datetime.fromisoformat(event.origin.time or "")
+        except ValueError:
+            return None
+        self._without_zone |= at.tzinfo is None
+        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+    def _note_change(self, event: Event, kind: str) -> None:
+        for report in reports_of(event):
+            if isinstance(report, dict) and isinstance(report.get("rule"), dict) and "masked" in report:
+                self._masks.append({"at": event.id, "by": report.get("condenser"), "rule": report["rule"]})
+        if isinstance(event, CondensationRequest):
+            self._requests.append(event)
+            self._changes.append({"id": event.id, "kind": kind, "reason": event.reason})
+        elif isinstance(event, Retraction):
+            self._changes.append({"id": event.id, "kind": kind, "reason": event.reason, "version": event.version})
+        elif isinstance(event, CondensationAction):
+            told = {key: event.metadata[key] for key in _TOLD if event.metadata.get(key) is not None}
+            self._changes.append(
+                {
+                    "id": event.id,
+                    "kind": kind,
+                    "reason": because(event, self._requests),
+                    "requests": [request.id for request in self._requests],
+                    "summary": None if event.summary is None else summary_id(event.id),
+                    **told,
+                }
+            )
+            self._requests = []
+
+    def document(self, since: int = 0) -> dict[str, Any]:
+        """Return what the page is told. With ``since``, only the columns of events from that id on, and the lifetimes
+        that changed since that version. Cost: the events.
+        """
+        lives = self._fold.result()
+        left, by, sent, spans = _columns(lives.events, since)
+        return {
+            "conversation": self.conversation,
+            "title": self._title,
+            "request": self._request,
+            "format": self._format,
+            "version": self.version,
+            "since": since,
+            "tokens_are": "estimated",
+            "limit": self._limit,
+            "zone": "local" if self._without_zone else "UTC",
+            "kinds": KINDS,
+            "events": {
+                "kind": self._kinds[since:],
+                "tokens": [one.tokens for one in lives.events[since:]],
+                "time": _steps(self._times[since:]),
+                "left": left,
+                "by": by,
+                "sent": sent,
+                "answers": self._answers[since:],
+            },
+            "spans": spans,
+            "summaries": [
+                {"id": one.id, "tokens": one.tokens, "spans": _spans(one)} for one in lives.summaries.values()
+            ],
+            "order": lives.order,
+            "changes": self._changes,
+            "masks": self._masks,
+        }
+
+
+_TOLD = (
+    *("condenser", "outcome", "model", "cost", "latency_s", "prompt_hash", "events_before", "events_after"),
+    *("tokens_before", "tokens_after", "tokens_estimated", "limit", "usage"),
+)
+"""What of a condensation's metadata the page shows in its table."""
+
+_NEVER = -1
+
+
+def _columns(events: Iterable[Lifetime], since: int) -> tuple[list[int], list[int], list[int], list[Any]]:
+    """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on, and the spans of those events
+    whose life the columns cannot tell, or that changed since that version.
+
+    ``left`` is the version at which an event left the View: 0 if it is shown still, -1 if it never was. ``sent`` is the
+    version from which on a model is sent it; 0 if never.
+    """
+    left, by, sent = [], [], []
+    others: list[Any] = []
+    for one in events:
+        span = one.spans[0] if one.spans else None
+        simple = len(one.spans) <= 1 and (span is None or (span.start == one.id + 1 and len(span.sent) <= 1))
+        if one.id >= since:
+            left.append(_NEVER if span is None else span.stop or 0)
+            by.append(_NEVER if span is None or span.by is None else span.by)
+            sent.append(span.sent[0] if span is not None and span.sent else 0)
+        if not simple or (one.id < since and any(_ends(span) > since for span in one.spans)):
+            others.append([one.id, _spans(one)])
+    return left, by, sent, others
+
+
+def _ends(span: Span) -> int:
+    """Return the last version at which something changed in a span."""
+    return max(span.start, span.stop or 0, *span.sent[-1:])
+
+
+def _spans(one: Lifetime) -> list[Any]:
+    return [
+        [span.start, span.stop or 0, _NEVER if span.by is None else span.by, span.sent, span.place, span.index]
+        for span in one.spans
+    ]
+
+
+def _steps(times: list[int | None]) -> list[int | None]:
+    """Return the times as steps from one to the next, the first from 0: they compress better."""
+    steps: list[int | None] = []
+    before = 0
+    for time in times:
+        steps.append(None if time is None else time - before)
+        before = before if time is None else time
+    return steps

@@ -1,0 +1,40 @@
+"""What the page is told of one event: all that a person may want to read of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventstore.events import Event
+from foldlog.cli.documents import event_document
+
+__all__ = ["LONG", "text_document"]
+
+LONG = 256
+"""Characters from which on a value without spaces that says it is data is told by its size."""
+
+_LEFT_OUT = ("origin", "extra")
+_DATA_KEYS = frozenset({"data", "url", "image_url", "b64_json"})
+
+
+def text_document(event: Event) -> dict[str, Any]:
+    """Return the event as ``--json`` has it, without its source's record, and with images told by their size."""
+    document = {key: value for key, value in event_document(event).items() if key not in _LEFT_OUT}
+    document = {key: _told(value) for key, value in document.items()}
+    if event.origin is not None:
+        document["source_id"], document["format"] = event.origin.id, event.origin.format
+        if event.origin.time is not None:
+            document["timestamp"] = event.origin.time
+    return document
+
+
+def _told(value: Any, key: str = "", depth: int = 0) -> Any:
+    if isinstance(value, str):
+        is_data = value.startswith("data:") or (key in _DATA_KEYS and " " not in value and "\n" not in value)
+        return f"[{len(value):,} characters of data]" if is_data and len(value) >= LONG else value
+    if depth > 100:
+        return "[nested too deeply to be shown]"
+    if isinstance(value, dict):
+        return {name: _told(each, name, depth + 1) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_told(each, key, depth + 1) for each in value]
+    return value

@@ -1,0 +1,262 @@
+"""A headless Chromium, driven by its DevTools protocol over a pipe: no driver program, no port, no further package."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import queue
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+PATIENCE_S = 60.0
+"""How long an answer may take on a machine that has other work."""
+
+
+class BrowserUnavailable(Exception):
+    """There is no browser here that can be started."""
+
+
+class PageFailed(Exception):
+    """The page raised an error while a test asked it something."""
+
+
+class Chromium:
+    """One browser process. ``new_page`` opens a tab. Everything that any tab requests, says or throws is kept."""
+
+    def __init__(self, *flags: str) -> None:
+        program = os.environ.get("FOLDLOG_CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+        if program is None:
+            raise BrowserUnavailable(f"no browser here: none of {', '.join(PROGRAMS)} is on the path")
+        self._folder = tempfile.mkdtemp(prefix="foldlog-chromium-")
+        theirs_in, self._to = os.pipe()
+        self._from, theirs_out = os.pipe()
+        command = [
+            program,
+            *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio"),
+            *("--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb", "--disable-extensions"),
+            *("--remote-debugging-pipe", f"--user-data-dir={self._folder}", *flags, "about:blank"),
+        ]
+
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", *command],
+            pass_fds=(theirs_in, theirs_out),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._numbers = iter(range(1, 1 << 30))
+        self._lock = threading.Lock()
+        self._answers: dict[int, queue.Queue[dict[str, Any]]] = {}
+        self._listeners: list[Callable[[dict[str, Any]], None]] = []
+        threading.Thread(target=self._read, daemon=True).start()
+        try:
+            self.version = self.send("Browser.getVersion")["product"]
+        except (TimeoutError, OSError) as error:
+            self.close()
+            raise BrowserUnavailable(f"{program} does not start: {error}") from error
+
+    def _read(self) -> None:
+        rest = b""
+        while True:
+            try:
+                part = os.read(self._from, 1 << 20)
+            except OSError:
+                part = b""
+            if not part:
+                break
+            *messages, rest = (rest + part).split(b"\0")
+            for text in messages:
+                message = json.loads(text)
+                if "id" in message:
+                    self._answers[message["id"]].put(message)
+                else:
+                    for listener in list(self._listeners):
+                        listener(message)
+        for waiting in list(self._answers.values()):
+            waiting.put({"error": {"message": "the browser ended"}})
+
+    def send(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
+        """Call a method, and return its result."""
+        number = next(self._numbers)
+        answer = self._answers[number] = queue.Queue()
+        message = {"id": number, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
+        with self._lock:
+            data = json.dumps(message).encode() + b"\0"
+            while data:
+                data = data[os.write(self._to, data) :]
+        try:
+            given = answer.get(timeout=PATIENCE_S)
+        except queue.Empty:
+            raise TimeoutError(f"{method} was not answered within {PATIENCE_S:.0f} s") from None
+        finally:
+            del self._answers[number]
+        if "error" in given:
+            raise PageFailed(f"{method}: {given['error']['message']}")
+        return given["result"]
+
+    def listen(self, listener: Callable[[dict[str, Any]], None]) -> None:
+        self._listeners.append(listener)
+
+    @contextmanager
+    def new_page(self, width: int = 1440, height: int = 900, theme: str = "light") -> Iterator[Page]:
+        context = self.send("Target.createBrowserContext")["browserContextId"]
+        target = self.send("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+        session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        try:
+            yield Page(self, session, width, height, theme)
+        finally:
+            self.send("Target.disposeBrowserContext", browserContextId=context)
+
+    def close(self) -> None:
+        os.close(self._to)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._from)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Page:
+    """One tab. ``requests`` are all URLs that it asked for, ``problems`` what it threw, logged as an error, was refused
+    by its policy, or asked with a dialog.
+    """
+
+    def __init__(self, browser: Chromium, session: str, width: int, height: int, theme: str) -> None:
+        self._browser = browser
+        self._session = session
+        self.requests: list[str] = []
+        self.problems: list[str] = []
+        browser.listen(self._heard)
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.send(f"{domain}.enable")
+        self.resize(width, height)
+        self.set_theme(theme)
+
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        return self._browser.send(method, self._session, **parameters)
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if message.get("sessionId") != self._session:
+            return
+        given = message["params"]
+        match message["method"]:
+            case "Network.requestWillBeSent":
+                self.requests.append(given["request"]["url"])
+            case "Runtime.exceptionThrown":
+                self.problems.append(f"threw {given['exceptionDetails'].get('exception', given['exceptionDetails'])}")
+            case "Runtime.consoleAPICalled" if given["type"] == "error":
+                self.problems.append(f"logged {given['args']}")
+            case "Log.entryAdded" if given["entry"]["level"] == "error":
+                self.problems.append(
+                    f"{given['entry']['source']}: {given['entry']['text']} {given['entry'].get('url', '')}"
+                )
+            case "Page.javascriptDialogOpening":
+                self.problems.append(f"opened a dialog: {given['message']}")
+            case "Page.windowOpen" | "Page.downloadWillBegin" as what:
+                self.problems.append(f"{what} {given.get('url')}")
+
+    def resize(self, width: int, height: int) -> None:
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def set_theme(self, theme: str) -> None:
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+
+    def open(self, url: str) -> None:
+        """Go to a page, and wait until its script has drawn it."""
+        self.send("Page.navigate", url=url)
+        self.wait("document.getElementById('app')?.dataset.ready !== undefined")
+        self.settle()
+
+    def ask(self, expression: str) -> Any:
+        """Return what a JavaScript expression is, awaited."""
+        given = self.send(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True
+        )
+        if "exceptionDetails" in given:
+            raise PageFailed(given["exceptionDetails"].get("exception", {}).get("description") or str(given))
+        return given["result"].get("value")
+
+    def wait(self, condition: str) -> None:
+        """Wait until an expression is true."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                if self.ask(f"Boolean({condition})"):
+                    return
+            except PageFailed as error:
+                if "context" not in str(error):  # the page is being replaced
+                    raise
+            if time.monotonic() > until:
+                raise TimeoutError(f"{condition} did not become true; problems: {self.problems}")
+            time.sleep(0.02)
+
+    def settle(self) -> None:
+        """Wait until what was asked for is drawn."""
+        self.ask(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))"
+        )
+
+    def press(self, key: str, *, shift: bool = False) -> None:
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        code = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}.get(
+            key, 0
+        )
+        code = code or {"PageUp": 33, "PageDown": 34, "End": 35, "Home": 36, "Tab": 9}.get(key, 0)
+        common = {"key": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        self.send(
+            "Input.dispatchKeyEvent",
+            type="keyDown" if text else "rawKeyDown",
+            **common,
+            **({"text": text} if text else {}),
+        )
+        self.send("Input.dispatchKeyEvent", type="keyUp", **common)
+        self.settle()
+
+    def type(self, text: str) -> None:
+        self.send("Input.insertText", text=text)
+        self.settle()
+
+    def click(self, selector: str, text: str | None = None) -> None:
+        """Click on the middle of the first visible element that matches, and that has this text."""
+        chosen = (
+            f"Array.from(document.querySelectorAll({json.dumps(selector)}))"
+            f".find((each) => each.getClientRects().length && {json.dumps(text)} === null"
+            f" || each.getClientRects().length && each.textContent.includes({json.dumps(text or '')}))"
+        )
+        self.wait(f"{chosen} !== undefined")
+        place = self.ask(
+            f"(() => {{ const found = {chosen}; found.scrollIntoView({{block: 'nearest'}});"
+            " const box = found.getBoundingClientRect();"
+            " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+        )
+        self.click_at(*place)
+
+    def click_at(self, x: float, y: float) -> None:
+        self.move_to(x, y)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        self.settle()
+
+    def move_to(self, x: float, y: float) -> None:
+        self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def text(self, selector: str) -> str:
+        return str(self.ask(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
+
+    def screenshot(self, path: Path) -> Path:
+        self.settle()
+        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+        return path

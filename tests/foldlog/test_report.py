@@ -1,0 +1,167 @@
+"""A report is one file that holds a history, and nothing that an event says becomes part of its markup."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import stat
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from eventstore import Action, CondensationAction, Message, Observation, open_store
+from foldlog.page import assets
+from foldlog.page.document import KINDS
+from foldlog.page.report import write_report
+from tests.foldlog.records import said
+from tests.page_samples import HOSTILE, hostile_history
+
+
+class Elements(HTMLParser):
+    """The elements of a page, with the text of each script."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.inside = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.inside = tag == "script"
+        if self.inside:
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = False
+
+    def handle_data(self, data):
+        if self.inside:
+            self.scripts[-1] += data
+
+
+def written(tmp_path: Path, events) -> tuple[str, Elements]:
+    with open_store("memory:") as store:
+        store.ingest("c", iter(events))
+        path = tmp_path / "c.html"
+        assert write_report(store, "c", path) == path.stat().st_size
+    text = path.read_text("utf-8")
+    return text, Elements(text)
+
+
+def data(elements: Elements, name: str) -> list:
+    places = [
+        n for n, (_, attrs) in enumerate(t for t in elements.tags if t[0] == "script") if attrs.get("class") == name
+    ]
+    return [json.loads(zlib.decompress(base64.b64decode(elements.scripts[place]))) for place in places]
+
+
+def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
+    events = [
+        Message(source="user", content="look around"),
+        Action(tool="ls", arguments={"path": "."}, call_id="1"),
+        Observation(tool="ls", content="a.py", call_id="1"),
+        CondensationAction(forgotten_event_ids=[1, 2], summary="it looked", summary_offset=1),
+        Message(source="agent", content="done"),
+    ]
+    _, elements = written(tmp_path, events)
+    (document,) = data(elements, "history")
+    assert [KINDS[kind] for kind in document["events"]["kind"]] == [
+        "user",
+        "action",
+        "observation",
+        "condensation",
+        "agent",
+    ]
+    assert document["events"]["left"] == [0, 4, 4, -1, 0]
+    assert document["events"]["sent"] == [1, 3, 3, 0, 5]
+    assert document["events"]["answers"] == [-1, -1, 1, -1, -1]
+    assert document["summaries"][0]["id"] == -5
+    assert document["changes"][0]["summary"] == -5
+    texts = [event for chunk in data(elements, "texts") for event in chunk]
+    assert [event["id"] for event in texts] == [0, 1, 2, 3, 4]
+    assert texts[1]["arguments"] == {"path": "."}
+    assert next(gist for chunk in data(elements, "gists") for gist in chunk) == "look around"
+
+
+def test_no_text_of_an_event_becomes_markup(tmp_path):
+    _, of_harmless = written(tmp_path, [Message(source="user", content="x") for _ in hostile_history()])
+    text, elements = written(tmp_path, hostile_history())
+    kinds = {tag for tag, _ in of_harmless.tags}
+    assert {tag for tag, _ in elements.tags} <= kinds | {"tr", "td", "th", "table"}
+    assert not any(name.startswith("on") or name in ("src", "srcdoc") for _, attrs in elements.tags for name in attrs)
+    for attack in HOSTILE:
+        assert attack not in text or not set(attack) & set("<>{\x1b\u202e")
+
+
+def test_the_policy_allows_exactly_the_script_and_the_style(tmp_path):
+    _, elements = written(tmp_path, [Message(source="user", content="x")])
+    policy = next(a["content"] for _, a in elements.tags if a.get("http-equiv") == "Content-Security-Policy")
+    allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert allowed["default-src"] == "'none'"
+    assert allowed["script-src"] == assets.content_hash(assets.script())
+    assert allowed["style-src"] == assets.content_hash(assets.style())
+    runs = [
+        script
+        for script, (_, attrs) in zip(elements.scripts, [t for t in elements.tags if t[0] == "script"], strict=True)
+        if attrs.get("type") is None
+    ]
+    assert runs == [assets.script()]
+
+
+def test_modules_share_one_scope_without_a_clash():
+    assert assets.modules()[-1] == "main.js"
+    assert not re.search(r"^(?:import|export)\b", assets.script(), re.MULTILINE)
+    names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", assets.script(), re.MULTILINE)
+    assert [name for name in set(names) if names.count(name) > 1] == []
+
+
+def test_nothing_in_the_script_makes_markup_of_a_text_or_code_of_a_text():
+    markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\.src\b"
+    forbidden = rf"{markup}|\beval\b|new Function|window\.open"
+    assert re.findall(forbidden, assets.script()) == []
+    assert re.findall(r"https?://|@import|url\(", assets.script() + assets.style()) == []
+
+
+def test_the_file_is_small_beside_the_texts(tmp_path):
+    from benchmarks.workload import history
+
+    events = list(history(2_000))
+    text, elements = written(tmp_path, events)
+    shown = sum(len(json.dumps(event)) for chunk in data(elements, "texts") for event in chunk)
+    assert len(text) <= 1.2 * shown + 300_000
+
+
+@pytest.fixture
+def stored(foldlog, write):
+    """A store with the conversation ``a``, in the folder of the command."""
+    assert (
+        foldlog("import", write("a.jsonl", [said(n, f"message {n}") for n in range(3)]), "--conversation", "a").status
+        == 0
+    )
+
+
+def test_a_report_is_private_and_replaces_a_link(foldlog, stored, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("mine")
+    (tmp_path / "r.html").symlink_to(other)
+    told = foldlog("report", "a", "-o", "r.html", "--json").document
+    assert told == {"conversation": "a", "version": 3, "file": "r.html", "bytes": (tmp_path / "r.html").stat().st_size}
+    assert other.read_text() == "mine"
+    assert not (tmp_path / "r.html").is_symlink()
+    assert stat.S_IMODE((tmp_path / "r.html").stat().st_mode) == 0o600
+    assert list(tmp_path.glob(".r.html*")) == []
+
+
+@pytest.mark.parametrize(
+    "given, said", [(["nothing"], "no conversation 'nothing'"), (["a", "-o", "no/such/x.html"], "has no folder")]
+)
+def test_what_cannot_be_reported_is_refused_and_leaves_nothing(foldlog, stored, tmp_path, given, said):
+    ran = foldlog("report", *given)
+    assert ran.status == 2
+    assert said in ran.err
+    assert list(tmp_path.glob("**/*.html")) == []

@@ -1,0 +1,129 @@
+"""Histories for the page: one in which every text attacks the reader, and small ones for each state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+    SystemMessage,
+)
+
+__all__ = ["HOSTILE", "LONG_LINE", "hostile_history", "usual_history"]
+
+HOSTILE = (
+    "<script>window.attacked = 1; alert(1)</script>",
+    "</script><script>window.attacked = 2</script>",
+    '</style><img src=x onerror="window.attacked=3">',
+    "<!--<script>",
+    ']]><svg onload="window.attacked = 4"><animate onbegin=alert(4)></svg>',
+    '<a href="javascript:window.attacked=5">click me</a>',
+    '<iframe srcdoc="<script>parent.attacked=6</script>"></iframe>',
+    '<img src="https://attacker.example/pixel.png"><link rel=stylesheet href=//attacker.example/x.css>',
+    "[a link](javascript:alert(1)) ![p](https://attacker.example/p.png)",
+    "\"'><b onmouseover=alert(1)>",
+    "{{constructor.constructor('alert(1)')()}} ${alert(1)} {{title}} {{script}}",
+    "\x1b[31mred\x1b[0m \x1b]8;;https://attacker.example\x07link\x1b]8;;\x07 \x1b[2J \x9b31m",
+    "user\u202egpj.exe \u2066isolate\u2069 \u200f\u200b\ufeff\u2028line\u2029paragraph",
+    "\0 nul \ud800 lone \udfff surrogates \U000e0041\U000e0042 tags",
+    "data:text/html,<script>window.attacked=7</script>",
+    "__proto__ constructor toString hasOwnProperty",
+)
+"""Texts that run, load or hide something where they become markup, a link, or a terminal's input."""
+
+LONG_LINE = 10_000_000
+
+_START = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
+
+
+def hostile_history(long_line: int = 10_000) -> Iterator[Event]:
+    """Every text in every place that a history has for one: contents, names, arguments, keys, ids, reasons, titles."""
+    yield SystemMessage(content=HOSTILE[0], tools=({"name": HOSTILE[1], "description": HOSTILE[2]},))
+    for place, text in enumerate(HOSTILE):
+        yield Message(source="user", content=text, meta={"title": text, text: text})
+        yield Action(
+            tool=text or "t",
+            arguments={text: text, "__proto__": {"x": text}, "old_str": text, "new_str": text},
+            call_id=f"{place}{text}",
+            thought=text,
+            thinking=({"type": "thinking", "thinking": text},),
+        )
+        yield Observation(
+            tool=text, content=text, call_id=f"{place}{text}", is_error=place % 2 == 0, extras={text: text}
+        )
+        yield Action(tool="raw", arguments=text, call_id=f"raw {place}")
+        yield Observation(
+            tool="raw", content=({"type": "text", "text": text}, {"type": text, text: text}), call_id=f"raw {place}"
+        )
+    yield Annotation(name=HOSTILE[0], data={HOSTILE[1]: HOSTILE[2]})
+    yield CondensationRequest(reason=HOSTILE[0])
+    last = 3 + 5 * len(HOSTILE)
+    told = dict.fromkeys(("reason", "condenser", "model", "prompt_hash", "outcome", "cost"), HOSTILE[0])
+    yield CondensationAction(
+        forgotten_events_start_id=1,
+        forgotten_events_end_id=20,
+        summary=" ".join(HOSTILE),
+        summary_offset=1,
+        metadata=told,
+    )
+    yield Message(source="agent", content="x" * long_line)
+    yield Message(source="user", content="<b>" * (long_line // 3))
+    yield Retraction(version=last, reason=HOSTILE[5])
+    yield Message(source="environment", content="\n".join(HOSTILE))
+
+
+def usual_history(turns: int = 20) -> Iterator[Event]:
+    """A history in which events are in every state: shown, pending, masked, summarized, forgotten, taken back."""
+    at = _START
+    number = 0
+
+    def one(event_id: int) -> dict[str, object]:
+        return {"timestamp": at + timedelta(seconds=37 * event_id)}
+
+    yield SystemMessage(content="You are a coding agent.", timestamp=at)
+    yield Message(source="user", content="Find out why the build fails, and repair it.", **one(1))
+    number = 2
+    for turn in range(turns):
+        call = f"call {turn}"
+        yield Action(
+            tool="terminal",
+            arguments={"command": f"make test-{turn}"},
+            call_id=call,
+            thought="Next one.",
+            **one(number),
+        )
+        yield Observation(
+            tool="terminal", content=f"test {turn} passes\n" * (turn % 7 + 1), call_id=call, **one(number + 1)
+        )
+        number += 2
+    yield CondensationAction(
+        forgotten_events_start_id=2, forgotten_events_end_id=13, metadata={"reason": "tokens"}, **one(number)
+    )
+    yield CondensationRequest(reason="the prompt was too long", **one(number + 1))
+    yield CondensationAction(
+        forgotten_events_start_id=14,
+        forgotten_events_end_id=25,
+        summary="Six tests were run, and all passed.",
+        summary_offset=2,
+        metadata={"reason": "request", "model": "example", "cost": 0.0123, "prompt_hash": "5f3a"},
+        **one(number + 2),
+    )
+    rule = {
+        "condenser": "observation_masking",
+        "rule": {"attention_window": 6},
+        "masked": 1,
+        "newest_masked": number - 3,
+    }
+    yield Annotation(name="condenser_meta", data=[rule], **one(number + 3))
+    yield Message(source="user", content="No, leave that.", **one(number + 4))
+    yield Message(source="agent", content="I leave it.", **one(number + 5))
+    yield Retraction(version=number + 4, reason="the user took it back", **one(number + 6))
+    yield Action(tool="terminal", arguments={"command": "make"}, call_id="last", **one(number + 7))
