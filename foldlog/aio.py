@@ -20,7 +20,7 @@ that only reads is left to its thread: both raise at once, without an outcome.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from condensers import AgentModel
     from eventstore.stored.compression import Compression
     from foldlog.histories import ChosenCondenser
+    from foldlog.search import Hit
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of", "open"]
 
@@ -271,6 +272,21 @@ class AsyncHistories:
         return await self.pool.run(erase, finish=True)
 
     erase.__doc__ = sync.Histories.erase.__doc__
+
+    async def search(
+        self,
+        words: str,
+        *,
+        conversation: str | None = None,
+        kinds: Iterable[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 20,
+    ) -> tuple[Hit, ...]:
+        search = partial(self.sync.search, words, conversation=conversation, kinds=kinds, since=since, until=until)
+        return await self.pool.run(partial(search, limit=limit), finish=False)
+
+    search.__doc__ = sync.Histories.search.__doc__
 
     async def close(self) -> None:
         """Wait for the calls that run, then close the store."""

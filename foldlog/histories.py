@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from eventstore.stored.compression import Compression
     from foldlog.maintenance import Maintenance
     from foldlog.recording import Recording
+    from foldlog.search import Hit, SearchIndex
     from projections import Lifetimes
     from projections.messages import Dialect
 
@@ -162,6 +163,36 @@ class Histories:
 
         return Recording()
 
+    @cached_property
+    def _search_index(self) -> SearchIndex:
+        """Return the full-text index of the store, opened when it is first used. Raises ``SearchRefused``."""
+        from foldlog.search import SearchIndex
+
+        return SearchIndex(self.store)
+
+    def search(
+        self,
+        words: str,
+        *,
+        conversation: str | None = None,
+        kinds: Iterable[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 20,
+    ) -> tuple[Hit, ...]:
+        """Return the events of all conversations, or of one, that have all the words, best first.
+
+        ``"several words"`` in quotes follow one another; ``begin*`` finds words that begin so. ``kinds`` are ``user``,
+        ``agent``, ``action``, ``observation`` and the other words of ``foldlog.kinds.KINDS``. The index is brought up
+        to date first. Raises ``ValueError`` where there is no word to search for, ``ConversationNotFound``, and
+        ``SearchRefused`` where the store is encrypted. Cost: the query, and the events since the last search.
+        """
+        if conversation is not None:
+            self.store.conversation(conversation)
+        return self._search_index.search(
+            words, conversation=conversation, kinds=kinds, since=since, until=until, limit=limit
+        )
+
     def __getitem__(self, conversation: str) -> History:
         return History(self, conversation)
 
@@ -195,6 +226,9 @@ class Histories:
     def close(self) -> None:
         """Close the store. Views that are held and were not read yet are read before."""
         self.views.read_all()
+        index: SearchIndex | None = self.__dict__.pop("_search_index", None)
+        if index is not None:
+            index.close()
         self.store.close()
 
     def __enter__(self) -> Histories:

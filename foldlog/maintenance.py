@@ -24,10 +24,16 @@ class Maintenance:
         self._store = store
 
     def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
-        """Erase a history for good. Return its receipt. See ``maintenance.erase.erase``."""
-        from eventstore.maintenance.erase import erase
+        """Erase a history for good, from the search index too. Return its receipt. See ``maintenance.erase.erase``.
 
-        return erase(self._store, conversation, reason=reason, complete=complete)
+        Raises ``SearchRefused`` where the file of the index is another program's: the erasure stands.
+        """
+        from eventstore.maintenance.erase import erase
+        from foldlog.search import erase_from_index
+
+        receipt = erase(self._store, conversation, reason=reason, complete=complete)
+        erase_from_index(self._store)
+        return receipt
 
     def verify(
         self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None

@@ -65,7 +65,7 @@ class ConversationBatches(Conversations):
 class _BatchSubscription(PollingSubscription):
     def select(self, after: int | None) -> Sequence[Notification]:
         with self.store_recorder.read() as reader:
-            rows = tuple(reader.placed_rows(after or 0, BATCH_MAX))
+            rows = tuple(self.store_recorder.database.placed_rows(reader, after or 0, BATCH_MAX))
         if not rows:
             return ()
         last = rows[-1]

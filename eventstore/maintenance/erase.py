@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from uuid import uuid4
 
 from eventstore.errors import ConversationNotFound, StoreUnavailable
 from eventstore.recorders.base import Conversation, Erasure, Recorder, Transaction
@@ -61,6 +62,7 @@ def _mark(transaction: Transaction, conversation: str, reason: str, now: int) ->
         return found
     erasure = Erasure(max(now, found.updated_at or now), reason, found.version, found.head or b"")
     transaction.erase(found.key, erasure)
+    transaction.set_store_value("removals", uuid4().hex)
     return found._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
 
 

@@ -91,6 +91,8 @@ def _parts(event: Event) -> Iterator[_Part]:
         case events.Annotation(data=data):
             if data is not None:
                 yield "data", _json(data), "json"
+        case events.DocumentChanges(changed=changed):
+            yield "changed", _json(changed), "json"
         case events.CondensationAction():
             yield from _condensation(event)
         case events.UnknownEvent(body=body):

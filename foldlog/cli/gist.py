@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from foldlog.cli.reasons import because
 from foldlog.cli.terminal import UNLIMITED, has_edge, printable
+from foldlog.kinds import label
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,6 +27,7 @@ STYLES = {
     "error": "red",
     "environment": "dim",
     "annotation": "dim",
+    "documents": "dim",
     "request": "bold yellow",
     "condensation": "bold yellow",
     "retraction": "bold yellow",
@@ -35,33 +37,6 @@ STYLES = {
 """How each label is shown."""
 
 LABEL_COLUMNS = max(map(len, STYLES)) + 1
-
-
-def label(event: Event) -> str:
-    """Return the kind of an event in the words of ``STYLES``."""
-    events = _kinds()
-    match event:
-        case events.SystemMessage():
-            return "system"
-        case events.Message(source=source):
-            return str(source)
-        case events.Action():
-            return "action"
-        case events.Observation(is_error=is_error):
-            return "error" if is_error else "observation"
-        case events.Annotation():
-            return "annotation"
-        case events.DocumentChanges():
-            return "documents"
-        case events.CondensationRequest():
-            return "request"
-        case events.CondensationAction():
-            return "condensation"
-        case events.Retraction():
-            return "retraction"
-        case events.CondensationSummary():
-            return "summary"
-    return "unknown"
 
 
 def gist(event: Event, length_max: int) -> str:

@@ -10,33 +10,12 @@ import typer
 
 from foldlog.cli.moments import comparable_time, given_moment
 from foldlog.cli.outcome import Refused
+from foldlog.kinds import KINDS, WIDER, kind_words, label
 
 if TYPE_CHECKING:
     from eventstore import Event
 
-__all__ = ["KINDS", "Kinds", "NoNotes", "Selection", "Since", "Until", "selection"]
-
-KINDS = (
-    "system",
-    "message",
-    "user",
-    "agent",
-    "environment",
-    "action",
-    "observation",
-    "error",
-    "annotation",
-    "request",
-    "condensation",
-    "retraction",
-    "summary",
-    "unknown",
-)
-"""The words that ``--kind`` takes: those that a log shows, and ``message`` for what anybody said."""
-
-_STORED = {"condensation_request": "request", "condensation_summary": "summary"}
-"""Stored names of kinds that have a shorter word."""
-_WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
+__all__ = ["Kinds", "NoNotes", "Selection", "Since", "Until", "selection"]
 
 
 def _kinds(ctx: object, incomplete: str) -> list[str]:
@@ -75,13 +54,11 @@ class Selection(NamedTuple):
 
     def takes(self, event: Event, recorded_at: datetime) -> bool:
         """Whether the event is asked for. An event without a time of its own is of no time."""
-        from foldlog.cli.gist import label
-
         if self.kinds or not self.notes:
             kind = label(event)
             if not self.notes and kind == "annotation":
                 return False
-            if self.kinds and kind not in self.kinds and _WIDER.get(kind) not in self.kinds:
+            if self.kinds and kind not in self.kinds and WIDER.get(kind) not in self.kinds:
                 return False
         if self.since is None and self.until is None:
             return True
@@ -95,8 +72,8 @@ def selection(
     kinds: Sequence[str] | None = None, *, no_notes: bool = False, since: str | None = None, until: str | None = None
 ) -> Selection:
     """Return what the options ask for. Raises ``Refused`` for a kind or a time that there is not."""
-    named = [_STORED.get(kind, kind) for kind in kinds or ()]
-    for kind in named:
-        if kind not in KINDS:
-            raise Refused(f"--kind {kind!r} is not a kind of event; give one of {', '.join(KINDS)}")
-    return Selection(frozenset(named), not no_notes, given_moment("--since", since), given_moment("--until", until))
+    try:
+        named = kind_words(kinds or ())
+    except ValueError as error:
+        raise Refused(f"--kind {error}") from error
+    return Selection(named, not no_notes, given_moment("--since", since), given_moment("--until", until))

@@ -5,7 +5,6 @@ It is followed from where it ended, so that a second run adds only what is new. 
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,25 +19,17 @@ from sqlite_utils.db import Table
 
 from eventstore import (
     Action,
-    Annotation,
     CondensationAction,
-    CondensationRequest,
-    CondensationSummary,
-    Content,
     CorruptEvent,
-    DocumentChanges,
     Event,
     EventStoreError,
-    Message,
     Observation,
-    Retraction,
     Store,
-    SystemMessage,
-    UnknownEvent,
 )
 from eventstore.codec import encode
 from eventstore.maintenance.status import lost_after as find_lost_after
 from eventstore.transaction import reading
+from foldlog.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
 
 if TYPE_CHECKING:
@@ -297,9 +288,9 @@ def _follow_some(
     damaged: list[Damaged] = []
     touched: set[str] = set()
     for conversation in dict.fromkeys(conversations):
-        known = database.execute("SELECT max(id) FROM events WHERE conversation = ?", [_text(conversation)]).fetchone()[
-            0
-        ]
+        known = database.execute(
+            "SELECT max(id) FROM events WHERE conversation = ?", [storable(conversation)]
+        ).fetchone()[0]
         touched.add(conversation)
         logged = _logged(store, conversation, 0 if known is None else known + 1)
         while chunk := list(islice(logged, _CHUNK)):
@@ -330,7 +321,7 @@ def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | Co
 def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event]], lost: Sequence[Damaged]) -> int:
     table_of(database, "events").insert_all((_event_row(*one) for one in recorded), ignore=True)
     table_of(database, "damaged").upsert_all(
-        ({**one._asdict(), "conversation": _text(one.conversation)} for one in lost), pk=("conversation", "id")
+        ({**one._asdict(), "conversation": storable(one.conversation)} for one in lost), pk=("conversation", "id")
     )
     condensations = [
         _condensation_row(conversation, at, event)
@@ -346,7 +337,7 @@ def describe(store: Store, database: Database, conversation: str) -> bool:
 
     Returns whether anything was taken out.
     """
-    row, name = store.conversation(conversation), _text(conversation)
+    row, name = store.conversation(conversation), storable(conversation)
     gone = False
     with database.conn:
         if row.erased_at is not None:
@@ -389,18 +380,18 @@ def purge(database: Database) -> None:
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[str, Any]:
     stored = encode(event)
     return {
-        "conversation": _text(conversation),
+        "conversation": storable(conversation),
         "id": event.id,
         "kind": stored.kind,
         "source": event.source,
         "shown": stored.shown,
         "recorded_at": recorded_at.isoformat(),
         "timestamp": event.timestamp and event.timestamp.isoformat(),
-        "tool": _text(event.tool) if isinstance(event, Action | Observation) else None,
-        "call_id": _text(event.call_id) if isinstance(event, Action | Observation) and event.call_id else None,
+        "tool": storable(event.tool) if isinstance(event, Action | Observation) else None,
+        "call_id": storable(event.call_id) if isinstance(event, Action | Observation) and event.call_id else None,
         "cause": _number(event.cause),
         "is_error": event.is_error if isinstance(event, Observation) else None,
-        "text": _text(_said(event)),
+        "text": storable(text_of(event)),
         "body": stored.body.decode(),
     }
 
@@ -409,57 +400,25 @@ def _condensation_row(conversation: str, recorded_at: datetime, event: Condensat
     intervals, summaries = event.forgotten
     metadata = event.metadata
     return {
-        "conversation": _text(conversation),
+        "conversation": storable(conversation),
         "id": event.id,
         "recorded_at": recorded_at.isoformat(),
         "reason": _plain(metadata.get("reason")),
         "outcome": _plain(metadata.get("outcome")),
         "forgotten": msgspec.json.encode([*intervals, *((i, i) for i in summaries)]).decode(),
         "forgotten_count": _number(sum(last - first + 1 for first, last in intervals) + len(summaries)),
-        "summary": None if event.summary is None else _text(event.summary),
+        "summary": None if event.summary is None else storable(event.summary),
         "summary_offset": _number(event.summary_offset),
         "tokens_before": _number(metadata.get("tokens_before")),
         "tokens_after": _number(metadata.get("tokens_after")),
         "model": _plain(metadata.get("model")),
         "cost": _number(metadata.get("cost")),
-        "metadata": _text(_json(metadata)),
+        "metadata": storable(as_json(metadata)),
     }
 
 
-def _said(event: Event) -> str:
-    """Return the words of an event for the full-text index."""
-    match event:
-        case SystemMessage(content=content) | Message(content=content) | Observation(content=content):
-            return _words(content)
-        case CondensationSummary(content=content):
-            return content
-        case Action(tool=tool, thought=thought, arguments=arguments):
-            called = arguments if isinstance(arguments, str) else _json(arguments)
-            return f"{_words(thought)}\n{tool} {called}".strip()
-        case Annotation(name=name, data=data):
-            return f"{name} {_json(data)}"
-        case DocumentChanges(changed=changed):
-            return _json(changed)
-        case CondensationRequest(reason=reason) | Retraction(reason=reason):
-            return reason
-        case CondensationAction(summary=summary):
-            return summary or ""
-        case UnknownEvent(body=body):
-            return body.decode("utf-8", "replace")
-
-
-def _words(content: Content) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part["text"]) for part in content if isinstance(part.get("text"), str))
-
-
-def _json(value: Any) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
 def _plain(value: Any) -> str | None:
-    return None if value is None else _text(value if isinstance(value, str) else _json(value))
+    return None if value is None else storable(value if isinstance(value, str) else as_json(value))
 
 
 def _number(value: Any) -> int | float | str | None:
@@ -467,11 +426,6 @@ def _number(value: Any) -> int | float | str | None:
     if isinstance(value, float) or (isinstance(value, int) and value.bit_length() < _SQLITE_BITS):
         return value
     return _plain(value)
-
-
-def _text(text: str) -> str:
-    """Return a text that SQLite can hold: lone surrogates become escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def table_of(database: Database, name: str) -> Table:

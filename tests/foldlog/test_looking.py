@@ -8,12 +8,31 @@ import subprocess
 import sysconfig
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from eventstore import ANY_VERSION, Action, Annotation, Message, Observation, Retraction, open_store
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    DocumentChanges,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+    SystemMessage,
+    UnknownEvent,
+    open_store,
+)
+from foldlog.cli.gist import STYLES
+from foldlog.kinds import KINDS
 
 FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+SOURCES = ("user", "agent", "environment")
 PATCH = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old\n+new"
 
 
@@ -48,6 +67,35 @@ def test_an_event_is_shown_in_full_with_its_line_breaks(foldlog, work):
     assert datetime.fromisoformat(document["event"]["recorded_at"]).year >= 2026
     assert "has no event 6; its events are 0 to 5" in foldlog("show", "alpha-1", 6).err
     assert "event 4 brings no summary" in foldlog("show", "alpha-1", -6).err
+
+
+EVERY_KIND = [
+    SystemMessage(content="be kind", tools=({"name": "run"},)),
+    *(Message(source=source, content=[{"type": "text", "text": "hi"}, {"type": "image_url"}]) for source in SOURCES),
+    Action(tool="run", arguments="not {json", call_id="k", thinking=({"thinking": "hm"},)),
+    Observation(content="ok", call_id="k", cause=4, extras={"n": 1}),
+    Observation(content="no", is_error=True),
+    Annotation(name="note", data=[1]),
+    DocumentChanges(changed={"plan": {"value": {"n": 1}}}),
+    CondensationRequest(reason="too long"),
+    CondensationAction(forgotten_event_ids=(1,), summary="hi", summary_offset=1, metadata={"reason": "events"}),
+    Retraction(version=11),
+    CondensationSummary(content="imported"),
+]
+
+
+def test_events_of_every_kind_are_shown(foldlog, tmp_path):
+    assert {type(event) for event in EVERY_KIND} == set(get_args(Event)) - {UnknownEvent}
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.ingest("c", EVERY_KIND)
+    lines = foldlog("log", "c").out.splitlines()
+    kinds = [line.split()[3] for line in lines]
+    assert set(kinds) == set(KINDS) - {"message", "unknown"} == set(STYLES) - {"unknown"}
+    assert all(len(line.split()) > 4 for line in lines), lines  # each says something
+    for event_id, kind in enumerate(kinds):
+        assert ids(foldlog("log", "c", "--kind", kind, "--json")).count(event_id) == 1
+        assert kind in foldlog("show", "c", event_id).out.splitlines()[0]
+    assert foldlog("show", "c", -12).out.splitlines()[0].split()[:2] == ["-12", "summary"]
 
 
 def test_nothing_is_cut_where_stdout_is_no_terminal(foldlog, work):

@@ -234,6 +234,14 @@ class PostgresRecorder:
         with self._translated(), psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None) as plain:
             yield plain
 
+    def plain_connection(self) -> tuple[psycopg.Connection[Any], str]:
+        """Open a connection of psycopg's for tables beside the store's. Return it and the name of the schema. The
+        caller closes it.
+        """
+        self._check_open()
+        with self._translated():
+            return psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None), self._schema
+
     def _patiently(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Run ``work`` on such a connection, and again on another one where it breaks."""
         patience = Patience(self._patience_s)

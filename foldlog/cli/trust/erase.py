@@ -51,6 +51,7 @@ def run(
         if not yes:
             _ask(store, conversation)
         receipt = erase_conversation(store, conversation, reason=reason)
+        left = _erase_from_search(store)
         problem = None if audit is None else _erase_there(store, audit, conversation)
     erased_at = "" if receipt.erased_at is None else receipt.erased_at.isoformat()
     if as_json:
@@ -72,10 +73,12 @@ def run(
         terminal.warn(
             f"bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum --db {db}'"
         )
+    if left is not None:
+        terminal.warn(f"conversation {conversation!r} is erased, and the search index still holds it: {left}")
     if problem is not None:
         there = f"{audit} still holds it: {problem}; 'foldlog audit --to {audit}' erases it there"
         terminal.warn(f"conversation {conversation!r} is erased, and {there}")
-    return DONE if problem is None else FINDINGS
+    return DONE if problem is None and left is None else FINDINGS
 
 
 def _ask(store: Store, conversation: str) -> None:
@@ -120,6 +123,18 @@ def _check(store: Store, audit: Path) -> None:
         check(store, audit)
     except (AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase) as error:
         raise Refused(f"{error}; nothing was erased") from error
+
+
+def _erase_from_search(store: Store) -> str | None:
+    """Erase the conversation from the search index, if there is one. Return what went wrong, or None."""
+    from eventstore import EventStoreError
+    from foldlog.search import erase_from_index
+
+    try:
+        erase_from_index(store)
+    except (EventStoreError, OSError) as error:
+        return str(error)
+    return None
 
 
 def _erase_there(store: Store, audit: Path, conversation: str) -> str | None:

@@ -32,9 +32,12 @@ def run(
     from eventstore.maintenance.rekey import Rekeyed
     from eventstore.maintenance.rekey import rekey as rekey_store
     from foldlog.cli.gist import count
+    from foldlog.search.index import remove_index
 
     done: list[Rekeyed] = []
     with open_existing(db) as store, terminal.progress() as bars:
+        if store.database.settings.keys is not None:
+            remove_index(store)  # it would keep the texts in plain
         bar = bars.add_task("rekeying", unit="events", total=None)
         for name in [whole(store, name) for name in dict.fromkeys(conversations)] if conversations else [None]:
             for each in rekey_store(store, name, decrypt=decrypt):

@@ -1,0 +1,158 @@
+"""``foldlog search``: which conversation mentioned it?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.moments import moment_words
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.pager import paged
+from foldlog.cli.selection import Kinds, Since, Until, selection
+from foldlog.cli.stores import open_existing, resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+    from eventstore import Store
+    from foldlog.search import Hit, SearchIndex
+
+__all__ = ["run"]
+
+_FOLLOWED_EVERY_S = 2.0
+
+
+def run(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="WORDS", help='Words that an event has all of; "in quotes" together; begin*.'),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option("--in", metavar="ID", help="Only in this conversation.", autocompletion=completed),
+    ] = None,
+    kinds: Kinds = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="The best N.")] = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep the index up to date until Ctrl-C; search nothing.")
+    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the index again from the log first.")] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Search the texts of all conversations, best first.
+
+    The index lies beside the store (STORE.search, readable by its owner only) and is brought up to date first. It holds
+    plain text, so encrypted stores have none. Erased conversations are removed from it too.
+
+    Example: foldlog search "flaky test" --kind user --since 30d
+    """
+    from foldlog.search import SearchIndex
+
+    wanted = selection(kinds, since=since, until=until)
+    if follow:
+        return _follow(db, words, as_json=as_json)
+    if not words and not rebuild:
+        raise Refused("name the words to search for, such as: foldlog search 'flaky test'")
+    with open_existing(db) as store:
+        conversation = None if within is None else resolved(store, within)
+        with SearchIndex(store) as index:
+            if rebuild:
+                index.rebuild()
+            _catch_up(store, index)
+            hits: tuple[Hit, ...] = ()
+            if words:
+                try:
+                    hits = index.search(
+                        _line(words),
+                        conversation=conversation,
+                        kinds=wanted.kinds,
+                        since=wanted.since,
+                        until=wanted.until,
+                        limit=limit,
+                    )
+                except ValueError as error:
+                    raise Refused(str(error)) from error
+            unread = index.unread
+    if as_json:
+        terminal.emit({"words": _line(words or []), "hits": [_document(hit) for hit in hits], "unread": unread})
+    elif words:
+        with paged():
+            _show(hits)
+    if unread:
+        terminal.warn(f"{unread:,} damaged events are not in the index; 'foldlog verify' names them")
+    return FINDINGS if unread else DONE
+
+
+def _line(words: Sequence[str]) -> str:
+    """Return the words as one line. What the shell gave as one argument of several words belongs together."""
+    return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
+
+
+def _catch_up(store: Store, index: SearchIndex) -> None:
+    """Bring the index up to date, with a bar where that takes time."""
+    with terminal.progress() as bars:
+        bar = bars.add_task("indexing", unit="events", total=None)
+        index.catch_up(lambda events: bars.advance(bar, events))
+
+
+def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> int:
+    if words or as_json:
+        raise Refused("--follow keeps the index up to date and searches nothing; leave out the words and --json")
+    from foldlog.search.follow import SearchFollower
+
+    with open_existing(db) as store, SearchFollower(store) as follower, terminal.progress() as bars:
+        bar = bars.add_task("indexing", unit="events", total=None)
+        try:
+            follower.run(_FOLLOWED_EVERY_S, lambda events: bars.update(bar, completed=events))
+        except KeyboardInterrupt:
+            return DONE
+    return DONE
+
+
+def _document(hit: Hit) -> dict[str, Any]:
+    return {
+        "conversation": hit.conversation,
+        "id": hit.id,
+        "kind": hit.kind,
+        "timestamp": None if hit.timestamp is None else hit.timestamp.isoformat(),
+        "recorded_at": hit.recorded_at.isoformat(),
+        "snippet": hit.snippet,
+        "highlights": hit.highlights,
+        "score": hit.score,
+    }
+
+
+def _show(hits: Sequence[Hit]) -> None:
+    from rich.text import Text
+
+    from foldlog.cli.gist import STYLES
+
+    console = terminal.console()
+    if not hits:
+        console.print("No event has all these words.")
+    for hit in hits:
+        name = terminal.printable(hit.conversation, one_line=True)
+        at = "" if hit.timestamp is None else f"  {moment_words(hit.timestamp)}"
+        console.print(
+            Text.assemble((name, "bold"), f" {hit.id}  ", (hit.kind, STYLES[hit.kind]), (at, "dim")), soft_wrap=True
+        )
+        terminal.print_indented(console, _highlighted(hit), 4)
+
+
+def _highlighted(hit: Hit) -> Text:
+    from rich.text import Text
+
+    text, end = Text(), 0
+    for start, stop in hit.highlights:
+        text.append(terminal.printable(hit.snippet[end:start], one_line=True))
+        text.append(terminal.printable(hit.snippet[start:stop], one_line=True), style="bold yellow")
+        end = stop
+    return text.append(terminal.printable(hit.snippet[end:], one_line=True))

@@ -1,0 +1,88 @@
+"""What kinds of events are called: one word each, in the output, in filters and in a search index."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import ModuleType
+
+    from eventstore import Event
+
+__all__ = ["KINDS", "WIDER", "kind_words", "label", "narrowed"]
+
+KINDS = (
+    "system",
+    "message",
+    "user",
+    "agent",
+    "environment",
+    "action",
+    "observation",
+    "error",
+    "annotation",
+    "documents",
+    "request",
+    "condensation",
+    "retraction",
+    "summary",
+    "unknown",
+)
+"""The words that a filter by kind takes: those that ``label`` returns, and ``message`` for what anybody said."""
+
+WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
+"""Labels that belong to a wider kind."""
+
+_STORED = {"document_changes": "documents", "condensation_request": "request", "condensation_summary": "summary"}
+"""Stored names of kinds that have a shorter word."""
+
+
+def label(event: Event) -> str:
+    """Return what kind of event it is, in one word."""
+    events = _events()
+    match event:
+        case events.SystemMessage():
+            return "system"
+        case events.Message(source=source):
+            return str(source)
+        case events.Action():
+            return "action"
+        case events.Observation(is_error=is_error):
+            return "error" if is_error else "observation"
+        case events.Annotation():
+            return "annotation"
+        case events.DocumentChanges():
+            return "documents"
+        case events.CondensationRequest():
+            return "request"
+        case events.CondensationAction():
+            return "condensation"
+        case events.Retraction():
+            return "retraction"
+        case events.CondensationSummary():
+            return "summary"
+    return "unknown"
+
+
+def kind_words(given: Iterable[str]) -> frozenset[str]:
+    """Return the kinds that are given, each in its one word. Raises ``ValueError`` for a kind that there is not."""
+    words = frozenset(_STORED.get(kind, kind) for kind in given)
+    for word in sorted(words.difference(KINDS)):
+        raise ValueError(f"{word!r} is not a kind of event; give one of {', '.join(KINDS)}")
+    return words
+
+
+def narrowed(kinds: Iterable[str]) -> frozenset[str]:
+    """Return the labels that these kinds stand for: ``message`` stands for three."""
+    chosen = frozenset(kinds)
+    return frozenset(word for word in KINDS if word in chosen or WIDER.get(word) in chosen) - {"message"}
+
+
+@cache
+def _events() -> ModuleType:
+    """Return the module of the event kinds, imported when the first event is seen: the help does without it."""
+    from eventstore import events
+
+    return events

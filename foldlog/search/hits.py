@@ -1,0 +1,172 @@
+"""What a search is asked and what it finds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from eventstore import EventStoreError
+
+__all__ = [
+    "MARK_END",
+    "MARK_START",
+    "Hit",
+    "IndexedText",
+    "SearchRefused",
+    "SearchTables",
+    "Term",
+    "Wanted",
+    "hit_of",
+    "marked",
+    "terms_of",
+]
+
+MARK_START, MARK_END = "\x02", "\x03"
+"""Put around the words that were found in a snippet, until the snippet is read."""
+
+_ENDING = re.compile(r"(?<=...)(ing|ed|es|e|s|ies|y)$", re.IGNORECASE)
+_BEFORE, _SNIPPET = 60, 200
+"""Characters of a snippet: before the first word that was found, and in all."""
+_TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
+
+
+class SearchRefused(EventStoreError):
+    """The store has no search index and gets none. The message says why, and what to do."""
+
+
+class Term(NamedTuple):
+    """A word, or several words that follow one another. With ``prefix`` the last word may go on."""
+
+    text: str
+    prefix: bool
+
+
+class Wanted(NamedTuple):
+    """What is searched for. An event has all the terms. ``kinds`` are labels; times are microseconds since 1970."""
+
+    terms: tuple[Term, ...]
+    conversation: str | None = None
+    kinds: frozenset[str] = frozenset()
+    since: int | None = None
+    until: int | None = None
+    limit: int = 20
+
+
+class IndexedText(NamedTuple):
+    """An event in the index. ``at`` is when it happened, None where the event does not say; in microseconds."""
+
+    position: int
+    conversation: str
+    id: int
+    kind: str
+    at: int | None
+    recorded_at: int
+    text: str
+
+
+class Hit(NamedTuple):
+    """An event that was found.
+
+    ``kind``        its label: user, agent, action, observation, error, …
+    ``timestamp``   when it happened; None where the event does not say
+    ``snippet``     the part of its text where the words are, on one line
+    ``highlights``  where in the snippet they are: pairs of start and end
+    ``score``       the higher, the better it fits; comparable within one search
+    """
+
+    conversation: str
+    id: int
+    kind: str
+    timestamp: datetime | None
+    recorded_at: datetime
+    snippet: str
+    highlights: tuple[tuple[int, int], ...]
+    score: float
+
+
+class SearchTables(Protocol):
+    """The tables of an index in one database. Errors of its driver come out of them as ``StoreUnavailable``."""
+
+    def position(self) -> int:
+        """Return the position in the store up to which the index is complete."""
+
+    def value(self, name: str) -> str:
+        """Return a fact about the index; an empty text where it was never set."""
+
+    def set_values(self, values: Mapping[str, str]) -> None: ...
+
+    def add(
+        self, texts: Sequence[IndexedText], unread: int, position: int, *, after: int | None, removals: str
+    ) -> bool:
+        """Add events and the position of the last one in one transaction. Return False, and add nothing, where the
+        index is not complete up to ``after``, has this position already, or has met another removal than ``removals``:
+        then another process has added them, or removed some of them.
+        """
+
+    def conversations(self) -> Iterable[str]: ...
+
+    def remove(self, conversations: Iterable[str], removals: str) -> None:
+        """Remove all text of conversations, and every byte of it, and note up to which removal of the store that is."""
+
+    def find(self, wanted: Wanted) -> list[Hit]: ...
+
+    def clear(self) -> None:
+        """Remove everything; the index is then filled again from the first event on."""
+
+    def close(self) -> None: ...
+
+
+def terms_of(words: str) -> tuple[Term, ...]:
+    """Return the terms of a line: words, ``"several words"`` in quotes, and ``begin*`` for words that begin so."""
+    terms = []
+    for quoted, quoted_prefix, word in _TERM.findall(words.replace("\x00", " ")):
+        text = (quoted or word.rstrip("*")).replace('"', " ").strip()
+        if any(character.isalnum() for character in text):
+            terms.append(Term(text, bool(quoted_prefix) or word.endswith("*")))
+    return tuple(terms)
+
+
+def hit_of(found: IndexedText, score: float) -> Hit:
+    """Return the hit for a row whose text is a snippet with marks."""
+    from eventstore.stored.rows import from_microseconds
+
+    snippet, highlights = _unmarked(" ".join(found.text.split()))
+    return Hit(
+        found.conversation,
+        found.id,
+        found.kind,
+        None if found.at is None else from_microseconds(found.at),
+        from_microseconds(found.recorded_at),
+        snippet,
+        highlights,
+        score,
+    )
+
+
+def marked(text: str, terms: Iterable[Term]) -> str:
+    """Return the part of a text where the words of terms are, with marks around them, for a database that does not."""
+    words = [word for term in terms for word in re.findall(r"[^\W_]+", term.text)]
+    beginnings = [re.escape(_ENDING.sub("", word) or word) for word in words]
+    pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(beginnings)})[^\W_]*", re.IGNORECASE)
+    first = pattern.search(text)
+    start = max(0, first.start() - _BEFORE) if first else 0
+    start = text.rfind(" ", 0, start) + 1 if start else 0
+    stop = start + _SNIPPET
+    snippet = pattern.sub(lambda found: f"{MARK_START}{found[0]}{MARK_END}", text[start:stop])
+    return f"{'…' if start else ''}{snippet}{'…' if stop < len(text) else ''}"
+
+
+def _unmarked(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+    text, highlights, start = "", [], None
+    for piece in re.split(f"([{MARK_START}{MARK_END}])", marked):
+        if piece == MARK_START:
+            start = len(text)
+        elif piece == MARK_END:
+            if start is not None:
+                highlights.append((start, len(text)))
+            start = None
+        else:
+            text += piece
+    return text, tuple(highlights)

@@ -1,0 +1,246 @@
+"""The search index of a store: made from its events, brought up to date when it is asked, and free of erased text."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+
+from eventstore import CorruptEvent, KeyUnavailable, Recorded, Store
+from eventstore.arguments import to_microseconds
+from eventstore.maintenance.status import lost_after
+from eventstore.recorders.base import RecorderOfFile
+from eventstore.stored.database import translated
+from foldlog.kinds import kind_words, label, narrowed
+from foldlog.search.hits import Hit, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
+from foldlog.texts import storable, text_of
+
+__all__ = ["SearchIndex", "erase_from_index", "index_path", "indexed"]
+
+_BATCH = 1_000
+_CODE = "1"
+"""The version of what is in an index. One of another version is made again."""
+_ENCRYPTED = (
+    "this store is encrypted, and a search index would hold its texts as plain text, so it has none; 'foldlog log' and "
+    "'foldlog view' read its conversations one by one"
+)
+
+
+def index_path(store: Store) -> str | None:
+    """Return the file of a store's index, beside the store's own; None where the store is in no file."""
+    recorder = store.database.recorder
+    return f"{recorder.path}.search" if isinstance(recorder, RecorderOfFile) else None
+
+
+class SearchIndex:
+    """Full-text search over a store. Thread-safe. Any number of processes may use the index of one store.
+
+    For a SQLite store the index is a file beside it, with mode 0600; for a PostgreSQL store it is tables in its schema;
+    otherwise, and where the folder cannot be written, it is in memory. It can be deleted at any time.
+
+    Raises ``SearchRefused`` where the store is encrypted: an index that was made before is removed then.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._catching_up = threading.Lock()
+        self._tables = _opened(store)
+        tables, known = self._tables, (store.database.uuid, _CODE)
+        if (tables.value("store"), tables.value("code")) != known or lost_after(store, tables.position()) is not None:
+            self.rebuild()
+
+    @property
+    def tables(self) -> SearchTables:
+        """The tables, for a follower."""
+        return self._tables
+
+    @property
+    def unread(self) -> int:
+        """How many events could not be read, and are not in the index."""
+        return int(self._tables.value("unread") or 0)
+
+    def search(
+        self,
+        words: str,
+        *,
+        conversation: str | None = None,
+        kinds: Iterable[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 20,
+        on_events: Callable[[int], object] = lambda added: None,
+    ) -> tuple[Hit, ...]:
+        """Return the events that have all the words, best first. The index is brought up to date first.
+
+        Words in quotes follow one another; ``begin*`` finds words that begin so. Accents, upper and lower case and
+        English endings make no difference. Raises ``ValueError`` where there is no word in ``words``, or no such kind.
+        Cost: the query, and the events that were appended since the last search.
+        """
+        terms = terms_of(words)
+        if not terms:
+            raise ValueError(f"there is no word to search for in {words!r}")
+        wanted = Wanted(
+            terms,
+            conversation,
+            narrowed(kind_words(kinds)),
+            None if since is None else to_microseconds(since),
+            None if until is None else to_microseconds(until),
+            max(limit, 0),
+        )
+        self.catch_up(on_events)
+        return tuple(self._tables.find(wanted))
+
+    def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
+        """Add what the store has now and the index has not; remove what was erased. Return how many events are new.
+
+        Several processes may do this at the same time: each event is added exactly once.
+        """
+        added = 0
+        with self._catching_up:
+            while True:
+                removals = self.remove_erased()
+                after = self._tables.position()
+                chunk = list(islice(_followed(self._store, after), _BATCH))
+                if not chunk:
+                    return added
+                texts = [indexed(one) for one in chunk if isinstance(one, Recorded)]
+                unread, last = len(chunk) - len(texts), _position(chunk[-1])
+                if self._tables.add(texts, unread, last, after=after, removals=removals):
+                    added += len(texts)
+                    on_events(len(chunk))
+
+    def add_batch(self, batch: Sequence[Recorded | CorruptEvent], position: int) -> bool:
+        """Add events that a follower was given. Return False where the index has this position already."""
+        while position > self._tables.position():
+            removals = self.remove_erased()
+            # The batch may have been read before an erasure that the index has met already.
+            kept = {name for name in {one.conversation for one in batch} if not self._is_erased(name)}
+            texts = [indexed(one) for one in batch if isinstance(one, Recorded) and one.conversation in kept]
+            unread = sum(isinstance(one, CorruptEvent) for one in batch)
+            if self._tables.add(texts, unread, position, after=None, removals=removals):
+                return True
+        return False
+
+    def _is_erased(self, conversation: str) -> bool:
+        return self._store.conversation(conversation).erased_at is not None
+
+    def remove_erased(self) -> str:
+        """Remove the texts of conversations that were erased from the store. Return up to which removal that is.
+
+        Cost: two look-ups where none was since.
+        """
+        removals = _removals(self._store)
+        if removals != self._tables.value("removals"):
+            erased = {row.id for row in self._store.iter_conversations() if row.erased_at is not None}
+            self._tables.remove(erased.intersection(self._tables.conversations()), removals)
+        return removals
+
+    def rebuild(self) -> None:
+        """Empty the index. The next search makes it again from the log."""
+        self._tables.clear()
+        self._tables.set_values({"store": self._store.database.uuid, "code": _CODE})
+
+    def close(self) -> None:
+        """Close the index. The store stays open."""
+        self._tables.close()
+
+    def __enter__(self) -> SearchIndex:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def erase_from_index(store: Store) -> None:
+    """Remove what was erased from the store from its search index too, if it has one..
+
+    Raises ``SearchRefused`` and ``StoreUnavailable`` where the index cannot be changed: the erasure stands.
+    """
+    path = index_path(store)
+    if _encrypts(store) or (path is not None and not os.path.exists(path)):
+        remove_index(store)
+        return
+    with SearchIndex(store) as index:
+        index.remove_erased()
+
+
+def remove_index(store: Store) -> None:
+    """Delete the file of the index, if there is one. For a store whose texts are not to be in an index any more."""
+    path = index_path(store)
+    if path is not None:
+        for ending in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path + ending)
+
+
+def indexed(recorded: Recorded) -> IndexedText:
+    """Return an event as it goes into the index."""
+    position, conversation, recorded_at, event = recorded
+    at = event.timestamp
+    if at is None and event.origin is not None and event.origin.time is not None:
+        with contextlib.suppress(ValueError):
+            written = datetime.fromisoformat(event.origin.time)
+            at = written if written.tzinfo else written.replace(tzinfo=UTC)
+    if at is None and event.origin is None:
+        at = recorded_at
+    return IndexedText(
+        position,
+        conversation,
+        event.id,
+        label(event),
+        None if at is None else to_microseconds(at),
+        to_microseconds(recorded_at),
+        storable(text_of(event)),
+    )
+
+
+def _opened(store: Store) -> SearchTables:
+    if _encrypts(store):
+        remove_index(store)
+        raise SearchRefused(_ENCRYPTED)
+    path = index_path(store)
+    if path is None and (connect := getattr(store.database.recorder, "plain_connection", None)) is not None:
+        from foldlog.search.postgres_tables import PostgresTables
+
+        return PostgresTables(connect)
+    from foldlog.search.sqlite_tables import SQLiteTables
+
+    if path is not None and not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
+        path = None
+    return SQLiteTables(path)
+
+
+def _encrypts(store: Store) -> bool:
+    """Return whether the store was opened with keys, so that what it appends is encrypted."""
+    return store.database.settings.keys is not None
+
+
+def _removals(store: Store) -> str:
+    """Return the name of the last removal of text from the store, an erasure; an empty text before the first."""
+    with translated():
+        return store.database.recorder.store_value("removals")
+
+
+def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
+    """Yield everything after a position, and instead of an event that cannot be read the error that says so."""
+    while True:
+        try:
+            yield from store.follow(position)
+        except KeyUnavailable as error:
+            remove_index(store)
+            raise SearchRefused(_ENCRYPTED) from error
+        except CorruptEvent as error:
+            if error.position is None:
+                raise
+            yield error
+            position = error.position
+        else:
+            return
+
+
+def _position(one: Recorded | CorruptEvent) -> int:
+    assert one.position is not None
+    return one.position

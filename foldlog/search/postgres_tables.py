@@ -1,0 +1,220 @@
+"""The tables of a search index in the schema of a PostgreSQL store, with ``tsvector``."""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from eventstore import StoreUnavailable
+from foldlog.search.hits import Hit, IndexedText, Term, Wanted, hit_of, marked
+
+__all__ = ["PostgresTables"]
+
+_LONGEST = 250_000
+"""Characters of an event that are searched: a ``tsvector`` takes less than a megabyte."""
+_NO_WORD = re.compile(r"[\W_]+")
+_SCHEMA = """
+    CREATE TABLE IF NOT EXISTS {schema}.search_facts (name text PRIMARY KEY, value text NOT NULL);
+    CREATE TABLE IF NOT EXISTS {schema}.search_texts (
+        position bigint PRIMARY KEY, conversation bytea NOT NULL, id bigint NOT NULL, kind text NOT NULL, at bigint,
+        recorded_at bigint NOT NULL, text text NOT NULL, words tsvector NOT NULL
+    );
+    CREATE TEXT SEARCH DICTIONARY {schema}.search_stems (TEMPLATE = snowball, Language = english);
+    CREATE TEXT SEARCH CONFIGURATION {schema}.search_words (COPY = simple);
+    ALTER TEXT SEARCH CONFIGURATION {schema}.search_words
+        ALTER MAPPING FOR asciiword, word, asciihword, hword, hword_asciipart, hword_part WITH {schema}.search_stems;
+    CREATE INDEX IF NOT EXISTS search_texts_words ON {schema}.search_texts USING gin (words);
+    CREATE INDEX IF NOT EXISTS search_texts_conversation ON {schema}.search_texts (sha256(conversation));
+"""
+_ADD = """
+    INSERT INTO {schema}.search_texts VALUES (%s, %s, %s, %s, %s, %s, %s, to_tsvector(%s::regconfig, %s))
+"""
+_FIND = """
+    WITH asked AS (SELECT {query} AS words), best AS (
+        SELECT t.*, ts_rank_cd(t.words, asked.words, 1) AS score FROM {schema}.search_texts t, asked
+        WHERE t.words @@ asked.words {conditions} ORDER BY score DESC, position DESC LIMIT %s
+    )
+    SELECT position, conversation, id, kind, at, recorded_at, left(text, %s), score
+    FROM best ORDER BY score DESC, position DESC
+"""
+_DELETE = """
+    DELETE FROM {schema}.search_texts WHERE sha256(conversation) = sha256(%s) AND conversation = %s
+"""
+_SET = """
+    INSERT INTO {schema}.search_facts VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+
+
+class PostgresTables:
+    """See ``SearchTables``. ``connect`` gives a connection of psycopg's, and the name of the store's schema."""
+
+    def __init__(self, connect: Callable[[], tuple[psycopg.Connection[Any], str]]) -> None:
+        self._connect = connect
+        self._lock = threading.RLock()
+        self._open: psycopg.Connection[Any] | None = None
+        with self._used() as connection:
+            if not self._is_there(connection):
+                with connection.transaction():
+                    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._schema,))
+                    if not self._is_there(connection):
+                        connection.execute(self._sql(_SCHEMA))
+
+    def _is_there(self, connection: psycopg.Connection[Any]) -> bool:
+        found = connection.execute("SELECT to_regclass(%s)", (f"{self._schema}.search_texts",)).fetchone()
+        return found != (None,)
+
+    def _sql(self, text: str) -> sql.Composed:
+        return sql.SQL(text).format(schema=sql.Identifier(self._name))
+
+    @property
+    def _schema(self) -> str:
+        return sql.Identifier(self._name).as_string(None)
+
+    @property
+    def _words(self) -> str:
+        """Name the configuration that makes words of texts: English endings make no difference, no word is left out."""
+        return f"{self._schema}.search_words"
+
+    # -- the seam -----------------------------------------------------------------------------------------------------
+
+    def position(self) -> int:
+        return int(self.value("position") or 0)
+
+    def value(self, name: str) -> str:
+        with self._used() as connection:
+            row = connection.execute(
+                self._sql("SELECT value FROM {schema}.search_facts WHERE name = %s"), (name,)
+            ).fetchone()
+        return "" if row is None else str(row[0])
+
+    def set_values(self, values: Mapping[str, str]) -> None:
+        with self._transaction() as connection:
+            connection.cursor().executemany(self._sql(_SET), list(values.items()))
+
+    def add(
+        self, texts: Sequence[IndexedText], unread: int, position: int, *, after: int | None, removals: str
+    ) -> bool:
+        with self._transaction() as connection:
+            present = self.position()
+            if position <= present or after not in (None, present) or removals != self.value("removals"):
+                return False
+            rows = [
+                (one.position, _bytes(one.conversation), *one[2:6], text, self._words, _plain(text[:_LONGEST]))
+                for one in texts
+                for text in [one.text.replace("\x00", " ")]
+            ]
+            connection.cursor().executemany(self._sql(_ADD), rows)
+            values = {"position": str(position), "unread": str(int(self.value("unread") or 0) + unread)}
+            connection.cursor().executemany(self._sql(_SET), list(values.items()))
+        return True
+
+    def conversations(self) -> Iterable[str]:
+        with self._used() as connection:
+            found = connection.execute(self._sql("SELECT DISTINCT conversation FROM {schema}.search_texts"))
+            return [_text(row[0]) for row in found]
+
+    def remove(self, conversations: Iterable[str], removals: str) -> None:
+        gone = 0
+        with self._transaction() as connection:
+            for name in conversations:
+                gone += connection.execute(self._sql(_DELETE), (_bytes(name), _bytes(name))).rowcount
+            connection.execute(self._sql(_SET), ("removals", removals))
+        if gone:
+            self._purge()
+
+    def find(self, wanted: Wanted) -> list[Hit]:
+        query = sql.SQL(" && ").join([sql.SQL(_QUERIES[term.prefix]) for term in wanted.terms])
+        conditions, values = _conditions(wanted)
+        whole = sql.SQL(_FIND).format(schema=sql.Identifier(self._name), query=query, conditions=sql.SQL(conditions))
+        asked = [part for term in wanted.terms for part in (self._words, _as_query(term))]
+        with self._used() as connection:
+            rows = connection.execute(whole, (*asked, *values, wanted.limit, _LONGEST)).fetchall()
+        return [
+            hit_of(
+                IndexedText(position, _text(conversation), number, kind, at, recorded_at, marked(text, wanted.terms)),
+                float(score),
+            )
+            for position, conversation, number, kind, at, recorded_at, text, score in rows
+        ]
+
+    def clear(self) -> None:
+        with self._transaction() as connection:
+            connection.execute(self._sql("TRUNCATE {schema}.search_texts, {schema}.search_facts"))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._open is not None:
+                self._open.close()
+                self._open = None
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _purge(self) -> None:
+        """Have deleted rows taken out of the table; what stays elsewhere on a server: docs/PRIVACY.md."""
+        with self._used() as connection:
+            connection.execute(self._sql("VACUUM {schema}.search_texts"))
+
+    @contextmanager
+    def _used(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._lock:
+            try:
+                if self._open is None or self._open.closed:
+                    self._open, self._name = self._connect()
+                yield self._open
+            except psycopg.Error as error:
+                raise StoreUnavailable(f"the search index cannot be used: {error}") from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._used() as connection, connection.transaction():
+            connection.execute(self._sql("LOCK TABLE {schema}.search_facts IN SHARE ROW EXCLUSIVE MODE"))
+            yield connection
+
+
+_QUERIES = {False: "phraseto_tsquery(%s::regconfig, %s)", True: "to_tsquery(%s::regconfig, %s)"}
+
+
+def _as_query(term: Term) -> str:
+    """Return what the query of a term is asked with."""
+    words = _plain(term.text).split()
+    return " <-> ".join([f"'{word}'" for word in words]) + ":*" if term.prefix and words else " ".join(words)
+
+
+def _plain(text: str) -> str:
+    """Return words without accents and with spaces between them: PostgreSQL would take a path or a tag for one word."""
+    if not text.isascii():
+        apart = unicodedata.normalize("NFKD", text)
+        text = "".join([character for character in apart if not unicodedata.combining(character)])
+    return _NO_WORD.sub(" ", text)
+
+
+def _conditions(wanted: Wanted) -> tuple[str, list[Any]]:
+    conditions, values = "", list[Any]()
+    if wanted.conversation is not None:
+        conditions += " AND t.conversation = %s"
+        values.append(_bytes(wanted.conversation))
+    if wanted.kinds:
+        conditions += " AND t.kind = ANY(%s)"
+        values.append(sorted(wanted.kinds))
+    if wanted.since is not None:
+        conditions += " AND t.at >= %s"
+        values.append(wanted.since)
+    if wanted.until is not None:
+        conditions += " AND t.at < %s"
+        values.append(wanted.until)
+    return conditions, values
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogatepass")

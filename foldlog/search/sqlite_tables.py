@@ -1,0 +1,242 @@
+"""The tables of a search index in a SQLite file of their own, with FTS5."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from eventstore import StoreUnavailable
+from foldlog.search.hits import MARK_END, MARK_START, Hit, IndexedText, SearchRefused, Term, Wanted, hit_of
+
+__all__ = ["SQLiteTables"]
+
+_APPLICATION_ID = 0x666C7378
+_PATIENCE_S = 60.0
+_WORDS_OF_A_SNIPPET = 24
+_SCHEMA = """
+    CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS conversations (key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE);
+    CREATE TABLE IF NOT EXISTS texts (
+        position INTEGER PRIMARY KEY, conversation INTEGER NOT NULL, id INTEGER NOT NULL, kind TEXT NOT NULL,
+        at INTEGER, recorded_at INTEGER NOT NULL, text TEXT NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS texts_by_conversation ON texts (conversation);
+    CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (
+        text, content = 'texts', content_rowid = 'position', tokenize = 'porter unicode61 remove_diacritics 2'
+    );
+"""
+_FIND = f"""
+    SELECT words.rowid, c.id, t.id, t.kind, t.at, t.recorded_at,
+        snippet(words, 0, '{MARK_START}', '{MARK_END}', '…', {_WORDS_OF_A_SNIPPET}), -rank
+    FROM words JOIN texts t ON t.position = words.rowid JOIN conversations c ON c.key = t.conversation
+    WHERE words MATCH ? {{conditions}} ORDER BY rank LIMIT ?
+"""
+
+
+class SQLiteTables:
+    """See ``SearchTables``. ``path`` is None for an index in memory. Raises ``SearchRefused`` where the file is another
+    program's, or this SQLite has no FTS5.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        if path is not None and not os.path.exists(path):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with self._translated():
+            self._connection = sqlite3.connect(
+                path or ":memory:", timeout=_PATIENCE_S, check_same_thread=False, isolation_level=None
+            )
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _prepare(self) -> None:
+        execute = self._connection.execute
+        if execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+            if execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise SearchRefused(
+                    f"{self._path} is a database of another program; move it away, since the search index has this name"
+                )
+            execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the newest rows: they are added again
+        execute("PRAGMA secure_delete = ON")
+        try:
+            self._connection.executescript(_SCHEMA)
+        except sqlite3.OperationalError as error:
+            if "fts5" not in str(error):
+                raise
+            raise SearchRefused("search needs SQLite with FTS5, which this Python does not have") from error
+
+    # -- the seam -----------------------------------------------------------------------------------------------------
+
+    def position(self) -> int:
+        return int(self.value("position") or 0)
+
+    def value(self, name: str) -> str:
+        with self.locked(), self._translated():
+            row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def set_values(self, values: Mapping[str, str]) -> None:
+        with self._transaction():
+            for name, value in values.items():
+                self._set(name, value)
+
+    def add(
+        self, texts: Sequence[IndexedText], unread: int, position: int, *, after: int | None, removals: str
+    ) -> bool:
+        with self._transaction() as execute:
+            present = self.position()
+            if position <= present or after not in (None, present) or removals != self.value("removals"):
+                return False
+            keys = {name: self._key(name) for name in {text.conversation for text in texts}}
+            self._connection.executemany(
+                "INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(one.position, keys[one.conversation], *one[2:]) for one in texts],
+            )
+            self._connection.executemany(
+                "INSERT INTO words (rowid, text) VALUES (?, ?)", [(one.position, one.text) for one in texts]
+            )
+            self._set("position", str(position))
+            if unread:
+                execute(
+                    "INSERT INTO facts VALUES ('unread', ?) ON CONFLICT DO UPDATE SET value = value + excluded.value",
+                    (unread,),
+                )
+        return True
+
+    def conversations(self) -> Iterable[str]:
+        with self.locked(), self._translated():
+            return [_text(row[0]) for row in self._connection.execute("SELECT id FROM conversations").fetchall()]
+
+    def remove(self, conversations: Iterable[str], removals: str) -> None:
+        with self._transaction() as execute:
+            for name in conversations:
+                row = execute("SELECT key FROM conversations WHERE id = ?", (_bytes(name),)).fetchone()
+                if row is None:
+                    continue
+                execute(
+                    "INSERT INTO words (words, rowid, text) SELECT 'delete', position, text FROM texts"
+                    " WHERE conversation = ?",
+                    row,
+                )
+                execute("DELETE FROM texts WHERE conversation = ?", row)
+                execute("DELETE FROM conversations WHERE key = ?", row)
+                self._set("pending", "bytes")
+            if self.value("pending") == "":
+                self._set("removals", removals)
+        if self.value("pending"):
+            self._purge()
+            with self._transaction():
+                self._set("pending", "")
+                self._set("removals", removals)
+
+    def find(self, wanted: Wanted) -> list[Hit]:
+        conditions, values = _conditions(wanted)
+        query = _FIND.format(conditions=conditions)
+        with self.locked(), self._translated():
+            rows = self._connection.execute(query, (_match(wanted.terms), *values, wanted.limit)).fetchall()
+        return [
+            hit_of(IndexedText(position, _text(conversation), *rest), score)
+            for position, conversation, *rest, score in rows
+        ]
+
+    def clear(self) -> None:
+        with self._transaction() as execute:
+            execute("INSERT INTO words (words) VALUES ('delete-all')")
+            for table in ("texts", "conversations", "facts"):
+                execute(f"DELETE FROM {table}")
+        self._purge()
+
+    def close(self) -> None:
+        with self.locked():
+            self._connection.close()
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _purge(self) -> None:
+        """Leave nothing of deleted rows in the index, in free pages or in the log. Cost: the whole index."""
+        with self.locked(), self._translated():
+            execute = self._connection.execute
+            execute("INSERT INTO words (words) VALUES ('optimize')")
+            execute("VACUUM")
+            (busy, *_) = execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise StoreUnavailable(
+                f"{self._path} is being read, so text that was erased is still in its log; try again when its readers "
+                f"have ended"
+            )
+
+    def _key(self, conversation: str) -> int:
+        execute = self._connection.execute
+        name = _bytes(conversation)
+        row = execute("SELECT key FROM conversations WHERE id = ?", (name,)).fetchone()
+        return int(row[0] if row else execute("INSERT INTO conversations (id) VALUES (?)", (name,)).lastrowid or 0)
+
+    def _set(self, name: str, value: str) -> None:
+        self._connection.execute(
+            "INSERT INTO facts VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (name, value)
+        )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._lock:
+            yield
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        with self.locked(), self._translated():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection.execute
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreUnavailable(
+                f"the search index {self._path or 'in memory'} cannot be used: {error}; it may be deleted, since it is "
+                f"made again from the store"
+            ) from error
+
+
+def _conditions(wanted: Wanted) -> tuple[str, list[Any]]:
+    conditions, values = "", list[Any]()
+    if wanted.conversation is not None:
+        conditions += " AND c.id = ?"
+        values.append(_bytes(wanted.conversation))
+    if wanted.kinds:
+        conditions += f" AND t.kind IN ({', '.join('?' * len(wanted.kinds))})"
+        values += sorted(wanted.kinds)
+    for comparison, moment in ((">=", wanted.since), ("<", wanted.until)):
+        if moment is not None:
+            conditions += f" AND t.at {comparison} ?"
+            values.append(moment)
+    return conditions, values
+
+
+def _match(terms: Sequence[Term]) -> str:
+    """Return terms in the language of FTS5: each in quotes, so that nothing in it is an operator."""
+    return " AND ".join(f'"{term.text}"{"*" if term.prefix else ""}' for term in terms)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogatepass")

@@ -1,0 +1,62 @@
+"""The words of an event as one text, for full-text indexes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Content,
+    DocumentChanges,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+    SystemMessage,
+    UnknownEvent,
+)
+
+__all__ = ["as_json", "storable", "text_of"]
+
+
+def text_of(event: Event) -> str:
+    """Return what the event says: its content, or its tool with thought and arguments, or its summary."""
+    match event:
+        case SystemMessage(content=content) | Message(content=content) | Observation(content=content):
+            return _words(content)
+        case CondensationSummary(content=content):
+            return content
+        case Action(tool=tool, thought=thought, arguments=arguments):
+            called = arguments if isinstance(arguments, str) else as_json(arguments)
+            return f"{_words(thought)}\n{tool} {called}".strip()
+        case Annotation(name=name, data=data):
+            return f"{name} {as_json(data)}"
+        case DocumentChanges(changed=changed):
+            return as_json(changed)
+        case CondensationRequest(reason=reason) | Retraction(reason=reason):
+            return reason
+        case CondensationAction(summary=summary):
+            return summary or ""
+        case UnknownEvent(body=body):
+            return body.decode("utf-8", "replace")
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON, and None as an empty text."""
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def storable(text: str) -> str:
+    """Return a text that every database holds: lone surrogates are shown as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _words(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part["text"]) for part in content if isinstance(part.get("text"), str))

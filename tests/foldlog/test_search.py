@@ -1,0 +1,290 @@
+"""Full-text search: what is found, that each event is in the index once, and that erased texts are in it no more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+import foldlog
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    Annotation,
+    ConversationNotFound,
+    Message,
+    Observation,
+    Store,
+    open_store,
+    restore_store,
+)
+from eventstore.maintenance.backup import back_up
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
+from eventstore.stored.keys import KeyRing
+from foldlog.histories import Histories
+from foldlog.search import SearchIndex, SearchRefused, erase_from_index
+from foldlog.search.follow import SearchFollower
+from foldlog.search.index import indexed
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url")())
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/history.db"
+
+
+def say(store: Store, conversation: str, *texts: str, source: str = "user") -> None:
+    events = [Message(source=source, content=text) for text in texts]
+    store.append(conversation, events, expected_version=ANY_VERSION)
+
+
+def found(index: SearchIndex | Histories, words: str, **filters: object) -> list[tuple[str, int]]:
+    return sorted((hit.conversation, hit.id) for hit in index.search(words, **filters))
+
+
+def test_events_of_all_conversations_are_found_by_their_words(url: str):
+    with foldlog.open(url) as histories:
+        store = histories.store
+        say(store, "a", "The gauge at the harbour is broken.", "Nothing here.")
+        call = Action(tool="terminal", arguments={"command": "grep -rn Gauge src"}, call_id="k", thought="look")
+        store.append("b", [call, Observation(content="no harbour", call_id="k", cause=0)], expected_version=0)
+        store.append("b", Annotation(name="note", data={"harbour": 1}), expected_version=2)
+        assert found(histories, "gauge") == [("a", 0), ("b", 0)]
+        assert found(histories, "GAUGE harbour") == [("a", 0)]
+        assert found(histories, '"the harbour"') == [("a", 0)]
+        assert found(histories, "harb*") == [("a", 0), ("b", 1), ("b", 2)]
+        assert found(histories, "harbour", kinds=["observation", "message"]) == [("a", 0), ("b", 1)]
+        assert found(histories, "harbour", conversation="b") == [("b", 1), ("b", 2)]
+        assert found(histories, "unheard") == []
+        assert len(histories.search("harbour", limit=2)) == 2
+        say(store, "a", "a harbour that came later")
+        [hit, *_] = histories.search("later", since=store.conversation("a").created_at)
+        assert hit[:3] == ("a", 2, "user")
+        [(start, stop)] = hit.highlights
+        assert hit.snippet[start:stop] == "later"
+        assert histories.search("later", until=store.conversation("a").created_at) == ()
+        with pytest.raises(ConversationNotFound):
+            histories.search("harbour", conversation="c")
+        with pytest.raises(ValueError, match="no word to search for"):
+            histories.search('" -- "')
+        with pytest.raises(ValueError, match="not a kind of event"):
+            histories.search("harbour", kinds=["call"])
+
+
+def test_the_best_comes_first(url: str):
+    with open_store(url) as store, SearchIndex(store) as index:
+        say(store, "c", "tide " + "and more words " * 50, "tide tide tide", "no such word")
+        assert [hit.id for hit in index.search("tide")] == [1, 0]
+
+
+def test_any_words_can_be_asked_for(url: str):
+    with open_store(url) as store, SearchIndex(store) as index:
+        hostile = "\x1b[2J\x00 \ud800 <script> 'quoted' \"too\" a\u0301 世界 \x02\x03"
+        say(store, hostile, hostile)
+        assert found(index, "script", conversation=hostile) == [(hostile, 0)]
+        assert found(index, "世界*") == [(hostile, 0)]
+
+        @settings(max_examples=60, deadline=None)
+        @given(st.text(st.characters(exclude_categories=[]), max_size=12) | st.sampled_from(["a' | b*", "NOT", "x:y*"]))
+        def asked(words: str) -> None:
+            with contextlib.suppress(ValueError):
+                index.search(words)
+
+        asked()
+
+
+def test_a_follower_adds_each_event_once_while_others_write_and_search(url: str):
+    batches, size = 30, 20
+    with open_store(url) as store:
+
+        def write() -> None:
+            for batch in range(batches):
+                say(store, f"c{batch % 3}", *[f"word number{batch}x{n}" for n in range(size)])
+
+        say(store, "c0", "word before")
+        with SearchFollower(store) as follower:
+            writer = threading.Thread(target=write)
+            writer.start()
+            writer.join()
+            follower.catch_up(PATIENCE_S)
+            say(store, "c9", "word last")
+            follower.catch_up(PATIENCE_S)
+        with SearchIndex(store) as index:
+            hits = found(index, "word", limit=10_000)
+            # In memory the index ends with the follower; then this one is made again.
+            assert len(hits) == len(set(hits)) == batches * size + 2
+
+
+def test_processes_that_catch_up_at_the_same_time_add_each_event_once(url: str):
+    if url == "memory:":
+        pytest.skip("an index in memory belongs to one process")
+    with open_store(url) as store:
+        say(store, "c", *[f"word {n}" for n in range(2_500)])
+        indices = [SearchIndex(store) for _ in range(4)]
+        threads = [threading.Thread(target=index.catch_up) for index in indices]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found(indices[0], "word", limit=10_000)) == 2_500
+        for index in indices:
+            index.close()
+
+
+def test_a_compressed_store_is_followed(tmp_path: Path):
+    pytest.importorskip("zlib")
+    with open_store(f"sqlite:///{tmp_path}/history.db", compression="zlib") as store:
+        say(store, "c", "word " * 500)
+        with SearchFollower(store) as follower:
+            follower.catch_up(PATIENCE_S)
+        with SearchIndex(store) as index:
+            assert index.unread == 0
+            assert found(index, "word") == [("c", 0)]
+
+
+def test_erased_texts_are_found_no_more(url: str):
+    with open_store(url) as store, SearchIndex(store) as index:
+        say(store, "gone", "the secret word")
+        say(store, "kept", "the other word")
+        assert found(index, "word") == [("gone", 0), ("kept", 0)]
+        erase(store, "gone", reason="asked for")
+        assert found(index, "word") == [("kept", 0)]
+        assert found(index, "secret") == []
+
+
+def bytes_beside(path: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}.search*"))
+
+
+@pytest.mark.parametrize("by", ["erase_from_index", "search", "the command"])
+def test_not_a_byte_of_an_erased_text_is_left_in_the_index(tmp_path: Path, by: str, foldlog: Callable[..., object]):
+    path = tmp_path / "foldlog.db"
+    secrets = [f"zq{n:04}secret" for n in range(300)]
+    with open_store(f"sqlite:///{path}") as store:
+        with SearchIndex(store) as index:
+            for n in range(0, 300, 3):  # several commits: several segments of the index
+                say(store, "gone", *secrets[n : n + 3])
+                say(store, "kept", f"another word {n}")
+                index.catch_up()
+            assert b"zq0003secret" in bytes_beside(path)
+            if by == "search":
+                erase(store, "gone", reason="asked for")
+                assert found(index, "zq0003secret") == []
+        if by == "erase_from_index":
+            erase(store, "gone", reason="asked for")
+            erase_from_index(store)
+    if by == "the command":
+        assert foldlog("erase", "gone", "--yes", "--reason", "asked for").status == 0
+    left = bytes_beside(path)
+    assert b"another word" in left
+    assert b"zq" not in left
+    assert b"secret" not in left  # the index keeps the ends of words that begin alike
+    with contextlib.closing(sqlite3.connect(f"{path}.search")) as connection:
+        connection.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, words, row)")
+        assert connection.execute("SELECT term FROM temp.terms WHERE term LIKE 'zq%'").fetchall() == []
+
+
+def test_a_batch_that_was_read_before_an_erasure_is_not_added_after_it(url: str):
+    with open_store(url) as store, SearchIndex(store) as index:
+        say(store, "gone", "the secret word")
+        batch = list(store.follow())
+        removals = index.remove_erased()
+        erase(store, "gone", reason="asked for")
+        index.remove_erased()
+        texts = [indexed(one) for one in batch]
+        assert not index.tables.add(texts, 0, batch[-1].position, after=0, removals=removals)
+        assert index.add_batch(batch, batch[-1].position)
+        assert found(index, "secret") == []
+
+
+def test_an_encrypted_store_has_no_index_and_loses_the_one_it_had(tmp_path: Path):
+    pytest.importorskip("cryptography")
+    path, keys = tmp_path / "history.db", KeyRing([SecretStr("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")])
+    with open_store(f"sqlite:///{path}") as store:
+        say(store, "c", "the secret word")
+        with SearchIndex(store) as index:
+            index.catch_up()
+    assert b"secret" in bytes_beside(path)
+    with open_store(f"sqlite:///{path}", keys=keys) as store:
+        with pytest.raises(SearchRefused, match="encrypted"):
+            SearchIndex(store)
+        assert bytes_beside(path) == b""
+        list(rekey(store))
+    refused = pytest.raises(SearchRefused, match="encrypted")
+    with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index, refused:  # the key is not there
+        index.search("secret")
+
+
+def test_an_index_is_private_and_can_be_deleted(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        say(store, "c", "a word")
+        for _ in range(2):
+            with SearchIndex(store) as index:
+                assert found(index, "word") == [("c", 0)]
+                assert {file.stat().st_mode & 0o777 for file in tmp_path.glob("*.search*")} == {0o600}
+            os.unlink(f"{path}.search")
+
+
+def test_a_file_of_another_program_is_left_alone(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with contextlib.closing(sqlite3.connect(f"{path}.search")) as connection:
+        connection.execute("CREATE TABLE precious (n)")
+    before = Path(f"{path}.search").read_bytes()
+    with open_store(f"sqlite:///{path}") as store, pytest.raises(SearchRefused, match="another program"):
+        SearchIndex(store)
+    assert Path(f"{path}.search").read_bytes() == before
+
+
+def test_the_index_of_a_restored_store_is_made_again(tmp_path: Path):
+    url, backup = f"sqlite:///{tmp_path}/history.db", f"{tmp_path}/backup.db"
+    with open_store(url) as store:
+        say(store, "c", "first word")
+        back_up(store, backup)
+        say(store, "c", "second word")
+        with SearchIndex(store) as index:
+            assert found(index, "word") == [("c", 0), ("c", 1)]
+    restore_store(url, backup)
+    with open_store(url) as store, SearchIndex(store) as index:
+        assert found(index, "word") == [("c", 0)]
+        say(store, "c", "third word")
+        assert found(index, "word") == [("c", 0), ("c", 1)]
+        assert found(index, "second") == []
+
+
+def test_a_damaged_event_is_left_out_and_counted(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        say(store, "c", "a word", "a damaged word", "a third word")
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE events SET body = 'x' WHERE id = 1")
+    with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index:
+        assert found(index, "word") == [("c", 0), ("c", 2)]
+        assert index.unread == 1
+
+
+def test_the_command_shows_where_words_are(foldlog, five_messages):
+    foldlog("import", five_messages)
+    ran = foldlog("search", "message", "3")
+    assert ran.status == 0
+    assert ran.out.startswith("five 3  user")
+    assert ran.out.endswith("\n    message 3\n")
+    [hit] = foldlog("search", "message 3", "--in", "fi", "--json").document["hits"]
+    assert (hit["conversation"], hit["id"], hit["snippet"], hit["highlights"]) == ("five", 3, "message 3", [[0, 9]])
+    assert foldlog("search", "three", "--kind", "condensation", "--json").document["hits"][0]["id"] == 5
+    assert foldlog("search", "nothing").out == "No event has all these words.\n"
+    assert foldlog("search", "--rebuild").status == 0
+    for arguments in ([], ["'"], ["--follow", "x"]):
+        assert foldlog("search", *arguments).status == 2
