@@ -25,6 +25,7 @@ from eventstore import (
     StoreUnavailable,
     open_store,
 )
+from eventstore.recorders.base import as_rows
 
 __all__ = ["WRITERS", "Load", "Outcome", "check"]
 
@@ -315,4 +316,4 @@ def _left_of(store: Store, conversation: str) -> bool:
         found = reader.conversation(conversation)
         if found is None or found.salt or found.key_id or found.sealed_key:
             return True
-        return bool(reader.rows(found.key, 0, 2**62, 1) or reader.remembered(found.key, None, 1))
+        return bool(as_rows(reader.rows(found.key, 0, 2**62, 1)) or reader.recalled(found.key, "", 1))

@@ -30,7 +30,7 @@ from eventstore.stored.rows import (
     stored_event_of,
     with_times,
 )
-from eventstore.transaction import WriteTransaction
+from eventstore.transaction import WriteTransaction, staged_keys
 from eventstore.transaction import staged as staged_in
 
 __all__ = ["CHUNK", "Ingestion"]
@@ -169,12 +169,12 @@ class Ingestion:
     def _discard_left_over(self) -> None:
         """Remove from staging the remains of killed imports of this conversation."""
         with self._recorder.read() as reader:
-            left = reader.staged(self._conversation)
+            left = staged_keys(reader, self._conversation)
         for key in left:
             self._discard(key)
 
     def _discard(self, key: int) -> None:
-        while not self._recorder.transact(lambda transaction: transaction.discard(key, CHUNK)):
+        while not self._recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
             time.sleep(_REST_S)
 
     # -- one transaction ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from eventstore.codec import Encoded, encode
 from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, check_changes, decide, summaries_named
 from eventstore.errors import (
     ConversationNotFound,
+    CorruptEvent,
     IdempotencyConflict,
     InvalidEvent,
     StoreUnavailable,
@@ -433,13 +434,14 @@ def _recalled(reading: ReadTransaction, idempotency_key: str, append: Append) ->
     if earlier is None:
         return None
     conversation = reading.conversation
-    first_id, count, _ = earlier
+    first_id, count, _, position = earlier
     rows = reading.rows(first_id, first_id + count, count)
     recorded = list(dense_events(conversation, rows, first_id, first_id + count))
     given = decide(State(conversation, first_id), Append(append.events, ANY_VERSION))
     if [stored_event_of(conversation, row) for row in rows] != list(given):
         raise IdempotencyConflict(conversation, idempotency_key, first_id)
-    position = reading.position(first_id)
+    if position is None:
+        raise CorruptEvent(conversation, first_id, "its position cannot be found")
     return tuple(
         Recorded(position + n, conversation, from_microseconds(row.recorded_at), event)
         for n, (row, event) in enumerate(zip(rows, recorded, strict=True))

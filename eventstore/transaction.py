@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
-from eventstore.recorders.base import Conversation, Place, Reader, RecalledKey, Record, Row, Transaction
+from eventstore.recorders.base import (
+    BareRow,
+    Conversation,
+    NewKey,
+    NewMark,
+    Place,
+    Reader,
+    RecalledKey,
+    Record,
+    Row,
+    Transaction,
+)
 from eventstore.recorders.errors import IntegrityError
 from eventstore.stored.database import Database, encrypted, translated
 from eventstore.stored.marks import mark_of
@@ -35,6 +46,7 @@ __all__ = [
     "find_existing",
     "reading",
     "staged",
+    "staged_keys",
 ]
 
 _PAGE = 1_000
@@ -202,14 +214,14 @@ class ReadTransaction:
 
         Raises ``CorruptEvent`` where they are unreadable. Cost: one event.
         """
-        row = self._reader.documents_row(self._conversation.key, version)
-        if row is None:
+        rows = self._decoded(self._reader.rows(self._conversation.key, 0, version, 1, "documents"))
+        if not rows:
             return None
-        (decoded,) = self._decoded([row])
+        decoded = rows[0]
         event = event_of(self.conversation, decoded)
         if not isinstance(event, DocumentChanges):
-            raise CorruptEvent(self.conversation, row.id, "it holds no changes of documents")
-        return row.head, event
+            raise CorruptEvent(self.conversation, decoded.id, "it holds no changes of documents")
+        return decoded.head, event
 
     def record_at(self, projection: str, version: int | None = None) -> Record | None:
         """Return the newest record of a projection at or before ``version`` (of all, if None).
@@ -219,11 +231,11 @@ class ReadTransaction:
         asked = _ANY_VERSION if version is None else whole("version", version)
         codec = self._codec()
         while True:
-            stored = self._reader.record_at(projection, self._conversation.key, asked)
-            record = stored and codec.decoded_record(projection, stored)
-            if stored is None or record is not None:
+            stored = self._reader.records(self._conversation.key, projection, asked, 1, backwards=True)
+            record = codec.decoded_record(projection, stored[0]) if stored else None
+            if not stored or record is not None:
                 break
-            asked = min(asked, stored.version) - 1
+            asked = min(asked, stored[0].version) - 1
         if version is None and record is not None and record.version > self.version:
             raise CorruptEvent(self.conversation, self.version, f"it is missing: {projection!r} knows {record.version}")
         return record
@@ -232,7 +244,7 @@ class ReadTransaction:
         """Return the records of a projection for versions greater than ``after``, ascending, read a page at a time."""
         whole("after", after)
         codec = self._codec()
-        while stored := self._reader.records(projection, self._conversation.key, after, _PAGE):
+        while stored := self._reader.records(self._conversation.key, projection, after, _PAGE):
             decoded = [codec.decoded_record(projection, record) for record in stored]
             yield from (record for record in decoded if record is not None)
             after = max(after, stored[-1].version)
@@ -245,7 +257,7 @@ class ReadTransaction:
         before, last = -1, 0
         while before < last:
             before = last
-            stored = self._reader.records(projection, self._conversation.key, last, _PAGE)
+            stored = self._reader.records(self._conversation.key, projection, last, _PAGE)
             yield from (record.version for record in stored if codec.decoded_record(projection, record) is None)
             last = stored[-1].version if stored else last
 
@@ -257,17 +269,13 @@ class ReadTransaction:
 
     def structural_rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Return the structural rows of these."""
-        return self._decoded(self._reader.structural_rows(self._conversation.key, start, stop, limit))
+        return self._decoded(self._reader.rows(self._conversation.key, start, stop, limit, "structural"))
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
         """Return what an idempotency key stands for. Raises ``CorruptEvent`` where it was changed without the key."""
-        recalled = self._reader.recall(self._conversation.key, idempotency_key)
-        if recalled is not None:
-            self.check_proofs([(idempotency_key, recalled)])
-        return recalled
-
-    def position(self, event_id: int) -> int:
-        return self._reader.position(self._conversation.key, event_id)
+        recalled = self._reader.recalled(self._conversation.key, idempotency_key, 1, exactly=True)
+        self.check_proofs(recalled)
+        return recalled[0][1] if recalled else None
 
     def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
         """Raise ``CorruptEvent`` where an idempotency key was changed without the key of the conversation."""
@@ -284,8 +292,8 @@ class ReadTransaction:
             codec = self._known_codec = self._database.codec_of(self._conversation)
         return codec
 
-    def _decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return self._codec().decoded(rows, self._database) if rows else rows
+    def _decoded(self, rows: Sequence[BareRow]) -> Sequence[Row]:
+        return self._codec().decoded(rows, self._database) if rows else ()
 
 
 class WriteTransaction(ReadTransaction):
@@ -309,7 +317,7 @@ class WriteTransaction(ReadTransaction):
         self._reader.put_records(projection, self._conversation.key, encoded)
 
     def delete_records(self, projection: str) -> None:
-        self._reader.delete_records(projection, self._conversation.key)
+        self._reader.put_records(projection, self._conversation.key, (), replace_all=True)
 
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
@@ -322,7 +330,7 @@ class WriteTransaction(ReadTransaction):
 
     def stage(self, rows: Sequence[Row]) -> None:
         """Insert the next rows of a staged conversation, which are plain."""
-        self._reader.stage(self._conversation.key, self._encoded(rows))
+        self._reader.insert(self._conversation.key, self._encoded(rows), staged=True)
         self._conversation = self._conversation.grown(rows[-1])
 
     def publish(self, size: int) -> int:
@@ -351,7 +359,7 @@ class WriteTransaction(ReadTransaction):
             self._database.learn(left, left, codec)
             return
         mark = mark_of(codec.data_key, left, codec.mark)
-        self._reader.set_mark(left.key, mark)
+        self._reader.change(left.key, NewMark(mark))
         left = left._replace(mark=mark)
         self._database.learn(left._replace(salt=b""), left._replace(salt=codec.data_key.salt), codec)
 
@@ -369,7 +377,7 @@ class WriteTransaction(ReadTransaction):
             return codec
         found = self._conversation
         renewed, data_key, mark = encrypted(found, codec.data_key, keys)
-        self._reader.set_key(found.key, renewed.salt, renewed.key_id, renewed.sealed_key, replaces=found.sealed_key)
+        self._reader.change(found.key, NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key))
         self._conversation = renewed
         self._changed = True
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
@@ -409,6 +417,11 @@ def staged(transaction: Transaction, database: Database, key: int) -> WriteTrans
     if found is None:
         raise IntegrityError(f"conversation number {key} is not staged any more: its import was discarded")
     return WriteTransaction(transaction, found, database)
+
+
+def staged_keys(reader: Reader, conversation: str) -> list[int]:
+    """Return the keys of the staged conversations with an id: imports that are going on, or were killed."""
+    return [found.key for found in reader.conversations(conversation, _PAGE, staged=True) if found.id == conversation]
 
 
 class InlineProjection(Protocol):

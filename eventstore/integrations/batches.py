@@ -16,8 +16,8 @@ from eventsourcing.persistence import ApplicationRecorder, Mapper, Notification,
 
 from eventstore.errors import CorruptEvent
 from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory, PollingSubscription
-from eventstore.recorders.base import PlacedRow
 from eventstore.results import Recorded
+from eventstore.stored.database import DecodedRow
 from eventstore.stored.rows import event_of, from_microseconds
 
 __all__ = ["ConversationBatches", "RecordedBatch"]
@@ -39,7 +39,7 @@ class RecordedBatch:
 
 @dataclass(frozen=True)
 class _Batch(Notification):
-    rows: tuple[PlacedRow, ...] = ()
+    rows: tuple[DecodedRow, ...] = ()
 
 
 class _BatchMapper(ConversationMapper):
@@ -72,7 +72,7 @@ class _BatchSubscription(PollingSubscription):
         return [_Batch(last.conversation, last.row.id, "", b"", id=last.position, rows=rows)]
 
 
-def _recorded(placed: PlacedRow) -> Recorded | CorruptEvent:
+def _recorded(placed: DecodedRow) -> Recorded | CorruptEvent:
     position, conversation, row = placed
     try:
         event = event_of(conversation, row, position)

@@ -42,10 +42,10 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 from eventstore import codec
 from eventstore.events import Event
 from eventstore.opening import open_recorder
-from eventstore.recorders.base import Conversation, Place, PlacedRow, Reader, Record, Row, Transaction
+from eventstore.recorders.base import Conversation, Place, Reader, Record, Row, Transaction
 from eventstore.recorders.errors import IntegrityError, RecorderError
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database
+from eventstore.stored.database import Database, DecodedRow
 from eventstore.stored.row_codec import RowCodec, WriteSettings
 from eventstore.stored.rows import chained, from_microseconds, with_times
 from eventstore.transaction import ReadTransaction, WriteTransaction
@@ -145,10 +145,10 @@ class StoreRecorder:
         with _errors_of_the_library(), self._recorder.read() as reader:
             yield reader
 
-    def data_version(self) -> int:
-        """Return a number that changes when another connection has committed."""
+    def value(self, name: str) -> str:
+        """Return a fact about the store; see ``eventstore.recorders.base.Recorder.value``."""
         with _errors_of_the_library():
-            return self._recorder.data_version()
+            return self._recorder.value(name)
 
     def close(self) -> None:
         """Close the database."""
@@ -181,7 +181,7 @@ class _Recorder(ProcessRecorder):
 
         def insert(transaction: Transaction) -> list[Place]:
             if tracking is not None:
-                transaction.insert_tracking(tracking.application_name, tracking.notification_id)
+                transaction.set_value(f"tracking {tracking.application_name}", str(tracking.notification_id))
             return [_insert(self.recorder.database, transaction, stored, now) for stored in stored_events]
 
         return [place() for place in self.recorder.transact(insert)]
@@ -238,20 +238,21 @@ class _Recorder(ProcessRecorder):
         return selected[:limit]
 
     def max_notification_id(self) -> int | None:
-        with self.recorder.read() as reader:
-            return reader.last_position() or None
+        return int(self.recorder.value("last_position")) or None
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
         return self._subscription(self, gt, topics)
 
     def insert_tracking(self, tracking: Tracking) -> None:
         self.recorder.transact(
-            lambda transaction: transaction.insert_tracking(tracking.application_name, tracking.notification_id)
+            lambda transaction: transaction.set_value(
+                f"tracking {tracking.application_name}", str(tracking.notification_id)
+            )
         )
 
     def max_tracking_id(self, application_name: str) -> int | None:
-        with self.recorder.read() as reader:
-            return reader.max_tracking_id(application_name)
+        found = self.recorder.value(f"tracking {application_name}")
+        return int(found) if found else None
 
 
 _OF_VIEWS = 0
@@ -275,8 +276,8 @@ class TrackingView(TrackingRecorder):
 
     def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
         """Return the newest record of this view at or before a version; records belong to no conversation."""
-        found = reader.record_at(name, _OF_VIEWS, version)
-        return found and _VIEW_CODEC.decoded_record(name, found)
+        found = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
+        return _VIEW_CODEC.decoded_record(name, found[0]) if found else None
 
     def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
         """Keep records of this view, within a transaction; one of the same version is replaced."""
@@ -286,14 +287,14 @@ class TrackingView(TrackingRecorder):
         """Within a transaction of one's own. Raises ``IntegrityError`` where that notification was processed
         already.
         """
-        transaction.insert_tracking(tracking.application_name, tracking.notification_id)
+        transaction.set_value(f"tracking {tracking.application_name}", str(tracking.notification_id))
 
     def insert_tracking(self, tracking: Tracking) -> None:
         self.recorder.transact(lambda transaction: self.track(transaction, tracking))
 
     def max_tracking_id(self, application_name: str) -> int | None:
-        with self.recorder.read() as reader:
-            return reader.max_tracking_id(application_name)
+        found = self.recorder.value(f"tracking {application_name}")
+        return int(found) if found else None
 
 
 class _SnapshotRecorder(AggregateRecorder):
@@ -347,7 +348,7 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
         super().__init__(recorder, gt, topics)
         self.store_recorder = recorder.recorder
         self._page: Iterator[Notification] = iter(())
-        self._seen = -1
+        self._seen = ""
 
     def __next__(self) -> Notification:
         while not self._has_been_stopped:
@@ -364,7 +365,7 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
 
     def _wait(self) -> Sequence[Notification]:
         while not self._has_been_stopped:
-            data_version = self.store_recorder.data_version()
+            data_version = self.store_recorder.value("data_version")
             if data_version != self._seen:
                 page = self.select(self._last_notification_id)
                 if page:
@@ -454,7 +455,7 @@ def _stored_event(conversation: str, row: Row) -> StoredEvent:
     )
 
 
-def _notification(placed: PlacedRow) -> Notification:
+def _notification(placed: DecodedRow) -> Notification:
     row = placed.row
     return _RecordedNotification(
         originator_id=placed.conversation,

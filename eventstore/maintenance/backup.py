@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore.errors import InvalidOption, StoreUnavailable
+from eventstore.maintenance.damage import staged_conversations
 from eventstore.maintenance.erase import purge
 from eventstore.maintenance.verify import Verdict, verdicts
-from eventstore.recorders.base import RecorderOfFile, Transaction
+from eventstore.recorders.base import Recorder, RecorderOfFile, Transaction
 from eventstore.store import Store
 from eventstore.stored.database import Database, translated
 from eventstore.whole_file import new_beside, sync_folder
@@ -108,23 +109,24 @@ def _vacuumed(database: Database, patience_s: float) -> Vacuumed:
     file, recorder = _of_file(database, "vacuumed", "VACUUM does it"), database.recorder
     before = _size(file.path)
     for key in file.left_of_erased():
-        while not recorder.transact(partial(_expunge, key=key)):
+        while not recorder.transact(partial(_delete, key=key)):
             time.sleep(_REST_S)
-    stale = recorder.left_in_staging(database.now() - _STALE_US)
+    stale = _stale(recorder, database.now() - _STALE_US)
     for key in stale:
-        while not recorder.transact(partial(_discard, key=key)):
+        while not recorder.transact(partial(_delete, key=key)):
             time.sleep(_REST_S)
-    if not file.compact() and recorder.store_value("bytes_pending"):
+    if not file.compact() and recorder.value("bytes_pending"):
         purge(recorder, patience_s, "the file is rewritten")
-    return Vacuumed(len(stale), before, _size(file.path), recorder.store_value("bytes_pending") != "")
+    return Vacuumed(len(stale), before, _size(file.path), recorder.value("bytes_pending") != "")
 
 
-def _discard(transaction: Transaction, key: int) -> bool:
-    return transaction.discard(key, _CHUNK)
+def _delete(transaction: Transaction, key: int) -> bool:
+    return transaction.delete(key, _CHUNK)
 
 
-def _expunge(transaction: Transaction, key: int) -> bool:
-    return transaction.expunge(key, _CHUNK)
+def _stale(recorder: Recorder, before: int) -> list[int]:
+    """Return the keys of staged conversations that nothing was added to since a moment."""
+    return [found.key for found in staged_conversations(recorder) if (found.updated_at or found.created_at) < before]
 
 
 def _of_file(database: Database, done: str, instead: str) -> RecorderOfFile:

@@ -15,7 +15,7 @@ from eventstore.maintenance.damage import is_damage
 from eventstore.recorders.base import Conversation, Erasure, RecalledKey, Row, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database
+from eventstore.stored.database import Database, start_after
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
 from eventstore.transaction import ReadTransaction, WriteTransaction, staged
@@ -115,10 +115,10 @@ def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | 
     """Its idempotency keys, read while they are asked for. One that was changed without the key of the conversation is
     passed over where ``sound_by`` is given; else it raises ``CorruptEvent``.
     """
-    after: str | None = None
+    start = ""
     while True:
         with source.recorder.read() as reader:
-            page = reader.remembered(found.key, after, CHUNK)
+            page = reader.recalled(found.key, start, CHUNK)
             if sound_by is None:
                 ReadTransaction(reader, found, source).check_proofs(page)
         for name, recalled in page:
@@ -128,7 +128,7 @@ def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | 
                 yield key
         if len(page) < CHUNK:
             return
-        after = page[-1][0]
+        start = start_after(page[-1][0])
 
 
 def stands_for_events(key: RememberedKey, version: int) -> bool:
@@ -233,7 +233,7 @@ class Arrival:
     def __exit__(self, *_: object) -> None:
         if self._staged is not None:
             key = self._staged.key
-            while not self._target.recorder.transact(lambda transaction: transaction.discard(key, CHUNK)):
+            while not self._target.recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
                 time.sleep(_REST_S)
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class Arrival:
         found = self._target.find(transaction, self._what.id)
         if found is None:
             found = transaction.begin(self._what.id, self._what.created_at, b"")
-            transaction.erase(found.key, self._what.erasure)
+            transaction.change(found.key, self._what.erasure)
         elif found.erasure is None:
             when = from_microseconds(self._what.erasure.erased_at).isoformat()
             reason = f"{self._what.erasure.reason}; there where it comes from, and not here: erase it here too"

@@ -19,6 +19,7 @@ from eventstore.maintenance.copy import CHUNK, copy_conversation
 from eventstore.recorders.base import Conversation
 from eventstore.store import Store
 from eventstore.stored.database import Database, translated
+from eventstore.transaction import staged_keys
 
 __all__ = ["Difference", "Moved", "compare_stores", "copy_store"]
 
@@ -102,9 +103,9 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
 def _clear_staging(target: Database, conversation: str) -> None:
     """Remove the remains of a killed copy of the conversation."""
     with target.recorder.read() as reader:
-        left = reader.staged(conversation)
+        left = staged_keys(reader, conversation)
     for key in left:
-        while not target.recorder.transact(lambda transaction, key=key: transaction.discard(key, CHUNK)):  # type: ignore[misc]
+        while not target.recorder.transact(lambda transaction, key=key: transaction.delete(key, CHUNK)):  # type: ignore[misc]
             time.sleep(0)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from eventstore.recorders.base import Conversation, Recorder, Row
+from eventstore.recorders.base import Conversation, Recorder, Row, as_rows
 from eventstore.recorders.errors import DatabaseError, DataError, InternalError, RecorderError
+from eventstore.stored.database import start_after
 
-__all__ = ["Unreadable", "is_damage", "readable_conversations", "readable_rows"]
+__all__ = ["Unreadable", "is_damage", "readable_conversations", "readable_rows", "staged_conversations"]
 
 _PAGE = 1_000
 
@@ -46,7 +47,7 @@ def readable_rows(
 def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Sequence[Row] | Unreadable]:
     try:
         with recorder.read() as reader:
-            rows = reader.rows(key, start, stop, 2 * (stop - start))  # some may be there twice
+            rows = as_rows(reader.rows(key, start, stop, 2 * (stop - start)))  # some may be there twice
     except RecorderError as error:
         if not is_damage(error):
             raise
@@ -67,7 +68,7 @@ def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
     while True:
         try:
             with recorder.read() as reader:
-                page = reader.conversations(after, limit)
+                page = reader.conversations(start_after(after), limit)
         except RecorderError as error:
             if not is_damage(error):
                 raise
@@ -80,3 +81,16 @@ def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
         if len(page) < limit:
             return
         after = page[-1].id
+
+
+def staged_conversations(recorder: Recorder) -> list[Conversation]:
+    """Return the imports that are going on, or were killed."""
+    found: list[Conversation] = []
+    start = ""
+    while True:
+        with recorder.read() as reader:
+            page = reader.conversations(start, _PAGE, staged=True)
+        found += (each for each in page if each.key not in {known.key for known in found[-_PAGE:]})
+        if len(page) < _PAGE or page[-1].id == start:
+            return found
+        start = page[-1].id  # others may have the same id

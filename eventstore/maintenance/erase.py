@@ -10,11 +10,12 @@ from functools import partial
 from uuid import uuid4
 
 from eventstore.errors import ConversationNotFound, StoreUnavailable
-from eventstore.recorders.base import Conversation, Erasure, Recorder, Transaction
+from eventstore.recorders.base import Conversation, Erasure, Recorder, RecorderOnDisk, Transaction
 from eventstore.recorders.errors import StillRead
 from eventstore.results import ConversationRow, listed
 from eventstore.store import Store
 from eventstore.stored.database import Database, translated
+from eventstore.transaction import staged_keys
 
 __all__ = ["erase", "purge"]
 
@@ -45,7 +46,7 @@ def _erased(
 ) -> ConversationRow:
     recorder, now = database.recorder, database.now()
     erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now))
-    while not recorder.transact(lambda transaction: transaction.expunge(erased.key, _CHUNK)):
+    while not recorder.transact(lambda transaction: transaction.delete(erased.key, _CHUNK)):
         time.sleep(_REST_S)
     _discard_staged(recorder, conversation)
     if not complete:
@@ -61,17 +62,17 @@ def _mark(transaction: Transaction, conversation: str, reason: str, now: int) ->
     if found.erasure is not None:
         return found
     erasure = Erasure(max(now, found.updated_at or now), reason, found.version, found.head or b"")
-    transaction.erase(found.key, erasure)
-    transaction.set_store_value("removals", uuid4().hex)
+    transaction.change(found.key, erasure)
+    transaction.set_value("removals", uuid4().hex)
     return found._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
 
 
 def _discard_staged(recorder: Recorder, conversation: str) -> None:
     """Discard imports of it that are running or were killed. A running one finds at its end that it is erased."""
     with recorder.read() as reader:
-        staged = reader.staged(conversation)
+        staged = staged_keys(reader, conversation)
     for key in staged:
-        while not recorder.transact(lambda transaction, key=key: transaction.discard(key, _CHUNK)):  # type: ignore[misc]
+        while not recorder.transact(lambda transaction, key=key: transaction.delete(key, _CHUNK)):  # type: ignore[misc]
             time.sleep(_REST_S)
 
 
@@ -83,7 +84,7 @@ def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
     until = time.monotonic() + patience_s
     while True:
         try:
-            return recorder.purge()
+            return not isinstance(recorder, RecorderOnDisk) or recorder.purge()
         except StillRead as error:
             if time.monotonic() >= until:
                 raise StoreUnavailable(

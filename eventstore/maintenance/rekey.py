@@ -16,16 +16,17 @@ from functools import partial
 from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreUnavailable
-from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
+from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows, staged_conversations
 from eventstore.maintenance.erase import purge
-from eventstore.recorders.base import Conversation, Row, Transaction
+from eventstore.recorders.base import Conversation, NewForm, NewKey, NewMark, Row, Transaction, as_rows
 from eventstore.recorders.errors import KeyReplaced
 from eventstore.store import Store
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, encrypted, translated
+from eventstore.stored.database import Database, encrypted, start_after, translated
 from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import Mark, mark_of
 from eventstore.stored.row_codec import DAMAGED, RowCodec
+from eventstore.transaction import staged_keys
 
 __all__ = ["Rekeyed", "rekey"]
 
@@ -35,8 +36,6 @@ _BYTES = 2 * 2**20
 _KEYS = 500
 _REST_S = 0.005
 _ATTEMPTS = 5
-_EVER = 2**62
-"""Later than any moment, in microseconds since 1970."""
 
 
 class Rekeyed(NamedTuple):
@@ -77,7 +76,7 @@ def rekey(
                 last = _rekeyed(database, found, decrypt)
         for key in _staged(database, conversation):
             with database.recorder.read() as reader:
-                staged = reader.conversation_of(key)
+                staged = reader.conversation(key)
             if staged is not None:
                 _rekeyed(database, staged, decrypt)
         purge(database.recorder, patience_s, "everything is stored as it should be")
@@ -112,8 +111,8 @@ def _staged(database: Database, conversation: str | None) -> Sequence[int]:
     recorder = database.recorder
     if conversation is not None:
         with recorder.read() as reader:
-            return reader.staged(conversation)
-    return recorder.left_in_staging(_EVER)
+            return staged_keys(reader, conversation)
+    return [found.key for found in staged_conversations(recorder)]
 
 
 def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
@@ -132,7 +131,7 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
             )
     except CorruptEvent as error:
         with database.recorder.read() as reader:
-            now = reader.conversation_of(found.key)
+            now = reader.conversation(found.key)
         if now is None or now.erasure is None:
             return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged), str(error))
         change.damaged.clear()  # its events were erased, and are not missing
@@ -207,10 +206,10 @@ class _Change:
         if self._decrypt and data_key is not None:
             mark = mark._replace(pending_from=0, pending_until=found.version)
         if changed:
-            transaction.set_key(found.key, b"", found.key_id, found.sealed_key, replaces=replaces)
+            transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key, replaces))
             self.key = not self._decrypt
         if data_key is not None and mark != codec.mark:
-            transaction.set_mark(found.key, mark_of(data_key, found, mark))
+            transaction.change(found.key, NewMark(mark_of(data_key, found, mark)))
         return found, codec._replace(data_key=data_key, mark=mark)
 
     def _again(self, transaction: Transaction) -> Conversation | None:
@@ -218,7 +217,7 @@ class _Change:
         if self._found.visible:
             found = transaction.conversation(self._found.id)
             return found if found is not None and found.key == self._found.key else None
-        return transaction.conversation_of(self._found.key)
+        return transaction.conversation(self._found.key)
 
     def _current(self, transaction: Transaction) -> tuple[Conversation, Mark]:
         """Return the conversation and its present mark. Raises ``_KeyChanged``."""
@@ -229,7 +228,7 @@ class _Change:
 
     def _set_mark(self, transaction: Transaction, found: Conversation, key: DataKey | None, mark: Mark) -> None:
         if key is not None:
-            transaction.set_mark(found.key, mark_of(key, found, mark))
+            transaction.change(found.key, NewMark(mark_of(key, found, mark)))
 
     # -- its rows -----------------------------------------------------------------------------------------------------
 
@@ -246,7 +245,7 @@ class _Change:
                     there += 1
                     chain.skip()
                     continue
-                for stored, plain in zip(part, codec.decoded(part, self._database), strict=True):
+                for stored, plain in zip(part, codec.decoded_rows(part, self._database), strict=True):
                     if stored.id != there:
                         raise CorruptEvent(self._found.id, there, "it is missing")
                     stored_bytes += len(stored.body)
@@ -273,7 +272,7 @@ class _Change:
     ) -> None:
         found, mark = self._current(transaction)
         if changed:
-            transaction.replace(found.key, [new for _, new in changed])
+            transaction.change(found.key, NewForm([new for _, new in changed]))
             self._read_back(transaction, target, [plain for plain, _ in changed])
         if target.data_key is not None and not self.damaged and mark.pending_from < stop <= mark.pending_until:
             self._set_mark(transaction, found, target.data_key, mark._replace(pending_from=stop))
@@ -281,10 +280,11 @@ class _Change:
     def _read_back(self, transaction: Transaction, target: RowCodec, plain: Sequence[Row]) -> None:
         """Raise ``StoreUnavailable``, which rolls the batch back, unless it reads as before."""
         first, last = plain[0].id, plain[-1].id
-        back = transaction.rows(self._found.key, first, last + 1, last + 1 - first)
+        back = as_rows(transaction.rows(self._found.key, first, last + 1, last + 1 - first))
         wanted = {row.id: _content(row) for row in plain}
         came = {
-            row.id: _content(row) for row in target.decoded([row for row in back if row.id in wanted], self._database)
+            row.id: _content(row)
+            for row in target.decoded_rows([row for row in back if row.id in wanted], self._database)
         }
         if came != wanted:
             raise StoreUnavailable(
@@ -296,8 +296,8 @@ class _Change:
 
     def _change_records(self, codec: RowCodec, target: RowCodec) -> None:
         with self._recorder.read() as reader:
-            projections = reader.projections(self._found.key)
-        for projection in projections:
+            newest = reader.records(self._found.key, None, 0, _ROWS_MAX)
+        for projection in (record.projection for record in newest):
             after: int | None = -1
             while after is not None:
                 page = partial(self._change_some_records, codec=codec, target=target, name=projection, after=after)
@@ -307,34 +307,31 @@ class _Change:
         self, transaction: Transaction, codec: RowCodec, target: RowCodec, name: str, after: int
     ) -> int | None:
         found, _ = self._current(transaction)
-        page = transaction.records(name, found.key, after, _ROWS_MAX)
+        page = transaction.records(found.key, name, after, _ROWS_MAX)
         decoded = [codec.decoded_record(name, record) for record in page]
         sound = [target.encoded_record(name, record) for record in decoded if record is not None]
         transaction.put_records(name, found.key, sound)
         return page[-1].version if page else None
 
     def _change_keys(self, codec: RowCodec, target: RowCodec) -> None:
-        after: str | None = ""
-        begun = False
-        while after is not None:
-            some = partial(self._change_some_keys, codec=codec, target=target, after=after if begun else None)
-            after, begun = self._recorder.transact(some), True
+        start: str | None = ""
+        while start is not None:
+            some = partial(self._change_some_keys, codec=codec, target=target, start=start)
+            start = self._recorder.transact(some)
 
-    def _change_some_keys(
-        self, transaction: Transaction, codec: RowCodec, target: RowCodec, after: str | None
-    ) -> str | None:
+    def _change_some_keys(self, transaction: Transaction, codec: RowCodec, target: RowCodec, start: str) -> str | None:
         found, mark = self._current(transaction)
-        page = transaction.remembered(found.key, after, _KEYS)
+        page = transaction.recalled(found.key, start, _KEYS)
         proved = 0
         for name, recalled in page:
             if not codec.is_proved(name, recalled):
                 problem = f"idempotency key {name!r} was changed without the key of the conversation"
                 raise CorruptEvent(found.id, recalled.first_id, problem)
             if (recalled.proof is None) != (target.data_key is None):
-                transaction.prove(found.key, name, target.proved(name, recalled).proof)
+                transaction.remember(found.key, name, target.proved(name, recalled), again=True)
                 proved += 1
         self._set_mark(transaction, found, target.data_key, mark._replace(keys=mark.keys + proved))
-        return page[-1][0] if page else None
+        return start_after(page[-1][0]) if page else None
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -356,18 +353,18 @@ class _Change:
         if found.version - changed > _ROWS_MAX:
             self._set_mark(transaction, found, codec.data_key, mark._replace(pending_until=found.version))
             return found.version
-        some = transaction.rows(found.key, changed, found.version, _ROWS_MAX)
-        plain = codec.decoded(some, self._database)
+        some = as_rows(transaction.rows(found.key, changed, found.version, _ROWS_MAX))
+        plain = codec.decoded_rows(some, self._database)
         new = [
             (row, target.encoded_again(stored, row, codec, None, self._database))
             for stored, row in zip(some, plain, strict=True)
         ]
         if new:
-            transaction.replace(found.key, [row for _, row in new])
+            transaction.change(found.key, NewForm([row for _, row in new]))
             self._read_back(transaction, target, [row for row, _ in new])
         assert codec.data_key is not None  # else nothing was pending
-        transaction.set_key(found.key, codec.data_key.salt, None, None, replaces=found.sealed_key)
-        transaction.set_mark(found.key, None)
+        transaction.change(found.key, NewKey(codec.data_key.salt, None, None, found.sealed_key))
+        transaction.change(found.key, NewMark(None))
         self.key = True
         self.rows += len(new)
         return None

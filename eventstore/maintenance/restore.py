@@ -16,7 +16,7 @@ from eventstore.errors import EventStoreError, StoreUnavailable
 from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.replacing import copy_of, replace
-from eventstore.stored.database import Database, translated
+from eventstore.stored.database import Database, start_after, translated
 from eventstore.stored.row_codec import WriteSettings
 
 __all__ = ["Restored", "restore"]
@@ -98,7 +98,7 @@ def _erased_in(path: str) -> Iterator[str]:
         after = None
         while True:
             with old.read() as reader:
-                page = reader.conversations(after, _PAGE)
+                page = reader.conversations(start_after(after), _PAGE)
             yield from (found.id for found in page if found.erasure is not None)
             if len(page) < _PAGE:
                 return

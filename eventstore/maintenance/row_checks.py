@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from eventstore.maintenance.damage import Unreadable, is_damage, readable_rows
 from eventstore.maintenance.diagnosis import Suspects
-from eventstore.recorders.base import Recorder, Row
+from eventstore.recorders.base import Recorder, Row, as_rows
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
@@ -67,7 +67,7 @@ class Pass:
         """Return the id of the next row after a gap: a changed id may be any number."""
         with recorder.read() as reader:
             following = reader.rows(key, self._next, version, 1)
-        return following[0].id if following else version
+        return as_rows(following)[0].id if following else version
 
     def _sound(self, recorder: Recorder, key: int, stop: int) -> bool:
         """Check quickly whether all rows up to ``stop`` are sound, and move past the sound ones."""
@@ -75,7 +75,7 @@ class Pass:
             return False
         try:
             with recorder.read() as reader:
-                rows = reader.bare_rows(key, self._next, stop, 2 * (stop - self._next))  # some may be there twice
+                rows = reader.rows(key, self._next, stop, 2 * (stop - self._next))  # some may be there twice
         except RecorderError as error:
             if not is_damage(error):
                 raise
@@ -97,7 +97,7 @@ class Pass:
             if isinstance(part, Unreadable):
                 self._skip(part)
                 continue
-            for stored, row in zip(part, self._codec.decoded(part, self._limit), strict=True):
+            for stored, row in zip(part, self._codec.decoded_rows(part, self._limit), strict=True):
                 self._look_at(stored, row)
         self._miss(stop)
 

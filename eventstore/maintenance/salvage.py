@@ -107,7 +107,7 @@ class _Filling:
         for part in readable_rows(self._source.recorder, self._found.key, 0, self._found.version):
             if isinstance(part, Unreadable):
                 continue
-            for stored, opened in zip(part, self._codec.decoded(part, self._source), strict=True):
+            for stored, opened in zip(part, self._codec.decoded_rows(part, self._source), strict=True):
                 row = self._as_written(stored, opened)
                 if row is None:
                     if stored.structural:

@@ -14,11 +14,12 @@ from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.row_checks import Finding, Pass
-from eventstore.recorders.base import Conversation, Erasure
+from eventstore.recorders.base import Conversation, Erasure, RecorderOnDisk
 from eventstore.recorders.errors import RecorderError
 from eventstore.store import Store
-from eventstore.stored.database import Database, columns_are_sound, translated
+from eventstore.stored.database import Database, columns_are_sound, start_after, translated
 from eventstore.stored.row_codec import RowCodec
+from eventstore.transaction import staged_keys
 
 __all__ = ["Finding", "Published", "Verdict", "verdicts", "verify"]
 
@@ -87,8 +88,11 @@ def verdicts(
 
 
 def _of_the_database(database: Database) -> list[Finding]:
+    recorder = database.recorder
+    if not isinstance(recorder, RecorderOnDisk):
+        return []
     try:
-        return [Finding(None, None, problem) for problem in database.recorder.check()]
+        return [Finding(None, None, problem) for problem in recorder.check()]
     except RecorderError as error:
         if not is_damage(error):
             raise
@@ -124,7 +128,7 @@ def _erased_since(database: Database, found: Conversation) -> Conversation | Non
     """Return the conversation if it was erased while its events were read: then they are not missing."""
     try:
         with database.recorder.read() as reader:
-            now = reader.conversation_of(found.key)
+            now = reader.conversation(found.key)
     except RecorderError as error:
         if not is_damage(error):
             raise
@@ -137,9 +141,9 @@ def _of_an_erased(database: Database, found: Conversation, kept: Iterable[Publis
     with database.recorder.read() as reader:
         left = (
             reader.rows(found.key, 0, 2**62, 1),
-            reader.projections(found.key),
-            reader.remembered(found.key, None, 1),
-            reader.staged(found.id),
+            reader.records(found.key, None, 0, 1),
+            reader.recalled(found.key, "", 1),
+            staged_keys(reader, found.id),
         )
     if any(left):
         yield Finding(None, None, "its erasure is not finished; run 'foldlog erase' for it again")
@@ -191,9 +195,9 @@ def _others(database: Database, found: Conversation) -> Iterator[str]:
 def _beside(database: Database, found: Conversation, codec: RowCodec) -> Iterator[Finding]:
     """Yield findings beside the events: records and keys may be damaged, or know of events that were cut off."""
     with database.recorder.read() as reader:
-        for projection in reader.projections(found.key):
-            version = -1
-            while records := reader.records(projection, found.key, version, 1_000):
+        for newest in reader.records(found.key, None, 0, 1_000):
+            projection, version = newest.projection, -1
+            while records := reader.records(found.key, projection, version, 1_000):
                 for record in records:
                     if codec.decoded_record(projection, record) is None:
                         problem = f"what projection {projection!r} keeps for version {record.version} is damaged"
@@ -204,10 +208,10 @@ def _beside(database: Database, found: Conversation, codec: RowCodec) -> Iterato
                 if type(records[-1].version) is not int:
                     break
                 version = max(version + 1, records[-1].version)
-        after, proved = None, 0
-        while page := reader.remembered(found.key, after, 1_000):
+        start, proved = "", 0
+        while page := reader.recalled(found.key, start, 1_000):
             for name, recalled in page:
-                first, count, proof = recalled
+                first, count, proof, _ = recalled
                 proved += proof is not None
                 if type(first) is not int or type(count) is not int or first < 0 or count < 1:
                     yield Finding(None, None, f"what idempotency key {name!r} stands for is damaged")
@@ -220,7 +224,7 @@ def _beside(database: Database, found: Conversation, codec: RowCodec) -> Iterato
                     yield Finding(
                         None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off"
                     )
-            after = page[-1][0]
+            start = start_after(page[-1][0])
         if codec.is_strict and proved < codec.mark.keys:
             missing = codec.mark.keys - proved
             yield Finding(None, None, f"{missing} of its {codec.mark.keys} idempotency keys are missing")

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 __all__ = [
     "PATIENCE_S",
     "BareRow",
+    "Change",
     "Conversation",
     "Erasure",
+    "NewForm",
+    "NewKey",
+    "NewMark",
+    "Only",
     "Place",
     "PlacedRow",
     "Reader",
@@ -24,8 +29,11 @@ __all__ = [
     "Record",
     "Recorder",
     "RecorderOfFile",
+    "RecorderOnDisk",
     "Row",
     "Transaction",
+    "as_rows",
+    "kind_name",
 ]
 
 T = TypeVar("T")
@@ -56,7 +64,8 @@ class Row(NamedTuple):
 
 
 BareRow = tuple[Any, ...]
-"""The columns of a ``Row``, whatever a database has in them."""
+"""The columns of a ``Row``, whatever a database has in them, the kind as UTF-8 bytes. ``as_rows`` makes rows of them.
+"""
 
 
 Place = Callable[[], int]
@@ -68,7 +77,7 @@ class PlacedRow(NamedTuple):
 
     position: int
     conversation: str
-    row: Row
+    row: BareRow
 
 
 class Erasure(NamedTuple):
@@ -128,6 +137,7 @@ class Record(NamedTuple):
     body: bytes
     encoding: int = 0
     checksum: int = 0
+    projection: str = ""
 
 
 class RecalledKey(NamedTuple):
@@ -138,70 +148,113 @@ class RecalledKey(NamedTuple):
     first_id: int
     events: int
     proof: bytes | None = None
+    position: int | None = None
+
+
+_KINDS_MAX: Final = 1_000
+_KINDS: Final[dict[bytes, str]] = {}
+"""Texts of the kinds met so far: there are few, and rows are many."""
+_new: Final = tuple.__new__  # what Row(...) calls, without the call around it
+
+
+def as_rows(bare: Iterable[BareRow]) -> list[Row]:
+    """Return rows as a recorder has read them. A column that cannot be one is given a value that no check accepts."""
+    rows = []
+    for event_id, kind, schema, shown, structural, at, encoding, body, head, before, turns, check in bare:
+        if type(event_id) is not int:
+            event_id = -1
+        name = kind_name(kind)
+        rows.append(
+            _new(Row, (event_id, name, schema, shown == 1, structural == 1, at, encoding, body, head, before, turns,
+                       check))
+        )  # fmt: skip
+    return rows
+
+
+def kind_name(kind: bytes) -> str:
+    """Return the text of a kind; of what cannot be a kind, an empty one."""
+    name = _KINDS.get(kind)
+    if name is None:
+        name = str(kind, "utf-8", "replace") if type(kind) is bytes else ""
+        if name and len(_KINDS) < _KINDS_MAX:
+            _KINDS[kind] = name
+    return name
+
+
+class NewKey(NamedTuple):
+    """Another salt and another wrapped data key for a conversation. ``replaces`` is the wrapped key that was found."""
+
+    salt: bytes
+    key_id: str | None
+    sealed_key: bytes | None
+    replaces: bytes | None
+
+
+class NewMark(NamedTuple):
+    """Another mark for a conversation."""
+
+    mark: bytes | None
+
+
+class NewForm(NamedTuple):
+    """Existing rows in another form: their encoding, body and checksum change, and nothing else."""
+
+    rows: Sequence[Row]
+
+
+Change = NewKey | NewMark | NewForm | Erasure
+"""What can be changed of a conversation that exists. An ``Erasure`` replaces it: its rows cannot be read any more, salt
+and key are gone at once, and ``delete`` removes the rest.
+"""
+
+
+Only = Literal["all", "structural", "documents"]
+"""Which rows are read: those of kind ``document_changes`` are ``documents``."""
 
 
 class Reader(Protocol):
     """One read transaction: everything that it returns is of one moment."""
 
-    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
-        """Return the visible conversation of this id. If it is still ``known`` (this process found or left it so, and
-        it was not astray then), return that without asking whether the database contradicts itself.
+    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
+        """Return the visible conversation with this id, or the one with this key, staged or visible.
+
+        If it is still ``known`` (this process found or left it so, and it was not astray then), return that without
+        asking whether the database contradicts itself.
         """
 
-    def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
-        """Return published conversations with an id greater than ``after``, in the order of their ids' UTF-8 bytes."""
+    def conversations(self, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:
+        """Return published conversations, or staged ones, with ids from ``start`` on, in the order of their ids' UTF-8
+        bytes.
+        """
 
-    def conversation_of(self, key: int) -> Conversation | None:
-        """Return the conversation with this key, staged or visible."""
+    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
+        """Return rows with ``start <= id < stop``, at most ``limit``, by id; those of kind ``document_changes``, the
+        newest first. Cost: the rows returned.
+        """
 
-    def staged(self, conversation_id: str) -> Sequence[int]:
-        """Keys of the staged, unpublished conversations of this id."""
-
-    def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
-        """Rows with ``start <= id < stop``, by id, at most ``limit``."""
-
-    def bare_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[BareRow]:
-        """Return the same rows as plain tuples, converting only the kind to UTF-8 bytes: for a reader of all rows."""
-
-    def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
-        """Of those, the structural ones. Cost: the rows returned."""
-
-    def documents_row(self, key: int, stop: int) -> Row | None:
-        """Return the last row of kind ``document_changes`` with ``id < stop``. Cost: that row."""
-
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
-        """Shown rows with an id in one of the inclusive intervals, by interval, then id. Cost: intervals and rows."""
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[BareRow]:
+        """Return shown rows with an id in one of the inclusive intervals, by interval, then id. Cost: intervals and
+        rows.
+        """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return rows after a position, in the order of positions, at most ``limit``. No later commit can precede them,
-        and no failure of a server can take them back. A read transaction asks this, or ``last_position``, before all
-        else.
+        and no failure of a server can take them back. A read transaction asks this before all else.
 
         The conversation of a row that belongs to none has an empty name.
         """
 
-    def last_position(self) -> int:
-        """Return the highest position given so far; 0 in an empty store."""
+    def records(
+        self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
+    ) -> Sequence[Record]:
+        """Return records of a projection for versions greater than ``version``, ascending; ``backwards``, those up to
+        ``version``, descending. Without a projection: the newest record of each.
+        """
 
-    def record_at(self, projection: str, key: int, version: int) -> Record | None:
-        """Return the newest record at or before ``version``."""
-
-    def records(self, projection: str, key: int, after: int, limit: int) -> Sequence[Record]:
-        """Return records of versions greater than ``after``, ascending."""
-
-    def position(self, key: int, event_id: int) -> int:
-        """Return the position of an existing row."""
-
-    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
-        """Return what is stored under an idempotency key."""
-
-    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
-        """Idempotency keys greater than ``after`` (all, if None), in the order of their UTF-8 bytes."""
-
-    def projections(self, key: int) -> Sequence[str]:
-        """Names of the projections that keep records of a conversation."""
-
-    def max_tracking_id(self, application: str) -> int | None: ...
+    def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
+        """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes; ``exactly``: this key, if it is
+        stored, with the position of its first event.
+        """
 
 
 class Transaction(Reader, Protocol):
@@ -214,66 +267,41 @@ class Transaction(Reader, Protocol):
         lock.
         """
 
-    def insert(self, key: int, rows: Sequence[Row]) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
         """Insert rows with consecutive ids at consecutive positions; the first of these can be asked for once the
         transaction is committed. An id that exists: ``IntegrityError``, here or at the commit.
-        """
 
-    def stage(self, key: int, rows: Sequence[Row]) -> None:
-        """Insert rows of a staged conversation; its ids are dense from 0. They get their positions when it is
-        published. ``IntegrityError`` where it is not staged any more.
+        ``staged``: the conversation is staged, its ids are dense from 0, and it gets positions when it is published.
+        ``IntegrityError`` where it is not staged any more.
         """
 
     def publish(self, key: int, size: int) -> int:
-        """Make a staged conversation of ``size`` events visible, in constant time; returns its first position.
+        """Make a staged conversation of ``size`` events visible, in constant time; return its first position.
         ``IntegrityError`` where it is not staged any more, or its id is taken.
         """
 
-    def discard(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of a staged conversation; True when all are gone, and it with them. One that is
-        not staged any more is left as it is.
+    def change(self, key: int, change: Change) -> None:
+        """Change a conversation that exists. ``IntegrityError``, here or at the commit, where a ``NewKey`` does not
+        replace the wrapped key that it says.
         """
 
-    def set_key(
-        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
-    ) -> None:
-        """Give a conversation another salt and another sealed key.
-
-        ``replaces`` is the sealed key that the caller found. ``IntegrityError``, here or at the commit, where the
-        conversation has another one by now, or is erased.
+    def delete(self, key: int, limit: int) -> bool:
+        """Delete at most ``limit`` rows of a staged or an erased conversation; return whether all are gone, with what
+        is kept beside them and, of a staged one, the conversation. Another one is left as it is.
         """
 
-    def set_mark(self, key: int, mark: bytes | None) -> None:
-        """Another mark for a conversation."""
-
-    def replace(self, key: int, rows: Sequence[Row]) -> None:
-        """Store rows that exist in another form: their encoding, body and checksum, and nothing else."""
-
-    def erase(self, key: int, erasure: Erasure) -> None:
-        """Put a receipt in the place of a conversation: from now on its rows cannot be read. Salt and key go at
-        once, rows and records by ``expunge``.
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
+        """Store what a new idempotency key stands for. One that exists: ``IntegrityError``. ``again``: store the proof
+        of one that exists.
         """
 
-    def expunge(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of an erased conversation, and what is kept beside them; True when all are
-        gone.
+    def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
+        """Keep records; one of the same version is replaced. ``replace_all``: the others are deleted."""
+
+    def set_value(self, name: str, value: str) -> None:
+        """Record a fact about the store; see ``Recorder.value``. Of a tracking, which only goes forward:
+        ``IntegrityError``.
         """
-
-    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
-        """Store what a new idempotency key stands for. One that exists: ``IntegrityError``."""
-
-    def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
-        """Another proof for an idempotency key that exists."""
-
-    def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None: ...
-
-    def set_store_value(self, name: str, value: str) -> None:
-        """Record a fact about the store itself."""
-
-    def delete_records(self, projection: str, key: int) -> None: ...
-
-    def insert_tracking(self, application: str, notification_id: int) -> None:
-        """Record how far a projection has come. One that is recorded already: ``IntegrityError``."""
 
 
 class Recorder(Protocol):
@@ -303,14 +331,20 @@ class Recorder(Protocol):
         no effects of its own.
         """
 
-    def store_value(self, name: str) -> str:
-        """Return a fact about the store itself, such as its ``uuid``."""
+    def value(self, name: str) -> str:
+        """Return a fact about the store; an empty text where it is not known.
 
-    def data_version(self) -> int:
-        """Return a number that changes when another connection has committed. Cheap enough to poll."""
+        ``uuid``; ``last_position``, the highest that was given so far; ``data_version``, a number that changes when
+        another connection has committed, cheap to poll; ``bytes_pending``; ``event_bytes_max``; ``tracking NAME``, how
+        far a projection of the eventsourcing library has come.
+        """
 
-    def left_in_staging(self, before: int) -> Sequence[int]:
-        """Keys of staged conversations that nothing was added to since this moment, in microseconds since 1970."""
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class RecorderOnDisk(Protocol):
+    """What a recorder can do in addition whose database lies on a disk."""
 
     def purge(self) -> bool:
         """Make what was deleted or replaced unreadable in the files too. Return whether all of it is: False where only
@@ -321,8 +355,6 @@ class Recorder(Protocol):
         """Yield what the database finds wrong with its files: pages, indices, rows without a conversation. Cost: all of
         it.
         """
-
-    def close(self) -> None: ...
 
 
 @runtime_checkable

@@ -12,8 +12,13 @@ from typing import TypeVar
 
 from eventstore.recorders.base import (
     BareRow,
+    Change,
     Conversation,
     Erasure,
+    NewForm,
+    NewKey,
+    NewMark,
+    Only,
     Place,
     PlacedRow,
     RecalledKey,
@@ -47,7 +52,6 @@ class _Tables:
         self.last_position = 0
         self.idempotency_keys: dict[tuple[int, str], RecalledKey] = {}
         self.records: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
-        self.tracking: dict[str, int] = {}
         self.facts: dict[str, str] = {}
         self.next_key = 1
         self.undo: list[Callable[[], object]] = []
@@ -102,31 +106,14 @@ class MemoryRecorder:
         with self.read() as reader:
             return work(reader)
 
-    def store_value(self, name: str) -> str:
-        if name == "uuid":
-            return self._uuid
-        with self._lock:
-            return self._open_tables().facts.get(name, "")
-
-    def data_version(self) -> int:
-        return self._commits
-
-    def left_in_staging(self, before: int) -> Sequence[int]:
+    def value(self, name: str) -> str:
         with self._lock:
             tables = self._open_tables()
-            return [
-                key
-                for key, found in tables.conversations.items()
-                if key not in tables.visible.values()
-                and (tables.rows[key][-1].recorded_at if tables.rows[key] else found.created_at) < before
-            ]
-
-    def purge(self) -> bool:
-        """There are no files."""
-        return True
-
-    def check(self) -> Iterator[str]:
-        yield from ()
+            if name == "data_version":
+                return str(self._commits)
+            if name == "last_position":
+                return str(tables.last_position)
+            return self._uuid if name == "uuid" else tables.facts.get(name, "")
 
     def close(self) -> None:
         if mark_of(self._uuid) in INSIDE:
@@ -144,80 +131,61 @@ class MemoryReader:
     def __init__(self, tables: _Tables) -> None:
         self._tables = tables
 
-    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
-        key = self._tables.visible.get(conversation_id)
-        return None if key is None else self._with_tail(key)
-
-    def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
-        ids = sorted(self._tables.visible, key=_order)
-        if after is not None:
-            ids = ids[bisect.bisect_right(ids, _order(after), key=_order) :]
-        return [self._with_tail(self._tables.visible[i]) for i in ids[:limit]]
-
-    def conversation_of(self, key: int) -> Conversation | None:
+    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
+        key = self._tables.visible.get(name) if isinstance(name, str) else name
         return self._with_tail(key) if key in self._tables.conversations else None
 
-    def staged(self, conversation_id: str) -> Sequence[int]:
-        seen = set(self._tables.visible.values())
-        return [k for k, c in self._tables.conversations.items() if c.id == conversation_id and k not in seen]
+    def conversations(self, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:
+        tables, visible = self._tables, set(self._tables.visible.values())
+        keys = [key for key in tables.conversations if (key in visible) is not staged]
+        keys.sort(key=lambda key: _order(tables.conversations[key].id))
+        first = bisect.bisect_left(keys, _order(start), key=lambda key: _order(tables.conversations[key].id))
+        return [self._with_tail(key) for key in keys[first : first + limit]]
 
-    def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
-        return _slice(self._tables.rows.get(key, []), start, stop)[:limit]
+    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
+        if only == "documents":
+            ids = [n for n in self._tables.documents.get(key, []) if start <= n < stop]
+            return [self.rows(key, n, n + 1, 1)[0] for n in ids[: -limit - 1 : -1]]
+        rows = self._tables.structural if only == "structural" else self._tables.rows
+        return [_bare(row) for row in _slice(rows.get(key, []), start, stop)[:limit]]
 
-    def bare_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[BareRow]:
-        return [(row.id, _order(row.kind), *row[2:]) for row in self.rows(key, start, stop, limit)]
-
-    def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
-        return _slice(self._tables.structural.get(key, []), start, stop)[:limit]
-
-    def documents_row(self, key: int, stop: int) -> Row | None:
-        ids = self._tables.documents.get(key, [])
-        place = bisect.bisect_left(ids, stop)
-        rows = self.rows(key, ids[place - 1], ids[place - 1] + 1, 1) if place else ()
-        return rows[0] if rows else None
-
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[BareRow]:
         rows = self._tables.rows.get(key, [])
-        return [row for first, last in intervals for row in _slice(rows, first, last + 1) if row.shown]
+        return [_bare(row) for first, last in intervals for row in _slice(rows, first, last + 1) if row.shown]
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         tables = self._tables
         start = bisect.bisect_right(tables.places, after_position, key=lambda place: place[0])
         return [
-            PlacedRow(position, tables.conversations[key].id, _slice(tables.rows[key], row_id, row_id + 1)[0])
+            PlacedRow(position, tables.conversations[key].id, _bare(_slice(tables.rows[key], row_id, row_id + 1)[0]))
             for position, key, row_id in islice(
                 (place for place in tables.places[start:] if tables.conversations[place[1]].erasure is None), limit
             )
         ]
 
-    def last_position(self) -> int:
-        return self._tables.last_position
-
-    def record_at(self, projection: str, key: int, version: int) -> Record | None:
+    def records(
+        self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
+    ) -> Sequence[Record]:
+        if projection is None:
+            kept = sorted((name, some) for (name, k), some in self._tables.records.items() if k == key and some)
+            return [some[max(some)]._replace(projection=name) for name, some in kept][:limit]
         records = self._tables.records.get((projection, key), {})
-        newest = max((v for v in records if v <= version), default=None)
-        return None if newest is None else records[newest]
+        if backwards:
+            return [records[v] for v in sorted(records, reverse=True) if v <= version][:limit]
+        return [records[v] for v in sorted(records) if v > version][:limit]
 
-    def records(self, projection: str, key: int, after: int, limit: int) -> Sequence[Record]:
-        records = self._tables.records.get((projection, key), {})
-        return [records[version] for version in sorted(records) if version > after][:limit]
+    def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
+        keys = self._tables.idempotency_keys
+        if exactly:
+            recalled = keys.get((key, start))
+            if recalled is None:
+                return []
+            return [(start, recalled._replace(position=self._position(key, recalled.first_id)))]
+        found = [(name, each) for (k, name), each in keys.items() if k == key and _order(name) >= _order(start)]
+        return sorted(found, key=lambda each: _order(each[0]))[:limit]
 
-    def position(self, key: int, event_id: int) -> int:
-        return next(position for position, k, row_id in self._tables.places if (k, row_id) == (key, event_id))
-
-    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
-        return self._tables.idempotency_keys.get((key, idempotency_key))
-
-    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
-        found = [(name, recalled) for (k, name), recalled in self._tables.idempotency_keys.items() if k == key]
-        behind = [each for each in found if after is None or _order(each[0]) > _order(after)]
-        return sorted(behind, key=lambda each: _order(each[0]))[:limit]
-
-    def projections(self, key: int) -> Sequence[str]:
-        return sorted(name for (name, k), kept in self._tables.records.items() if k == key and kept)
-
-    def max_tracking_id(self, application: str) -> int | None:
-        return self._tables.tracking.get(application)
+    def _position(self, key: int, event_id: int) -> int | None:
+        return next((position for position, k, row_id in self._tables.places if (k, row_id) == (key, event_id)), None)
 
     def _with_tail(self, key: int) -> Conversation:
         conversation = self._tables.conversations[key]
@@ -251,16 +219,16 @@ class MemoryTransaction(MemoryReader):
             self._show(conversation)
         return conversation
 
-    def insert(self, key: int, rows: Sequence[Row]) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
         tables = self._tables
+        if staged:
+            self._check_staged(key)
+            self._store(key, rows)
+            return _unplaced
         first = tables.last_position + 1
         self._store(key, rows)
         self._place((key, row.id) for row in rows)
         return lambda: first
-
-    def stage(self, key: int, rows: Sequence[Row]) -> None:
-        self._check_staged(key)
-        self._store(key, rows)
 
     def publish(self, key: int, size: int) -> int:
         self._check_staged(key)
@@ -269,10 +237,13 @@ class MemoryTransaction(MemoryReader):
         self._show(self._tables.conversations[key])
         return first
 
-    def discard(self, key: int, limit: int) -> bool:
+    def delete(self, key: int, limit: int) -> bool:
+        found = self._tables.conversations.get(key)
+        if found is not None and found.erasure is not None:
+            return self._expunge(key)
         if not self._is_staged(key):
             return True
-        self.expunge(key, limit)
+        self._expunge(key)
         tables = self._tables
         conversation, rows, structural = tables.conversations[key], tables.rows[key], tables.structural[key]
 
@@ -283,18 +254,21 @@ class MemoryTransaction(MemoryReader):
         del tables.conversations[key], tables.rows[key], tables.structural[key]
         return True
 
-    def set_key(
-        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
-    ) -> None:
+    def change(self, key: int, change: Change) -> None:
         found = self._tables.conversations[key]
-        if found.sealed_key != replaces or found.erasure is not None:
-            raise KeyReplaced(f"conversation number {key}")
-        self._change(found._replace(salt=salt, key_id=key_id, sealed_key=sealed_key))
+        match change:
+            case NewMark(mark):
+                self._change(found._replace(mark=mark))
+            case NewForm(rows):
+                self._replace(key, rows)
+            case NewKey(salt, key_id, sealed_key, replaces):
+                if found.sealed_key != replaces or found.erasure is not None:
+                    raise KeyReplaced(f"conversation number {key}")
+                self._change(found._replace(salt=salt, key_id=key_id, sealed_key=sealed_key))
+            case Erasure():
+                self._change(found._replace(salt=b"", key_id=None, sealed_key=None, mark=None, erasure=change))
 
-    def set_mark(self, key: int, mark: bytes | None) -> None:
-        self._change(self._tables.conversations[key]._replace(mark=mark))
-
-    def replace(self, key: int, rows: Sequence[Row]) -> None:
+    def _replace(self, key: int, rows: Sequence[Row]) -> None:
         for kept in (self._tables.rows[key], self._tables.structural[key]):
             self._tables.undo.append(lambda kept=kept, before=list(kept): kept.__setitem__(slice(None), before))  # type: ignore[misc]
             for row in rows:
@@ -302,11 +276,7 @@ class MemoryTransaction(MemoryReader):
                 if place < len(kept) and kept[place].id == row.id:
                     kept[place] = kept[place]._replace(encoding=row.encoding, body=row.body, checksum=row.checksum)
 
-    def erase(self, key: int, erasure: Erasure) -> None:
-        found = self._tables.conversations[key]
-        self._change(found._replace(salt=b"", key_id=None, sealed_key=None, mark=None, erasure=erasure))
-
-    def expunge(self, key: int, limit: int) -> bool:
+    def _expunge(self, key: int) -> bool:
         tables = self._tables
         before = tables.rows[key], tables.structural[key], tables.places
         kept_keys, kept_records = dict(tables.idempotency_keys), dict(tables.records)
@@ -325,27 +295,29 @@ class MemoryTransaction(MemoryReader):
             del tables.records[kept]
         return True
 
-    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
         keys = self._tables.idempotency_keys
-        if (key, idempotency_key) in keys:
+        before = keys.get((key, idempotency_key))
+        if before is None:
+            self._tables.undo.append(lambda: keys.pop((key, idempotency_key), None))
+        elif again:
+            self._tables.undo.append(lambda: keys.update({(key, idempotency_key): before}))
+        else:
             raise IntegrityError(f"idempotency key {idempotency_key!r} exists already")
-        self._tables.undo.append(lambda: keys.pop((key, idempotency_key), None))
         keys[key, idempotency_key] = recalled
 
-    def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
-        keys = self._tables.idempotency_keys
-        before = keys[key, idempotency_key]
-        self._tables.undo.append(lambda: keys.update({(key, idempotency_key): before}))
-        keys[key, idempotency_key] = before._replace(proof=proof)
-
-    def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
+    def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
         kept = self._tables.records[projection, key]
         self._keep_records(projection, key)
+        if replace_all:
+            kept.clear()
         kept.update((record.version, record) for record in records)
 
-    def set_store_value(self, name: str, value: str) -> None:
+    def set_value(self, name: str, value: str) -> None:
         facts = self._tables.facts
         before = dict(facts)
+        if name.startswith("tracking ") and int(facts.get(name, -1)) >= int(value):
+            raise IntegrityError(f"{name!r} is at notification {facts[name]} already, {value} comes too late")
         facts[name] = value
 
         def restore() -> None:
@@ -353,23 +325,6 @@ class MemoryTransaction(MemoryReader):
             facts.update(before)
 
         self._tables.undo.append(restore)
-
-    def delete_records(self, projection: str, key: int) -> None:
-        self._keep_records(projection, key)
-        self._tables.records[projection, key].clear()
-
-    def insert_tracking(self, application: str, notification_id: int) -> None:
-        tracking = self._tables.tracking
-        newest = tracking.get(application)
-        if newest is not None and newest >= notification_id:
-            raise IntegrityError(
-                f"{application!r} is at notification {newest} already, {notification_id} comes too late"
-            )
-        if newest is None:
-            self._tables.undo.append(lambda: tracking.pop(application, None))
-        else:
-            self._tables.undo.append(lambda: tracking.update({application: newest}))
-        tracking[application] = notification_id
 
     def _change(self, conversation: Conversation) -> None:
         conversations = self._tables.conversations
@@ -447,3 +402,11 @@ def _slice(rows: list[Row], start: int, stop: int) -> list[Row]:
         return row.id
 
     return rows[bisect.bisect_left(rows, start, key=by_id) : bisect.bisect_left(rows, stop, key=by_id)]
+
+
+def _bare(row: Row) -> BareRow:
+    return (row.id, _order(row.kind), *row[2:])
+
+
+def _unplaced() -> int:
+    raise AssertionError("a staged event has no position yet")

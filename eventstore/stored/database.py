@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from eventstore.arguments import moment, to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable
-from eventstore.recorders.base import Conversation, PlacedRow, Reader, Recorder, Row
+from eventstore.recorders.base import Conversation, Reader, Recorder, Row, as_rows
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
@@ -22,7 +22,7 @@ from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import Mark, read_mark
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
 
-__all__ = ["Database", "columns_are_sound", "encrypted", "is_moment", "translated"]
+__all__ = ["Database", "DecodedRow", "columns_are_sound", "encrypted", "is_moment", "start_after", "translated"]
 
 _YEAR_10000 = 253_402_300_800_000_000
 """In microseconds since 1970: the first moment that a datetime cannot hold."""
@@ -38,6 +38,14 @@ class _Known(NamedTuple):
     stored: Conversation
     plain: Conversation
     codec: RowCodec
+
+
+class DecodedRow(NamedTuple):
+    """A row as it was given to the store, with its place in the whole store."""
+
+    position: int
+    conversation: str
+    row: Row
 
 
 class Database:
@@ -61,13 +69,13 @@ class Database:
     def uuid(self) -> str:
         """The name of this store, wherever its file is moved."""
         with translated():
-            return self.recorder.store_value("uuid")
+            return self.recorder.value("uuid")
 
     @property
     def bytes_pending(self) -> bool:
         """Whether bytes of what was erased or encrypted may still be in the store's file: ``vacuum`` removes them."""
         with translated():
-            return self.recorder.store_value("bytes_pending") != ""
+            return self.recorder.value("bytes_pending") != ""
 
     @property
     def writable(self) -> bool:
@@ -77,7 +85,7 @@ class Database:
     def data_version(self) -> int:
         """Return a number that changes when another connection has committed: cheap to poll before following again."""
         with translated():
-            return self.recorder.data_version()
+            return int(self.recorder.value("data_version"))
 
     # -- conversations ------------------------------------------------------------------------------------------------
 
@@ -96,13 +104,13 @@ class Database:
 
     def find_key(self, reader: Reader, key: int) -> Conversation | None:
         """Return the conversation with this key, staged or visible, as ``find`` does."""
-        return self._checked(reader.conversation_of(key))
+        return self._checked(reader.conversation(key))
 
     def listed(self, reader: Reader, after: str | None, limit: int) -> Sequence[Conversation]:
         """Return a page of conversations. One that is damaged has no time and no head."""
         return [
             found if self._is_sound(found) else found._replace(created_at=0, head=None, updated_at=None, erasure=None)
-            for found in reader.conversations(after, limit)
+            for found in reader.conversations(start_after(after), limit)
         ]
 
     def learn(self, stored: Conversation, plain: Conversation, codec: RowCodec) -> None:
@@ -161,28 +169,27 @@ class Database:
             decoded = (_NOBODYS if now is None else self.codec_of(now)).decoded(rows, self)
         return decoded
 
-    def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[PlacedRow]:
+    def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
         """Read rows of all conversations in the order of positions; see ``RowCodec.decoded``."""
         met: dict[str, RowCodec] = {}
-        answer: list[PlacedRow] = []
-        for placed in reader.placed_rows(after_position, limit):
-            position, conversation, row = placed
+        answer: list[DecodedRow] = []
+        for position, conversation, row in reader.placed_rows(after_position, limit):
             codec = met.get(conversation)
             if codec is None:
                 known = self._known.get(conversation)
                 if known is not None and self._lasts(known.codec):
                     rows = known.codec.decoded([row], self)
                     if not any_damaged(rows):
-                        answer.append(placed if rows[0] is row else PlacedRow(position, conversation, rows[0]))
+                        answer.append(DecodedRow(position, conversation, rows[0]))
                         continue
                 found = self.find(reader, conversation)
                 codec = met[conversation] = _NOBODYS if found is None else self.codec_of(found)
             if codec is _NOBODYS:
                 problem = b"the conversation that it belongs to is not there"
-                row = row._replace(encoding=DAMAGED, body=problem)
+                rows = [as_rows([row])[0]._replace(encoding=DAMAGED, body=problem)]
             else:
-                (row,) = codec.decoded([row], self)
-            answer.append(PlacedRow(position, conversation, row))
+                rows = codec.decoded([row], self)
+            answer.append(DecodedRow(position, conversation, rows[0]))
         return answer
 
     # -- the limit ----------------------------------------------------------------------------------------------------
@@ -198,11 +205,11 @@ class Database:
         if event_bytes_max > self.bytes_max:
             self.bytes_max = event_bytes_max
             if self.recorder.writable:
-                self.recorder.transact(lambda transaction: transaction.set_store_value(_LIMIT, str(event_bytes_max)))
+                self.recorder.transact(lambda transaction: transaction.set_value(_LIMIT, str(event_bytes_max)))
 
     def has_grown(self) -> bool:
         """Return whether the store has recorded a larger limit than this process knew of."""
-        recorded = self.recorder.store_value(_LIMIT)
+        recorded = self.recorder.value(_LIMIT)
         if not recorded.isdecimal() or int(recorded) <= self.bytes_max:
             return False
         self.bytes_max = int(recorded)
@@ -240,6 +247,11 @@ class Database:
         except CorruptEvent:
             return False
         return True
+
+
+def start_after(conversation: str | None) -> str:
+    """Return the id that follows one at once, from which a list goes on; None for the beginning."""
+    return "" if conversation is None else conversation + "\0"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol, get_args, overload
 
-from eventstore.recorders.base import RecalledKey, Record, Row
+from eventstore.recorders.base import BareRow, RecalledKey, Record, Row, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import (
     Compression,
@@ -115,12 +115,19 @@ class RowCodec(NamedTuple):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def decoded(self, rows: Sequence[Row], limit: Limit) -> Sequence[Row]:
+    def decoded(self, bare: Sequence[BareRow], limit: Limit) -> Sequence[Row]:
         """Rows as they were given to the store, plain; those that are not as they were written are marked. The very
         same rows where they are plain and sound; else compressed bodies are decompressed one by one, when they are
         asked for, so that a page of them does not take the memory of them all. Cost: a checksum each.
         """
-        unsound = hash_chain.unsound(self.checksum_seed, rows)
+        return self._decoded(as_rows(bare), hash_chain.unsound(self.checksum_seed, bare), limit)
+
+    def decoded_rows(self, rows: Sequence[Row], limit: Limit) -> Sequence[Row]:
+        """Return the same of rows that were made of what a recorder has read: for maintenance, which needs both."""
+        bare = [(row.id, row.kind.encode("utf-8", "surrogatepass"), *row[2:]) for row in rows]
+        return self._decoded(rows, hash_chain.unsound(self.checksum_seed, bare), limit)
+
+    def _decoded(self, rows: Sequence[Row], unsound: Sequence[int], limit: Limit) -> Sequence[Row]:
         if not unsound and self.data_key is None and not any(map(_encoding, rows)):
             return rows
         decrypted = [
@@ -208,7 +215,7 @@ class RowCodec(NamedTuple):
     def decoded_record(self, projection: str, record: Record) -> Record | None:
         """Return the record as it was put, without checksum; None if it was changed."""
         try:
-            if record.checksum != hash_chain.record_checksum(self.checksum_seed, projection, *record[:-1]):
+            if record.checksum != hash_chain.record_checksum(self.checksum_seed, projection, *record[:5]):
                 return None
             body = self._decrypted_record(projection, record)
         except (TypeError, NotAsWritten, struct.error):  # a column of another type
@@ -221,7 +228,7 @@ class RowCodec(NamedTuple):
         if self.data_key is not None:
             record = record._replace(encoding=ENCRYPTED)
             record = record._replace(body=self.data_key.encrypt(record.body, _place_of_record(projection, record)))
-        return record._replace(checksum=hash_chain.record_checksum(self.checksum_seed, projection, *record[:-1]))
+        return record._replace(checksum=hash_chain.record_checksum(self.checksum_seed, projection, *record[:5]))
 
     def _decrypted_record(self, projection: str, record: Record) -> bytes | None:
         key, body = self.data_key, record.body

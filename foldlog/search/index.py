@@ -221,7 +221,7 @@ def _encrypts(store: Store) -> bool:
 def _removals(store: Store) -> str:
     """Return the name of the last removal of text from the store, an erasure; an empty text before the first."""
     with translated():
-        return store.database.recorder.store_value("removals")
+        return store.database.recorder.value("removals")
 
 
 def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from eventstore import CondensationRequest, ConversationErased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.maintenance.copy import copy_conversation
-from eventstore.recorders.base import Recorder
+from eventstore.recorders.base import NewForm, Recorder, as_rows
 from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
 from tests.conformance.conftest import OpenRecorder
 
@@ -35,7 +35,7 @@ def encodings(store: Store, name: str) -> set[int]:
     with store._recorder.read() as reader:
         found = reader.conversation(name)
         assert found is not None
-        return {row.encoding for row in reader.rows(found.key, 0, 2_000, 2_000)}
+        return {row.encoding for row in as_rows(reader.rows(found.key, 0, 2_000, 2_000))}
 
 
 def test_what_was_written_is_found_to_be_so(store: Store):
@@ -54,8 +54,8 @@ def test_a_changed_row_is_named_and_not_read(recorder: Recorder):
     with recorder.read() as reader:
         found = reader.conversation("c1")
         assert found is not None
-        (row,) = reader.rows(found.key, 2, 3, 1)
-    recorder.transact(lambda transaction: transaction.replace(found.key, [row._replace(body=b"{}")]))
+        (row,) = as_rows(reader.rows(found.key, 2, 3, 1))
+    recorder.transact(lambda transaction: transaction.change(found.key, NewForm([row._replace(body=b"{}")])))
     (finding,) = findings(store)
     assert finding.startswith("event 2: its checksum does not match")
     with pytest.raises(Exception, match="conversation 'c1', event 2:"):

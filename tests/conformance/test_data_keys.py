@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.codec import encode
 from eventstore.maintenance import copy
-from eventstore.recorders.base import Recorder, Row, Transaction
+from eventstore.recorders.base import Recorder, Row, Transaction, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import ENCRYPTED, WriteSettings
 from eventstore.stored.rows import chained
@@ -66,7 +66,7 @@ def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(
     first(recorder, lambda: list(encrypting.rekey()), monkeypatch)
     with pytest.raises(KeyUnavailable):
         list(compressing.rekey())
-    rows = recorder.query(lambda reader: reader.rows(key_of(recorder, "c1"), 0, 9, 9))
+    rows = recorder.query(lambda reader: as_rows(reader.rows(key_of(recorder, "c1"), 0, 9, 9)))
     assert all(row.encoding & ENCRYPTED for row in rows)
     assert [finding for verdict in encrypting.verify() for finding in verdict.findings] == []
 
@@ -87,7 +87,7 @@ def test_what_a_killed_import_left_gets_the_new_key_too(recorder: Recorder):
     staged = store._recorder.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
     store._recorder.transact(lambda t: stage(store, t, staged.key, chained(staged, [encode(said("x"))], 5)))
     list(store_on(recorder, NEW, OLD).rekey())
-    found = recorder.query(lambda reader: reader.conversation_of(staged.key))
+    found = recorder.query(lambda reader: reader.conversation(staged.key))
     assert found is not None
     assert found.key_id == KeyRing([NEW]).current
 
@@ -100,4 +100,4 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Record
     store.erase("c1", reason="asked to")
     with pytest.raises(ConversationErased):
         recorder.transact(lambda transaction: copy._remember(transaction, store.database, key, [("private", 0, 1)]))
-    assert recorder.query(lambda reader: list(reader.remembered(key, None, 9))) == []
+    assert recorder.query(lambda reader: list(reader.recalled(key, "", 9))) == []

@@ -8,8 +8,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from eventstore.recorders.base import Erasure, PlacedRow, RecalledKey, Record, Recorder, Row, Transaction
+from eventstore.maintenance.backup import _stale
+from eventstore.recorders.base import (
+    Erasure,
+    NewForm,
+    NewKey,
+    PlacedRow,
+    Reader,
+    RecalledKey,
+    Record,
+    Recorder,
+    RecorderOnDisk,
+    Row,
+    Transaction,
+    as_rows,
+)
 from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
+from eventstore.stored.database import start_after
+from eventstore.transaction import staged_keys
 from tests.conformance.conftest import OpenRecorder
 
 SALT = bytes(16)
@@ -31,7 +47,33 @@ def begin(recorder: Recorder, conversation: str, rows: Sequence[Row] = ()) -> in
 
 def placed(recorder: Recorder, after: int = 0, limit: int = 100) -> list[PlacedRow]:
     with recorder.read() as reader:
-        return list(reader.placed_rows(after, limit))
+        found = reader.placed_rows(after, limit)
+    return [each._replace(row=as_rows([each.row])[0]) for each in found]
+
+
+def recall(reader: Reader, key: int, name: str) -> RecalledKey | None:
+    """What is stored under an idempotency key, without its position."""
+    found = reader.recalled(key, name, 1, exactly=True)
+    return found[0][1]._replace(position=None) if found else None
+
+
+def remembered(reader: Reader, key: int, after: str | None, limit: int) -> list[tuple[str, RecalledKey]]:
+    return list(reader.recalled(key, start_after(after), limit))
+
+
+def record_at(reader: Reader, projection: str, key: int, version: int) -> Record | None:
+    found = reader.records(key, projection, version, 1, backwards=True)
+    return found[0] if found else None
+
+
+def position_of(recorder: Recorder, key: int, event_id: int) -> int | None:
+    """The position of an event, as an idempotency key tells it."""
+
+    def work(transaction: Transaction) -> int | None:
+        transaction.remember(key, f"position {event_id}", RecalledKey(event_id, 1))
+        return transaction.recalled(key, f"position {event_id}", 1, exactly=True)[0][1].position
+
+    return recorder.transact(work)
 
 
 def test_a_new_store_gets_its_own_identity_without_a_call_of_uuid4(
@@ -41,7 +83,7 @@ def test_a_new_store_gets_its_own_identity_without_a_call_of_uuid4(
         raise AssertionError("a program may have replaced uuid4 by a list of known ids, and none is for the store")
 
     monkeypatch.setattr(uuid, "uuid4", refuse)
-    names = {open_recorder().store_value("uuid") for _ in range(2)}
+    names = {open_recorder().value("uuid") for _ in range(2)}
     assert len(names) == 2
     assert [uuid.UUID(name).version for name in names] == [4, 4]
 
@@ -52,14 +94,14 @@ def test_rows_of_either_encoding_come_back_as_they_were_written(recorder: Record
     recorder.transact(lambda transaction: transaction.insert(key, rows[1:2]))
     recorder.transact(lambda transaction: transaction.insert(key, rows[2:]))
     with recorder.read() as reader:
-        assert list(reader.rows(key, 0, 100, 100)) == rows
+        assert as_rows(reader.rows(key, 0, 100, 100)) == rows
 
 
 def test_an_unknown_conversation_is_not_there(recorder: Recorder):
     with recorder.read() as reader:
-        assert reader.last_position() == 0
+        assert int(recorder.value("last_position")) == 0
         assert reader.conversation("nobody") is None
-        assert reader.rows(1, 0, 10, 10) == []
+        assert as_rows(reader.rows(1, 0, 10, 10)) == []
 
 
 @pytest.mark.parametrize(
@@ -72,7 +114,7 @@ def test_any_text_names_a_conversation(recorder: Recorder, name: str):
         found = reader.conversation(name)
         assert found is not None
         assert (found.id, found.version, found.salt, found.created_at) == (name, 1, SALT, 5)
-        assert [c.id for c in reader.conversations(None, 10)] == [name]
+        assert [c.id for c in reader.conversations("", 10)] == [name]
 
 
 def test_a_conversation_has_the_version_head_and_time_of_its_last_row(recorder: Recorder):
@@ -88,29 +130,29 @@ def test_rows_come_back_as_they_were_written(recorder: Recorder, body: bytes):
     written = [row(0, body), row(1, body, shown=False, structural=True)]
     key = begin(recorder, "c1", written)
     with recorder.read() as reader:
-        assert list(reader.rows(key, 0, 10, 10)) == written
+        assert as_rows(reader.rows(key, 0, 10, 10)) == written
 
 
 def test_a_row_with_another_encoding_is_any_bytes(recorder: Recorder):
     sealed = row(0, bytes(range(256)))._replace(encoding=7)
     key = begin(recorder, "c1", [sealed, row(1)])
     with recorder.read() as reader:
-        assert list(reader.rows(key, 0, 10, 10)) == [sealed, row(1)]
+        assert as_rows(reader.rows(key, 0, 10, 10)) == [sealed, row(1)]
 
 
 def test_rows_are_read_by_half_open_range_and_limit(recorder: Recorder):
     key = begin(recorder, "c1", [row(n) for n in range(10)])
     with recorder.read() as reader:
-        assert [r.id for r in reader.rows(key, 2, 5, 10)] == [2, 3, 4]
-        assert [r.id for r in reader.rows(key, 2, 10, 3)] == [2, 3, 4]
-        assert [r.id for r in reader.rows(key, 5, 5, 3)] == []
+        assert [r.id for r in as_rows(reader.rows(key, 2, 5, 10))] == [2, 3, 4]
+        assert [r.id for r in as_rows(reader.rows(key, 2, 10, 3))] == [2, 3, 4]
+        assert [r.id for r in as_rows(reader.rows(key, 5, 5, 3))] == []
 
 
-def test_bare_rows_are_the_same_columns(recorder: Recorder):
+def test_rows_are_bare_columns_with_the_kind_as_bytes(recorder: Recorder):
     written = [row(n, shown=n > 0, structural=n == 2)._replace(checksum=n, kind="é") for n in range(4)]
     key = begin(recorder, "c1", written)
     with recorder.read() as reader:
-        bare = reader.bare_rows(key, 1, 4, 2)
+        bare = reader.rows(key, 1, 4, 2)
     assert list(map(tuple, bare)) == [(r.id, "é".encode(), *r[2:]) for r in written[1:3]]
 
 
@@ -118,21 +160,21 @@ def test_structural_and_shown_rows_are_found_without_the_others(recorder: Record
     rows = [row(n, shown=n % 2 == 0, structural=n % 3 == 0) for n in range(12)]
     key = begin(recorder, "c1", rows)
     with recorder.read() as reader:
-        assert [r.id for r in reader.structural_rows(key, 1, 12, 2)] == [3, 6]
-        assert [r.id for r in reader.shown_rows(key, [(0, 3), (7, 8), (11, 40)])] == [0, 2, 8]
-        assert reader.shown_rows(key, []) == []
+        assert [r.id for r in as_rows(reader.rows(key, 1, 12, 2, "structural"))] == [3, 6]
+        assert [r.id for r in as_rows(reader.shown_rows(key, [(0, 3), (7, 8), (11, 40)]))] == [0, 2, 8]
+        assert as_rows(reader.shown_rows(key, [])) == []
 
 
 def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorder: Recorder):
     last = row(1, shown=True)._replace(shown_before=7, structural_before=3, checksum=0xFFFF_FFFF)
     key = begin(recorder, "c1", [row(0), last])
     with recorder.read() as reader:
-        assert list(reader.rows(key, 1, 2, 1)) == [last]
+        assert as_rows(reader.rows(key, 1, 2, 1)) == [last]
         found = reader.conversation("c1")
         assert found is not None
         assert (found.shown, found.structural) == (8, 3)
-        assert reader.conversation_of(key) == found
-        assert reader.conversation_of(key + 1) is None
+        assert reader.conversation(key) == found
+        assert reader.conversation(key + 1) is None
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -147,7 +189,7 @@ def test_a_batch_is_written_whole_or_not_at_all(recorder: Recorder):
     with pytest.raises(IntegrityError):
         recorder.transact(lambda transaction: transaction.insert(key, [row(1), row(2), row(0)]))
     with recorder.read() as reader:
-        assert [r.id for r in reader.rows(key, 0, 10, 10)] == [0]
+        assert [r.id for r in as_rows(reader.rows(key, 0, 10, 10))] == [0]
     assert len(placed(recorder)) == 1
 
 
@@ -159,17 +201,17 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
         transaction.begin("c2", 1, SALT)
         transaction.remember(key, "turn-1", RecalledKey(0, 1))
         transaction.put_records("views", key, [Record(1, 1, None, b"x")])
-        transaction.insert_tracking("app", 1)
+        transaction.set_value("tracking app", str(1))
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
         recorder.transact(work)
     with recorder.read() as reader:
-        assert [r.id for r in reader.rows(key, 0, 10, 10)] == [0]
+        assert [r.id for r in as_rows(reader.rows(key, 0, 10, 10))] == [0]
         assert reader.conversation("c2") is None
-        assert reader.recall(key, "turn-1") is None
-        assert reader.record_at("views", key, 9) is None
-        assert reader.max_tracking_id("app") is None
+        assert recall(reader, key, "turn-1") is None
+        assert record_at(reader, "views", key, 9) is None
+        assert recorder.value("tracking app") == ""
     assert [p.row for p in placed(recorder)] == [row(0)]
 
 
@@ -179,8 +221,8 @@ def test_conversations_are_paged_in_the_order_of_their_bytes(recorder: Recorder)
         begin(recorder, name, [row(0)])
     expected = sorted(names, key=str.encode)
     with recorder.read() as reader:
-        first = [c.id for c in reader.conversations(None, 3)]
-        rest = [c.id for c in reader.conversations(first[-1], 100)]
+        first = [c.id for c in reader.conversations("", 3)]
+        rest = [c.id for c in reader.conversations(start_after(first[-1]), 100)]
     assert first + rest == expected
 
 
@@ -200,9 +242,9 @@ def test_positions_rise_over_all_conversations(recorder: Recorder):
     assert positions == sorted(set(positions))
     assert placed(recorder, positions[2]) == followed[3:]
     assert placed(recorder, 0, 2) == followed[:2]
-    with recorder.read() as reader:
-        assert reader.last_position() == positions[-1]
-        assert reader.position(one, 2) == positions[3]
+    with recorder.read():
+        assert int(recorder.value("last_position")) == positions[-1]
+    assert position_of(recorder, one, 2) == positions[3]
 
 
 def test_insert_tells_the_first_of_its_consecutive_positions(recorder: Recorder):
@@ -214,7 +256,7 @@ def test_insert_tells_the_first_of_its_consecutive_positions(recorder: Recorder)
 def stage(recorder: Recorder, conversation: str, chunks: Sequence[Sequence[Row]]) -> int:
     key = recorder.transact(lambda transaction: transaction.begin(conversation, 5, SALT, staged=True)).key
     for chunk in chunks:
-        recorder.transact(lambda transaction, chunk=chunk: transaction.stage(key, chunk))  # type: ignore[misc]
+        recorder.transact(lambda transaction, chunk=chunk: transaction.insert(key, chunk, staged=True))  # type: ignore[misc]
     return key
 
 
@@ -223,8 +265,8 @@ def test_a_staged_conversation_is_seen_by_nobody(recorder: Recorder):
     begin(recorder, "live", [row(0)])
     with recorder.read() as reader:
         assert reader.conversation("import") is None
-        assert [c.id for c in reader.conversations(None, 10)] == ["live"]
-        assert list(reader.staged("import")) == [key]
+        assert [c.id for c in reader.conversations("", 10)] == ["live"]
+        assert staged_keys(reader, "import") == [key]
     assert [p.conversation for p in placed(recorder)] == ["live"]
 
 
@@ -247,8 +289,8 @@ def test_a_published_conversation_appears_whole_behind_what_was_there(recorder: 
         found = reader.conversation("import")
         assert found is not None
         assert found.version == 3
-        assert reader.position(key, 2) == followed[3].position
-        assert reader.staged("import") == []
+        assert staged_keys(reader, "import") == []
+    assert position_of(recorder, key, 2) == followed[3].position
 
 
 def test_a_published_conversation_grows_like_any_other(recorder: Recorder):
@@ -269,22 +311,22 @@ def test_a_discarded_staging_leaves_nothing(recorder: Recorder):
     key = stage(recorder, "import", [[row(0), row(1), row(2)]])
     recorder.transact(lambda transaction: transaction.remember(key, "turn-1", RecalledKey(0, 1)))
     recorder.transact(lambda transaction: transaction.put_records("views", key, [Record(1, 1, None, b"x")]))
-    while not recorder.transact(lambda transaction: transaction.discard(key, 2)):
+    while not recorder.transact(lambda transaction: transaction.delete(key, 2)):
         pass
     with recorder.read() as reader:
-        assert reader.staged("import") == []
-        assert reader.rows(key, 0, 10, 10) == []
-        assert reader.remembered(key, None, 10) == []
-        assert reader.projections(key) == []
+        assert staged_keys(reader, "import") == []
+        assert as_rows(reader.rows(key, 0, 10, 10)) == []
+        assert remembered(reader, key, None, 10) == []
+        assert [each.projection for each in reader.records(key, None, 0, 99)] == []
 
 
 def test_a_discarded_staging_takes_nothing_more(recorder: Recorder):
     key = stage(recorder, "import", [[row(0)]])
-    assert recorder.transact(lambda transaction: transaction.discard(key, 10))
+    assert recorder.transact(lambda transaction: transaction.delete(key, 10))
     other = begin(recorder, "other", [row(0)])
     assert other != key
     with pytest.raises(IntegrityError, match="not staged any more"):
-        recorder.transact(lambda transaction: transaction.stage(key, [row(1)]))
+        recorder.transact(lambda transaction: transaction.insert(key, [row(1)], staged=True))
     with pytest.raises(IntegrityError, match="not staged any more"):
         recorder.transact(lambda transaction: transaction.publish(key, 1))
     assert [p.conversation for p in placed(recorder)] == ["other"]
@@ -293,28 +335,28 @@ def test_a_discarded_staging_takes_nothing_more(recorder: Recorder):
 def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Recorder):
     key = stage(recorder, "import", [[row(0)]])
     recorder.transact(lambda transaction: transaction.publish(key, 1))
-    assert recorder.transact(lambda transaction: transaction.discard(key, 10))
+    assert recorder.transact(lambda transaction: transaction.delete(key, 10))
     with pytest.raises(IntegrityError, match="not staged any more"):
         recorder.transact(lambda transaction: transaction.publish(key, 1))
     with pytest.raises(IntegrityError, match="not staged any more"):
-        recorder.transact(lambda transaction: transaction.stage(key, [row(1)]))
+        recorder.transact(lambda transaction: transaction.insert(key, [row(1)], staged=True))
     assert [p.conversation for p in placed(recorder)] == ["import"]
 
 
 def test_records_of_a_discarded_staging_go_with_it(recorder: Recorder):
     key = stage(recorder, "import", [[row(0)]])
     recorder.transact(lambda transaction: transaction.put_records("views", key, [Record(1, 1, None, b"")]))
-    recorder.transact(lambda transaction: transaction.discard(key, 10))
+    recorder.transact(lambda transaction: transaction.delete(key, 10))
     with recorder.read() as reader:
-        assert reader.projections(key) == []
+        assert [each.projection for each in reader.records(key, None, 0, 99)] == []
 
 
 def test_idempotency_keys_are_of_one_conversation(recorder: Recorder):
     one, two = begin(recorder, "one", [row(0)]), begin(recorder, "two", [row(0)])
     recorder.transact(lambda transaction: transaction.remember(one, "turn-\udcff\0", RecalledKey(3, 2, b"proof")))
     with recorder.read() as reader:
-        assert reader.recall(one, "turn-\udcff\0") == RecalledKey(3, 2, b"proof")
-        assert reader.recall(two, "turn-\udcff\0") is None
+        assert recall(reader, one, "turn-\udcff\0") == RecalledKey(3, 2, b"proof")
+        assert recall(reader, two, "turn-\udcff\0") is None
 
 
 def test_records_are_found_at_or_before_a_version(recorder: Recorder):
@@ -322,20 +364,20 @@ def test_records_are_found_at_or_before_a_version(recorder: Recorder):
     records = [Record(version, 1, None if version == 3 else 3, b"%d" % version) for version in (3, 7, 9)]
     recorder.transact(lambda transaction: transaction.put_records("views", key, records))
     with recorder.read() as reader:
-        assert reader.record_at("views", key, 2) is None
-        assert reader.record_at("views", key, 3) == records[0]
-        assert reader.record_at("views", key, 8) == records[1]
-        assert reader.record_at("views", key, 1_000) == records[2]
-        assert reader.record_at("other", key, 1_000) is None
-        assert list(reader.records("views", key, 3, 10)) == records[1:]
-        assert list(reader.records("views", key, 0, 2)) == records[:2]
+        assert record_at(reader, "views", key, 2) is None
+        assert record_at(reader, "views", key, 3) == records[0]
+        assert record_at(reader, "views", key, 8) == records[1]
+        assert record_at(reader, "views", key, 1_000) == records[2]
+        assert record_at(reader, "other", key, 1_000) is None
+        assert list(reader.records(key, "views", 3, 10)) == records[1:]
+        assert list(reader.records(key, "views", 0, 2)) == records[:2]
     replaced = Record(7, 2, None, b"new")
     recorder.transact(lambda transaction: transaction.put_records("views", key, [replaced]))
     with recorder.read() as reader:
-        assert reader.record_at("views", key, 8) == replaced
-    recorder.transact(lambda transaction: transaction.delete_records("views", key))
+        assert record_at(reader, "views", key, 8) == replaced
+    recorder.transact(lambda transaction: transaction.put_records("views", key, (), replace_all=True))
     with recorder.read() as reader:
-        assert reader.record_at("views", key, 1_000) is None
+        assert record_at(reader, "views", key, 1_000) is None
 
 
 def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
@@ -343,14 +385,14 @@ def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
     for name in ("b", "a", "é", ""):
         recorder.transact(lambda transaction, name=name: transaction.remember(key, name, RecalledKey(0, 1)))  # type: ignore[misc]
     with recorder.read() as reader:
-        assert list(reader.remembered(key, None, 3)) == [
+        assert list(remembered(reader, key, None, 3)) == [
             ("", RecalledKey(0, 1)),
             ("a", RecalledKey(0, 1)),
             ("b", RecalledKey(0, 1)),
         ]
-        assert list(reader.remembered(key, "", 1)) == [("a", RecalledKey(0, 1))]
-        assert list(reader.remembered(key, "b", 2)) == [("é", RecalledKey(0, 1))]
-        assert list(reader.remembered(key + 1, None, 2)) == []
+        assert list(remembered(reader, key, "", 1)) == [("a", RecalledKey(0, 1))]
+        assert list(remembered(reader, key, "b", 2)) == [("é", RecalledKey(0, 1))]
+        assert list(remembered(reader, key + 1, None, 2)) == []
 
 
 def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Recorder):
@@ -359,20 +401,20 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
     changed = [r._replace(encoding=6, body=bytes(range(256)), checksum=r.id) for r in rows[:2]]
 
     def work(transaction: Transaction) -> None:
-        transaction.set_key(key, b"new salt", "k1", b"sealed", replaces=None)
-        transaction.replace(key, changed)
+        transaction.change(key, NewKey(b"new salt", "k1", b"sealed", None))
+        transaction.change(key, NewForm(changed))
 
     recorder.transact(work)
     with recorder.read() as reader:
         found = reader.conversation("c1")
         assert found is not None
         assert (found.salt, found.key_id, found.sealed_key) == (b"new salt", "k1", b"sealed")
-        assert list(reader.rows(key, 0, 9, 9)) == [*changed, rows[2]]
-        assert list(reader.structural_rows(key, 0, 9, 9)) == [changed[1]]
+        assert as_rows(reader.rows(key, 0, 9, 9)) == [*changed, rows[2]]
+        assert as_rows(reader.rows(key, 0, 9, 9, "structural")) == [changed[1]]
     plain = changed[1]._replace(encoding=0, body=b"{}", checksum=1)
-    recorder.transact(lambda transaction: transaction.replace(key, [plain]))
+    recorder.transact(lambda transaction: transaction.change(key, NewForm([plain])))
     with recorder.read() as reader:
-        assert list(reader.shown_rows(key, [(0, 9)])) == [plain, rows[2]]
+        assert as_rows(reader.shown_rows(key, [(0, 9)])) == [plain, rows[2]]
 
 
 def test_staged_conversations_that_nothing_was_added_to_are_named(recorder: Recorder):
@@ -380,31 +422,31 @@ def test_staged_conversations_that_nothing_was_added_to_are_named(recorder: Reco
     empty = recorder.transact(lambda transaction: transaction.begin("empty", 5, SALT, staged=True)).key
     filled = stage(recorder, "filled", [[row(0), row(1)]])
     newest = row(1).recorded_at
-    assert list(recorder.left_in_staging(newest)) == [empty]
-    assert sorted(recorder.left_in_staging(newest + 1)) == sorted([empty, filled])
-    assert list(recorder.left_in_staging(5)) == []
+    assert list(_stale(recorder, newest)) == [empty]
+    assert sorted(_stale(recorder, newest + 1)) == sorted([empty, filled])
+    assert list(_stale(recorder, 5)) == []
 
 
 @pytest.mark.parametrize("replaces", [None, b"another"])
 def test_a_data_key_replaces_only_the_one_that_was_read(recorder: Recorder, replaces: bytes | None):
     key = begin(recorder, "c1", [row(0)])
-    recorder.transact(lambda transaction: transaction.set_key(key, b"", "k1", b"first", replaces=None))
+    recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k1", b"first", None)))
     with pytest.raises(KeyReplaced, match="another data key, or was erased"):
-        recorder.transact(lambda transaction: transaction.set_key(key, b"", "k2", b"second", replaces=replaces))
+        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k2", b"second", replaces)))
     with recorder.read() as reader:
         found = reader.conversation("c1")
         assert found is not None
         assert (found.key_id, found.sealed_key) == ("k1", b"first")
-    recorder.transact(lambda transaction: transaction.set_key(key, b"salt", None, None, replaces=b"first"))
+    recorder.transact(lambda transaction: transaction.change(key, NewKey(b"salt", None, None, b"first")))
     with recorder.read() as reader:
-        assert reader.conversation_of(key) == found._replace(salt=b"salt", key_id=None, sealed_key=None)
+        assert reader.conversation(key) == found._replace(salt=b"salt", key_id=None, sealed_key=None)
 
 
 def test_an_erased_conversation_gets_no_data_key(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
     erase(recorder, key)
     with pytest.raises(KeyReplaced):
-        recorder.transact(lambda transaction: transaction.set_key(key, b"salt", "k1", b"sealed", replaces=None))
+        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"salt", "k1", b"sealed", None)))
     with recorder.read() as reader:
         found = reader.conversation("c1")
         assert found is not None
@@ -413,7 +455,7 @@ def test_an_erased_conversation_gets_no_data_key(recorder: Recorder):
 
 def erase(recorder: Recorder, key: int) -> Erasure:
     receipt = Erasure(7, "asked to", 2, b"h" * 32)
-    recorder.transact(lambda transaction: transaction.erase(key, receipt))
+    recorder.transact(lambda transaction: transaction.change(key, receipt))
     return receipt
 
 
@@ -434,7 +476,7 @@ def test_an_erased_conversation_is_a_receipt_and_its_rows_are_followed_by_nobody
         assert found is not None
         assert found.erasure == receipt
         assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
-        assert [c.id for c in reader.conversations(None, 9)] == ["c1", "c2"]
+        assert [c.id for c in reader.conversations("", 9)] == ["c1", "c2"]
     recorder.transact(lambda transaction: transaction.insert(other, [row(1)]))
     assert [p.row.id for p in placed(recorder)] == [0, 1]
 
@@ -449,17 +491,17 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
 
     recorder.transact(beside)
     receipt = erase(recorder, key)
-    while not recorder.transact(lambda transaction: transaction.expunge(key, 2)):
+    while not recorder.transact(lambda transaction: transaction.delete(key, 2)):
         pass
     with recorder.read() as reader:
         found = reader.conversation("c1")
         assert found is not None
         assert found.erasure == receipt
         for k, left in ((key, 0), (other, 1)):
-            assert len(reader.rows(k, 0, 9, 9)) == left
-            assert len(reader.remembered(k, None, 9)) == left
-            assert len(reader.projections(k)) == left
-            assert (reader.record_at("views", k, 9) is not None) == bool(left)
+            assert len(as_rows(reader.rows(k, 0, 9, 9))) == left
+            assert len(remembered(reader, k, None, 9)) == left
+            assert len([each.projection for each in reader.records(k, None, 0, 99)]) == left
+            assert (record_at(reader, "views", k, 9) is not None) == bool(left)
 
 
 def test_a_failed_erasure_is_taken_back(recorder: Recorder):
@@ -468,9 +510,9 @@ def test_a_failed_erasure_is_taken_back(recorder: Recorder):
     def work(transaction: Transaction) -> None:
         transaction.put_records("views", key, [Record(1, 1, None, b"x")])
         transaction.remember(key, "turn-1", RecalledKey(0, 1))
-        transaction.replace(key, [row(1)._replace(body=b"other")])
-        transaction.erase(key, Erasure(7, "", 2, b""))
-        transaction.expunge(key, 10)
+        transaction.change(key, NewForm([row(1)._replace(body=b"other")]))
+        transaction.change(key, Erasure(7, "", 2, b""))
+        transaction.delete(key, 10)
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
@@ -479,30 +521,30 @@ def test_a_failed_erasure_is_taken_back(recorder: Recorder):
         found = reader.conversation("c1")
         assert found is not None
         assert found.erasure is None
-        assert list(reader.rows(key, 0, 9, 9)) == [row(0), row(1, structural=True)]
-        assert list(reader.structural_rows(key, 0, 9, 9)) == [row(1, structural=True)]
+        assert as_rows(reader.rows(key, 0, 9, 9)) == [row(0), row(1, structural=True)]
+        assert as_rows(reader.rows(key, 0, 9, 9, "structural")) == [row(1, structural=True)]
     assert len(placed(recorder)) == 2
 
 
 def test_what_is_sound_is_purged_and_checked_without_a_finding(recorder: Recorder):
     begin(recorder, "c1", [row(0)])
-    recorder.purge()
-    assert list(recorder.check()) == []
+    if isinstance(recorder, RecorderOnDisk):
+        assert recorder.purge() in (True, False)
+        assert list(recorder.check()) == []
 
 
 def test_tracking_only_goes_forward(recorder: Recorder):
-    recorder.transact(lambda transaction: transaction.insert_tracking("app", 5))
+    recorder.transact(lambda transaction: transaction.set_value("tracking app", str(5)))
     for late in (5, 4):
         with pytest.raises(IntegrityError):
-            recorder.transact(lambda transaction, late=late: transaction.insert_tracking("app", late))  # type: ignore[misc]
-    with recorder.read() as reader:
-        assert reader.max_tracking_id("app") == 5
+            recorder.transact(lambda transaction, late=late: transaction.set_value("tracking app", str(late)))  # type: ignore[misc]
+    assert recorder.value("tracking app") == "5"
 
 
 def test_the_data_version_tells_of_commits(recorder: Recorder):
-    before = recorder.data_version()
+    before = recorder.value("data_version")
     begin(recorder, "c1", [row(0)])
-    assert recorder.data_version() != before
+    assert recorder.value("data_version") != before
 
 
 def test_a_closed_recorder_says_so(recorder: Recorder):

@@ -25,7 +25,7 @@ from eventstore import (
 )
 from eventstore.maintenance import rekey as rekeying
 from eventstore.maintenance.rekey import Rekeyed
-from eventstore.recorders.base import Conversation, Recorder, Row, Transaction
+from eventstore.recorders.base import Conversation, NewForm, NewMark, Recorder, Row, Transaction, as_rows
 from eventstore.stored.compression import Compression, compressed
 from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
 from eventstore.transaction import ReadTransaction
@@ -96,7 +96,9 @@ def state(store: Store) -> dict[str, Any]:
 def stored(recorder: Recorder) -> dict[str, tuple[Conversation, list[Row]]]:
     with recorder.read() as reader:
         found = [reader.conversation(name) for name in NAMES]
-        return {each.id: (each, list(reader.rows(each.key, 0, LENGTH, LENGTH))) for each in found if each is not None}
+        return {
+            each.id: (each, as_rows(reader.rows(each.key, 0, LENGTH, LENGTH))) for each in found if each is not None
+        }
 
 
 def expected_encodings(store: Store, form: Form) -> dict[str, list[int]]:
@@ -290,10 +292,10 @@ def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: 
         .database.codec_of(found)
         ._stored(rows[6]._replace(body=rows[0].body), PLAIN, rows[0].body)
     )
-    recorder.transact(lambda transaction: transaction.replace(found.key, [forged]))
+    recorder.transact(lambda transaction: transaction.change(found.key, NewForm([forged])))
     store = store_on(recorder, None, "one")
     done = {each.conversation: each for each in store.rekey()}
-    assert done["c1"] == Rekeyed("c1", True, LENGTH - 1, (6,))
+    assert done["c1"][:4] == ("c1", True, LENGTH - 1, (6,))
     assert stored(recorder)["c1"][1][6].encoding == PLAIN
     assert {each.conversation: each for each in store.rekey()}["c1"] == Rekeyed("c1", False, 0, (6,))
 
@@ -321,7 +323,7 @@ def test_a_conversation_whose_mark_does_not_fit_is_left_and_named(open_recorder:
     recorder = open_recorder()
     fill(store_on(recorder, None, "one"))
     found, _ = stored(recorder)["c1"]
-    recorder.transact(lambda transaction: transaction.set_mark(found.key, None))
+    recorder.transact(lambda transaction: transaction.change(found.key, NewMark(None)))
     store = store_on(recorder, "zlib", "other", "one")
     one, other = store.rekey()
     assert (one.key, one.rows, other.key, other.rows > 0) == (False, 0, True, True)

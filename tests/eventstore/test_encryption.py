@@ -34,7 +34,7 @@ from eventstore import (
 from eventstore.codec import encode
 from eventstore.maintenance.rekey import Rekeyed
 from eventstore.maintenance.verify import Published
-from eventstore.recorders.base import Row, Transaction
+from eventstore.recorders.base import Row, Transaction, as_rows
 from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.stored import hash_chain, row_codec
@@ -275,12 +275,12 @@ def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
         with database.recorder.read() as reader:
             found = reader.conversation("c1")
             assert found is not None
-            one, two = reader.rows(found.key, 0, 2, 2)
+            one, two = as_rows(reader.rows(found.key, 0, 2, 2))
         codec = database.codec_of(found)
-        assert [row.encoding for row in codec.decoded([one, two], database)] == [PLAIN, PLAIN]
+        assert [row.encoding for row in codec.decoded_rows([one, two], database)] == [PLAIN, PLAIN]
         swapped = one._replace(body=two.body)
         swapped = swapped._replace(checksum=_checksum(swapped))
-        (opened,) = codec.decoded([swapped], database)
+        (opened,) = codec.decoded_rows([swapped], database)
         assert b"does not decrypt it" in opened.body
 
 

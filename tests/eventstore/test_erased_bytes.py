@@ -279,7 +279,7 @@ def test_bytes_of_an_erasure_that_began_later_stay_pending(tmp_path: Path, monke
     with open_store(f"sqlite:///{path}") as store, open_store(f"sqlite:///{path}") as other:
 
         def searched(self: Any) -> tuple[list[int], bool]:
-            other._recorder.transact(lambda transaction: transaction.expunge(2, 5))
+            other._recorder.transact(lambda transaction: transaction.delete(2, 5))
             return search(self)
 
         with monkeypatch.context() as patched:

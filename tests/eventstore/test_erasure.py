@@ -24,6 +24,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance.erase import erase
+from eventstore.recorders.base import as_rows
 from eventstore.transaction import WriteTransaction
 
 SECRET = b"Mrs Alva Quist, account 55-17-204"
@@ -85,7 +86,7 @@ def test_in_a_sealed_store_the_keys_go_too(tmp_path: Path, compression: str):
             found = reader.conversation("secret")
             assert found is not None
             assert found.sealed_key is not None
-            bodies = [row.body for row in reader.rows(found.key, 0, 10, 10)]
+            bodies = [row.body for row in as_rows(reader.rows(found.key, 0, 10, 10))]
         store.erase("secret", reason="asked to")
     for secret in (SECRET, found.sealed_key, *bodies):
         assert files_with(tmp_path, secret) == []

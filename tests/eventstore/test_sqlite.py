@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import Message, Store, StoreUnavailable, open_store
-from eventstore.recorders.base import Row, Transaction
+from eventstore.recorders.base import Row, Transaction, as_rows
 from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder, log_space, schema
 from eventstore.recorders.sqlite.reader import SQL
@@ -153,8 +153,8 @@ def test_many_rows_go_in_as_they_are_whatever_their_number(recorder: SQLiteRecor
         rows = [row(n + 1)._replace(encoding=n % 2, body=b"%d" % n) for n in range(size)]
         first = recorder.transact(lambda t, key=key, rows=rows: t.insert(key, rows))()
         with recorder.read() as reader:
-            assert list(reader.rows(key, 1, 100, 100)) == rows
-            assert reader.last_position() == first + size - 1
+            assert as_rows(reader.rows(key, 1, 100, 100)) == rows
+            assert int(reader.value("last_position")) == first + size - 1
 
 
 @pytest.mark.parametrize("name", ["a?b#c%20d.db", "ä 漢.db", "-wal"])
@@ -230,9 +230,9 @@ def test_an_older_file_is_brought_up_to_date_with_all_that_is_in_it(path: str, n
     with pytest.raises(DatabaseError, match="of an older schema; open it once without"):
         SQLiteRecorder(path, writable=False)
     recorder = SQLiteRecorder(path)
-    assert recorder.store_value("uuid") == "of old"
+    assert recorder.value("uuid") == "of old"
     begin(recorder)
-    recorder.transact(lambda transaction: transaction.insert_tracking("application", 1))
+    recorder.transact(lambda transaction: transaction.set_value("tracking application", str(1)))
     recorder.close()
     new = SQLiteRecorder(path + "-new")
     assert sorted(statements(path)) == sorted(statements(new.path))
@@ -285,7 +285,7 @@ def test_readers_take_connections_in_turn_and_one_at_a_time(recorder: SQLiteReco
 def test_an_error_of_a_caller_leaves_no_transaction_open(recorder: SQLiteRecorder):
     for _ in range(3):
         with pytest.raises(ZeroDivisionError), recorder.read() as reader:
-            _ = reader.last_position() / 0
+            _ = int(reader.value("last_position")) / 0
     begin(recorder)
     with recorder.read() as reader:
         assert reader.conversation("c1") is not None
@@ -304,7 +304,7 @@ def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(recorder: SQLite
     with recorder.read() as reader:
         key = reader.conversation("c1").key  # type: ignore[union-attr]
         recorder.close()
-        assert len(reader.rows(key, 0, 9, 9)) == 3
+        assert len(as_rows(reader.rows(key, 0, 9, 9))) == 3
         with pytest.raises(InterfaceError, match="is closed: it was closed; open the store again"), recorder.read():
             pass
     assert {path.name for path in tmp_path.iterdir()} == {"store.db", "store.db-queue"}
@@ -343,13 +343,13 @@ def test_a_recorder_that_is_forgotten_leaves_no_file_open(path: str):
 
 
 def test_the_data_version_never_comes_back_to_a_number_that_it_told(recorder: SQLiteRecorder):
-    told = {recorder.data_version()}
+    told = {recorder.value("data_version")}
     for n in range(3):
         recorder._close_poller()  # as before a fork
         begin(recorder, f"c{n}")
-        version = recorder.data_version()
+        version = recorder.value("data_version")
         assert version not in told
-        assert recorder.data_version() == version
+        assert recorder.value("data_version") == version
         told.add(version)
 
 
@@ -417,7 +417,7 @@ def test_a_group_shares_one_commit(recorder: SQLiteRecorder, path: str):
         before = watching.execute("PRAGMA data_version").fetchone()[0]
         together(recorder, [lambda t, n=n: t.insert(key, [row(n)]) for n in range(1, 9)])
         with recorder.read() as reader:
-            assert [reader.position(key, n) for n in range(9)] == list(range(1, 10))
+            assert [(each.position, each.row[0]) for each in reader.placed_rows(0, 9)] == [(n + 1, n) for n in range(9)]
         assert watching.execute("PRAGMA data_version").fetchone()[0] - before <= 2  # the holder wrote nothing
 
 
@@ -442,8 +442,8 @@ def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(rec
     assert isinstance(outcomes[2], IntegrityError)
     with recorder.read() as reader:
         assert reader.conversation("never") is None
-        assert [r.id for r in reader.rows(key, 0, 9, 9)] == [0, 1, 2]
-        assert [reader.position(key, n) for n in range(3)] == [1, 2, 3]
+        assert [r.id for r in as_rows(reader.rows(key, 0, 9, 9))] == [0, 1, 2]
+        assert [(each.position, each.row[0]) for each in reader.placed_rows(0, 9)] == [(1, 0), (2, 1), (3, 2)]
     assert recorder.transact(lambda t: t.conversation("never")) is None
 
 
@@ -487,7 +487,7 @@ def test_an_interruption_is_of_one_caller_and_says_what_was_committed(
     assert sum(isinstance(outcome, BaseException) for outcome in outcomes) == 1
     assert ["committed" in note for note in getattr(interruption, "__notes__", [])] == [True] * stands
     with recorder.read() as reader:
-        assert [r.id for r in reader.rows(key, 0, 9, 9)] == ([0, 1, 2] if stands else [0, 2])
+        assert [r.id for r in as_rows(reader.rows(key, 0, 9, 9))] == ([0, 1, 2] if stands else [0, 2])
     other = SQLiteRecorder(recorder.path)
     other.transact(lambda t: t.insert(key, [row(7)]))  # the write lock was released
     other.close()
@@ -497,7 +497,7 @@ def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
     """Each caller gets an error of its own, since raising one writes its traceback into it."""
     with closing(sqlite3.connect(path)) as newer:
         newer.execute("PRAGMA user_version = 99")
-    errors = together(recorder, [lambda transaction: transaction.last_position()] * 3, held=False)
+    errors = together(recorder, [lambda transaction: transaction.value("last_position")] * 3, held=False)
     assert [isinstance(error, DatabaseError) and "has schema 99" in str(error) for error in errors] == [True] * 3
     assert len(set(map(id, errors))) == 3
 

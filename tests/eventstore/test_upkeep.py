@@ -18,6 +18,7 @@ from pydantic import SecretStr
 import eventstore.importing
 from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore.transaction import staged_keys
 
 HI = Message(source="user", content="hi " * 100)
 
@@ -187,15 +188,15 @@ def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(sto
     )
     assert store.vacuum().discarded == 1
     with recorder.read() as reader:
-        assert reader.staged("killed") == []
-        assert reader.staged("living") == [living.key]
+        assert staged_keys(reader, "killed") == []
+        assert staged_keys(reader, "living") == [living.key]
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (41,)
     later = open_store(f"sqlite:///{tmp_path}/store.db", clock=lambda: now + timedelta(hours=2))
     assert later.vacuum().discarded == 1
     later.close()
     with recorder.read() as reader:
-        assert reader.staged("living") == []
+        assert staged_keys(reader, "living") == []
     recorder.close()
 
 

@@ -14,7 +14,7 @@ from eventstore import CondensationRequest, CorruptEvent, Message, open_store
 from eventstore.maintenance import verify
 from eventstore.maintenance.diagnosis import UNPROVEN
 from eventstore.maintenance.verify import Published, Verdict
-from eventstore.recorders.base import BareRow, Conversation, Row
+from eventstore.recorders.base import BareRow, Conversation, Row, as_rows
 from eventstore.stored import hash_chain
 
 NAMES = ("a", "b")
@@ -102,7 +102,7 @@ def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None
         with recorder.read() as reader:
             found = reader.conversation(conversation)
             assert found is not None
-            (row,) = reader.rows(found.key, event_id, event_id + 1, 1)
+            (row,) = as_rows(reader.rows(found.key, event_id, event_id + 1, 1))
     changed: Row = row._replace(body=body)
     checksum = hash_chain.checksum(hash_chain.checksum_seed(conversation), *changed[:-1])
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -281,7 +281,7 @@ def test_the_fast_way_and_the_plain_way_agree_about_every_column(path: Path):
         with database.recorder.read() as reader:
             found = reader.conversation("a")
             assert found is not None
-            rows = list(reader.rows(found.key, 0, LENGTH, LENGTH))
+            rows = as_rows(reader.rows(found.key, 0, LENGTH, LENGTH))
     seed = hash_chain.checksum_seed("a")
     start = hash_chain.Chain(hash_chain.seed("a", found.salt), 0, 0, 0)
     bare = [(row.id, row.kind.encode(), *row[2:]) for row in rows]

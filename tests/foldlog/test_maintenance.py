@@ -6,9 +6,11 @@ from pathlib import Path
 
 import foldlog
 from eventstore import Store
+from eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog import Message
 
 STORE_NAMES_MAX = 14
+RECORDER_METHODS_MAX = 20
 
 
 def test_a_store_has_few_public_names():
@@ -28,3 +30,9 @@ def test_the_face_offers_maintenance(tmp_path: Path):
         assert not care.vacuum().bytes_pending
         assert sorted(each.conversation for each in others.maintenance.copy_from(histories.store)) == ["c1", "c2"]
         assert list(others.maintenance.differences_from(histories.store)) == []
+
+
+def test_a_recorder_has_few_methods():
+    contract = (Reader, Transaction, Recorder)
+    names = {name for part in contract for name, what in vars(part).items() if callable(what) and name[0] != "_"}
+    assert len(names) <= RECORDER_METHODS_MAX, sorted(names)

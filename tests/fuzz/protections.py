@@ -55,7 +55,7 @@ PROTECTIONS = {
     "end-of-known": Protection(
         "a conversation counts as known only where it is still the same",
         "eventstore/recorders/sqlite/reader.py",
-        "if found and _conversation(conversation_id, found) == known:",
+        "if found and _conversation(name, found) == known:",
         "if found:",
         f"{_VERIFICATION} -k while_the_store_is_open",
     ),

@@ -14,6 +14,7 @@ import pytest
 
 from eventstore import ANY_VERSION, CondensationAction, Message, Store, open_store
 from eventstore.events import Annotation
+from eventstore.transaction import staged_keys
 
 
 def said(text: str) -> Message:
@@ -92,8 +93,8 @@ def test_what_a_killed_copy_left_is_cleared_away(file: str, postgres_url: Callab
         left = recorder.transact(lambda transaction: transaction.begin("long", 1, b"salt", staged=True)).key
         list(server.bring(here))
         with recorder.read() as reader:
-            assert reader.staged("long") == []
-            assert reader.conversation_of(left) is None
+            assert staged_keys(reader, "long") == []
+            assert reader.conversation(left) is None
         assert state(here) == state(server)
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from eventstore import ANY_VERSION, Message, ReadTransaction, Store, StoreUnavailable, VersionConflict, open_store
-from eventstore.recorders.base import Erasure, Transaction
+from eventstore.recorders.base import Erasure, NewKey, Transaction
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import PostgresRecorder
 
@@ -129,9 +129,9 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy:
     staged = recorder.transact(lambda transaction: transaction.begin("c1", 1, b"salt", staged=True)).key
     lose(lambda transaction: transaction.begin("c2", 1, b"other salt", staged=True))
     lose(lambda transaction: transaction.publish(staged, 0 + 1))
-    lose(lambda transaction: transaction.insert_tracking("app", 7))
-    lose(lambda transaction: transaction.set_key(staged, b"new salt", "k", b"sealed", replaces=None))
-    lose(lambda transaction: transaction.erase(staged, Erasure(5, "asked to", 0, b"head")))
+    lose(lambda transaction: transaction.set_value("tracking app", str(7)))
+    lose(lambda transaction: transaction.change(staged, NewKey(b"new salt", "k", b"sealed", None)))
+    lose(lambda transaction: transaction.change(staged, Erasure(5, "asked to", 0, b"head")))
     assert proxy.cuts == 5
     recorder.close()
 
@@ -264,7 +264,7 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: 
 
         def hold(transaction: Transaction) -> None:
             transaction.conversation("c1")
-            transaction.last_position()  # a question: the lock is taken
+            transaction.value("last_position")  # a question: the lock is taken
             if not refused:
                 with ThreadPoolExecutor() as others, pytest.raises(StoreUnavailable) as error:
                     others.submit(waiting.append, "c1", said("1"), expected_version=1).result()

@@ -198,9 +198,13 @@ def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[],
         with recorder.read() as reader:
             assert reader.conversation("c1") is None
             with pytest.raises(InterfaceError, match="last_position is not the first question"):
-                reader.last_position()
+                int(reader.value("last_position"))
         with recorder.read() as reader:
-            assert (reader.last_position(), reader.conversation("c1"), reader.last_position()) == (0, None, 0)
+            assert (
+                int(reader.value("last_position")),
+                reader.conversation("c1"),
+                int(reader.value("last_position")),
+            ) == (0, None, 0)
 
 
 # -- patience ----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance import erase, rekey
-from eventstore.recorders.base import Row, Transaction
+from eventstore.recorders.base import NewKey, Row, Transaction
 from eventstore.stored.marks import NOTHING_PENDING
 
 from .cutting import Cut, CuttingProxy
@@ -122,11 +122,11 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(
     key = _key_of(plain, "c1")
     with open_store(via) as store:
         recorder: Any = store._recorder
-        recorder.transact(lambda transaction: transaction.set_key(key, b"", "k1", b"first", replaces=None))
+        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k1", b"first", None)))
         proxy.order(cut)
-        recorder.transact(lambda transaction: transaction.set_key(key, b"", "k2", b"second", replaces=b"first"))
+        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k2", b"second", b"first")))
         with recorder.read() as reader:
-            assert _found(reader.conversation_of(key)).sealed_key == b"second"
+            assert _found(reader.conversation(key)).sealed_key == b"second"
 
 
 def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url: str, via: str, proxy: CuttingProxy):
@@ -183,10 +183,10 @@ def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_serve
         database = sealing.database
         key = _key_of(sealing, "c1")
         with database.recorder.read() as reader:
-            change = rekey._Change(database, _found(reader.conversation_of(key)), decrypt=False)
+            change = rekey._Change(database, _found(reader.conversation(key)), decrypt=False)
 
         def slowly(transaction: Transaction) -> object:
-            transaction.conversation_of(key)
+            transaction.conversation(key)
             append = in_thread(lambda: appending.append("c1", said("sealed"), expected_version=ANY_VERSION))
             end.enter_context(append)
             until(lambda: waiters(postgres_server))
@@ -204,19 +204,19 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
         recorder: Any = importing._recorder
         staged = recorder.transact(lambda transaction: transaction.begin("c1", 5, b"salt", staged=True)).key
         recorder.transact(
-            lambda transaction: transaction.stage(staged, [Row(0, "m", 1, True, False, 5, 0, b"{}", b"")])
+            lambda transaction: transaction.insert(staged, [Row(0, "m", 1, True, False, 5, 0, b"{}", b"")], staged=True)
         )
         locks: list[tuple[int, ...]] = []
 
         def ask(transaction: Any) -> None:
-            assert transaction.conversation_of(staged) is not None
+            assert transaction.conversation(staged) is not None
             locks.append(tuple(transaction.locks))
             transaction.conversation("c1")
             locks.append(tuple(transaction.locks))
 
         def publish(transaction: Transaction) -> None:
             transaction.publish(staged, 1)
-            transaction.last_position()  # a question, so the lock is taken
+            transaction.value("last_position")  # a question, so the lock is taken
             end.enter_context(in_thread(lambda: asking._recorder.transact(ask)))
             until(lambda: waiters(postgres_server))
 
@@ -255,7 +255,7 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
         database = encrypting.database
         key = _key_of(encrypting, "c1")
         with database.recorder.read() as reader:
-            change = rekey._Change(database, _found(reader.conversation_of(key)), decrypt=False)
+            change = rekey._Change(database, _found(reader.conversation(key)), decrypt=False)
         change._found, codec = _found(database.recorder.transact(change._begin))
         target = codec._replace(mark=NOTHING_PENDING)
         with contextlib.ExitStack() as end:
@@ -273,14 +273,14 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
 
             database.recorder.transact(encrypt_slowly)
         with database.recorder.read() as reader:
-            assert list(reader.projections(key)) == []
+            assert [each.projection for each in reader.records(key, None, 0, 99)] == []
 
 
 def erase_rows(store: Store, key: int) -> None:
     """Erase without the VACUUM, which waits for other transactions."""
     recorder: Any = store._recorder
     recorder.transact(lambda transaction: erase._mark(transaction, "c1", "asked to", 5))
-    recorder.transact(lambda transaction: transaction.expunge(key, 1_000))
+    recorder.transact(lambda transaction: transaction.delete(key, 1_000))
 
 
 def _found(found: Any) -> Any:

@@ -74,8 +74,8 @@ def test_a_prepared_transaction_holds_followers_back_and_is_named(store: Store, 
 def test_followers_are_told_by_how_much_they_are_behind(store: Store):
     recorder = store._recorder
     first = next(iter(store.follow()))
-    recorder.transact(lambda transaction: transaction.insert_tracking("reports \udcff", first.position))
-    recorder.transact(lambda transaction: transaction.insert_tracking("audit", store.status().last_position))
+    recorder.transact(lambda transaction: transaction.set_value("tracking reports \udcff", str(first.position)))
+    recorder.transact(lambda transaction: transaction.set_value("tracking audit", str(store.status().last_position)))
     store.append("c1", [said("2")] * 3, expected_version=2)
     behind = {lag.follower: (lag.position, lag.events) for lag in store.status().followers}
     assert behind["reports \udcff"] == (first.position, 4)
@@ -85,7 +85,7 @@ def test_followers_are_told_by_how_much_they_are_behind(store: Store):
 
 def test_the_command_shows_it(url: str, store: Store):
     recorder = store._recorder
-    recorder.transact(lambda transaction: transaction.insert_tracking("audit", 1))
+    recorder.transact(lambda transaction: transaction.set_value("tracking audit", str(1)))
     run = CliRunner().invoke(build(), ["status", "--db", url])
     assert run.exit_code == 0
     assert "a commit waits for: no standby (synchronous_commit on)" in run.output

@@ -163,7 +163,7 @@ def test_a_conversation_that_is_being_erased_is_not_written_to(ours: Store, thei
     def begin_to_erase(transaction: Transaction) -> None:
         found = transaction.conversation("c1")
         assert found is not None
-        transaction.erase(found.key, Erasure(5, "asked to", 1, b"head"))
+        transaction.change(found.key, Erasure(5, "asked to", 1, b"head"))
 
     recorder.transact(begin_to_erase)
     with pytest.raises(ConversationErased):
@@ -316,7 +316,7 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
         def recalled(transaction: Transaction) -> RecalledKey | None:
             found = transaction.conversation("c1")
             assert found is not None
-            return transaction.recall(found.key, "k")
+            return transaction.recalled(found.key, "k", 1, exactly=True)
 
         recorder.transact(begin)
         assert recorder.transact(recalled) == RecalledKey(0, 1)
@@ -387,7 +387,7 @@ def test_who_waits_for_its_turn_has_no_number_yet(ours: Store, theirs: Store, po
 
     def hold(transaction: Transaction) -> tuple[str, str]:
         transaction.conversation("c1")
-        transaction.last_position()  # a question: the lock is taken
+        transaction.value("last_position")  # a question: the lock is taken
         if not waiting.ident:
             waiting.start()
         waiters = ""
@@ -412,7 +412,7 @@ def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_
 
     def both(transaction: Transaction) -> None:
         assert transaction.conversation("c1") is not None
-        transaction.last_position()  # a question: it has its number
+        transaction.value("last_position")  # a question: it has its number
         between = threading.Thread(target=lambda: theirs.append("c2", said("x"), expected_version=ANY_VERSION))
         attempts.append(between)
         between.start()

@@ -8,8 +8,8 @@ from typing import Final, Protocol, cast
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.base import BareRow, Conversation, Erasure, PlacedRow, RecalledKey, Record, Row
-from eventstore.recorders.postgres.binary import BIGINT, array, bigint, boolean, text_bytes, to_text
+from eventstore.recorders.base import BareRow, Conversation, Erasure, Only, PlacedRow, RecalledKey, Record
+from eventstore.recorders.postgres.binary import BIGINT, array, bigint, text_bytes, to_text
 from eventstore.recorders.postgres.wire import Parameter
 
 __all__ = ["PostgresReader", "Session"]
@@ -18,6 +18,9 @@ _number: Final = int.from_bytes  # big-endian and unsigned, as everything is tha
 _signed: Final = Struct("!q").unpack
 _TRUE: Final = b"\1"
 _NO_POSITION: Final = 2**63 - 1
+
+
+_ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows", "documents": "documents_rows"}
 
 
 class Session(Protocol):
@@ -30,34 +33,20 @@ class PostgresReader:
     def __init__(self, session: Session) -> None:
         self._ask = session.ask
 
-    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
-        return _first_conversation(self._ask("conversation", text_bytes(conversation_id)))
+    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
+        if isinstance(name, int):
+            return _first_conversation(self._ask("conversation_of", bigint(name)))
+        return _first_conversation(self._ask("conversation", text_bytes(name)))
 
-    def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
-        result = self._ask("conversations", text_bytes(after or ""), boolean(after is None), bigint(limit))
+    def conversations(self, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:
+        statement = "staged_conversations" if staged else "conversations"
+        result = self._ask(statement, text_bytes(start), bigint(limit))
         return [_conversation(result, n) for n in range(result.ntuples)]
 
-    def conversation_of(self, key: int) -> Conversation | None:
-        return _first_conversation(self._ask("conversation_of", bigint(key)))
+    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
+        return _rows(self._ask(_ROWS[only], bigint(key), bigint(start), bigint(stop), bigint(limit)))
 
-    def staged(self, conversation_id: str) -> Sequence[int]:
-        result = self._ask("staged", text_bytes(conversation_id))
-        return [_int(result, n, 0) for n in range(result.ntuples)]
-
-    def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
-        return _rows(self._ask("rows", bigint(key), bigint(start), bigint(stop), bigint(limit)))
-
-    def bare_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[BareRow]:
-        return [(row.id, text_bytes(row.kind), *row[2:]) for row in self.rows(key, start, stop, limit)]
-
-    def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
-        return _rows(self._ask("structural_rows", bigint(key), bigint(start), bigint(stop), bigint(limit)))
-
-    def documents_row(self, key: int, stop: int) -> Row | None:
-        found = _rows(self._ask("documents_row", bigint(key), bigint(stop)))
-        return found[0] if found else None
-
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[BareRow]:
         firsts = array(BIGINT, [bigint(first) for first, _ in intervals])
         lasts = array(BIGINT, [bigint(last) for _, last in intervals])
         return _rows(self._ask("shown_rows", bigint(key), firsts, lasts))
@@ -78,38 +67,35 @@ class PostgresReader:
             start = first_id + after_position + 1 - first
             conversation = to_text(_values(block)(0, 4))
             rows = self.rows(key, start, first_id + size, limit - len(placed))
-            placed += [PlacedRow(first + row.id - first_id, conversation, row) for row in rows]
+            placed += [PlacedRow(first + row[0] - first_id, conversation, row) for row in rows]
             after_position = first + size - 1
         return placed
 
-    def last_position(self) -> int:
-        return _int(self._ask("last_position"), 0, 0)
+    def value(self, name: str) -> str:
+        """Return a fact about the store."""
+        kind, _, application = name.partition(" ")
+        if kind == "tracking":
+            newest = self._ask("max_tracking_id", text_bytes(application)).get_value(0, 0)
+            return "" if newest is None else str(_number(newest))
+        if name == "last_position":
+            return str(_int(self._ask("last_position"), 0, 0))
+        result = self._ask("store_value", text_bytes(name))
+        return (result.get_value(0, 0) or b"").decode() if result.ntuples else ""
 
-    def record_at(self, projection: str, key: int, version: int) -> Record | None:
-        records = _records(self._ask("record_at", text_bytes(projection), bigint(key), bigint(version)))
-        return records[0] if records else None
+    def records(
+        self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
+    ) -> Sequence[Record]:
+        if projection is None:
+            return _records(self._ask("newest_records", bigint(key), bigint(limit)))
+        statement = "records_back" if backwards else "records"
+        return _records(self._ask(statement, text_bytes(projection), bigint(key), bigint(version), bigint(limit)))
 
-    def records(self, projection: str, key: int, after: int, limit: int) -> Sequence[Record]:
-        return _records(self._ask("records", text_bytes(projection), bigint(key), bigint(after), bigint(limit)))
-
-    def position(self, key: int, event_id: int) -> int:
-        return _int(self._ask("position", bigint(key), bigint(event_id)), 0, 0)
-
-    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
-        result = self._ask("recall", bigint(key), text_bytes(idempotency_key))
-        return _recalled(result, 0, 0) if result.ntuples else None
-
-    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
-        result = self._ask("remembered", bigint(key), None if after is None else text_bytes(after), bigint(limit))
+    def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
+        if exactly:
+            result = self._ask("recall", bigint(key), text_bytes(start))
+            return [(start, _recalled(result, n, 0)) for n in range(result.ntuples)]
+        result = self._ask("recalled", bigint(key), text_bytes(start), bigint(limit))
         return [(to_text(_values(result)(n, 0)), _recalled(result, n, 1)) for n in range(result.ntuples)]
-
-    def projections(self, key: int) -> Sequence[str]:
-        result = self._ask("projections", bigint(key))
-        return [to_text(_values(result)(n, 0)) for n in range(result.ntuples)]
-
-    def max_tracking_id(self, application: str) -> int | None:
-        newest = self._ask("max_tracking_id", text_bytes(application)).get_value(0, 0)
-        return None if newest is None else _number(newest)
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         result = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))
@@ -132,16 +118,17 @@ def _int(result: PGresult, row: int, column: int) -> int:
 
 
 def _recalled(result: PGresult, row: int, column: int) -> RecalledKey:
-    proof = result.get_value(row, column + 2)
-    return RecalledKey(_int(result, row, column), _int(result, row, column + 1), proof)
+    proof, position = result.get_value(row, column + 2), result.get_value(row, column + 3)
+    first_id, events = _int(result, row, column), _int(result, row, column + 1)
+    return RecalledKey(first_id, events, proof, None if position is None else _number(position))
 
 
-def _rows(result: PGresult) -> list[Row]:
+def _rows(result: PGresult) -> list[BareRow]:
     value = _values(result)
     return [
-        Row(
+        (
             _number(value(n, 0)),
-            to_text(value(n, 1)),
+            value(n, 1),
             _number(value(n, 2)),
             value(n, 3) == _TRUE,
             value(n, 4) == _TRUE,
@@ -167,6 +154,7 @@ def _records(result: PGresult) -> list[Record]:
             value(n, 3),
             _number(value(n, 4)),
             _number(value(n, 5)),
+            to_text(value(n, 6)) if result.nfields > 6 else "",
         )
         for n in range(result.ntuples)
     ]

@@ -18,7 +18,6 @@ from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import IntegrityError, InterfaceError, OperationalError, RecorderError, StillRead
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.postgres import setup, status
-from eventstore.recorders.postgres.binary import bigint, text_bytes
 from eventstore.recorders.postgres.calls import Call
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain, of_driver
 from eventstore.recorders.postgres.greeting import greet
@@ -157,6 +156,9 @@ class PostgresRecorder:
             session.close()
 
     def query(self, work: Callable[[Reader], T]) -> T:
+        return self._query(work)
+
+    def _query(self, work: Callable[[PostgresReader], T]) -> T:
         patience = Patience(self._patience_s)
         while True:
             session = self._read_session(patience)
@@ -168,16 +170,10 @@ class PostgresRecorder:
             finally:
                 session.close()
 
-    def store_value(self, name: str) -> str:
-        result = self._ask("store_value", text_bytes(name))
-        return (result.get_value(0, 0) or b"").decode() if result.ntuples else ""
-
-    def data_version(self) -> int:
-        return int.from_bytes(self._ask("data_version").get_value(0, 0) or b"")
-
-    def left_in_staging(self, before: int) -> Sequence[int]:
-        result = self._ask("left_in_staging", bigint(before))
-        return [int.from_bytes(result.get_value(n, 0) or b"") for n in range(result.ntuples)]
+    def value(self, name: str) -> str:
+        if name == "data_version":
+            return str(int.from_bytes(self._ask("data_version").get_value(0, 0) or b""))
+        return self._query(lambda reader: reader.value(name))
 
     def purge(self) -> bool:
         """Have deleted rows taken out of the tables. Copies of them stay in the write-ahead log until it is recycled,

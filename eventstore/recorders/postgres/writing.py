@@ -13,7 +13,18 @@ from typing import Final
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.base import Conversation, Erasure, Place, RecalledKey, Record, Row
+from eventstore.recorders.base import (
+    Change,
+    Conversation,
+    Erasure,
+    NewForm,
+    NewKey,
+    NewMark,
+    Place,
+    RecalledKey,
+    Record,
+    Row,
+)
 from eventstore.recorders.errors import IntegrityError, InternalError, RecorderError
 from eventstore.recorders.postgres.binary import (
     BIGINT,
@@ -250,15 +261,17 @@ class PostgresTransaction(PostgresReader):
 
     # -- what recorders promise ---------------------------------------------------------------------------------------
 
-    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
+    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
+        if isinstance(name, int):
+            return self._conversation_of(name)
         was_numbered = self._number_asked is not None
-        self._lock_on(_OF_CONVERSATION, text_bytes(conversation_id))
-        guess = None if self._versions is None or was_numbered else self._versions.take(conversation_id)
+        self._lock_on(_OF_CONVERSATION, text_bytes(name))
+        guess = None if self._versions is None or was_numbered else self._versions.take(name)
         if guess is not None:
             self._take_for_granted(guess)
             return guess
         self._ask_for_number()
-        found = super().conversation(conversation_id)
+        found = super().conversation(name)
         if found is not None:
             if was_numbered and found.key not in self._locked:
                 self._check_turn(found)
@@ -266,11 +279,11 @@ class PostgresTransaction(PostgresReader):
             self._met.setdefault(found.key, found)
         return found
 
-    def conversation_of(self, key: int) -> Conversation | None:
+    def _conversation_of(self, key: int) -> Conversation | None:
         """Lock it as if it were asked for by its id; a staged one against those who add to it or publish it."""
         if key not in self._locked and not self._lock_by_key(key):
             return None
-        return super().conversation_of(key)
+        return super().conversation(key)
 
     def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
         key = self._numbered().key()
@@ -289,16 +302,16 @@ class PostgresTransaction(PostgresReader):
             self._met[key] = begun
         return begun
 
-    def insert(self, key: int, rows: Sequence[Row]) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
+        if staged:
+            self._check_staged(key)
+            self._insert(key, rows, [None] * len(rows))
+            return _unplaced
         self._ask_for_number()
         first = self._positions.take(len(rows))
         self._insert(key, rows, range(first, first + len(rows)))
         self._newest[key] = rows[-1]
         return lambda: self._positions.of(first)
-
-    def stage(self, key: int, rows: Sequence[Row]) -> None:
-        self._check_staged(key)
-        self._insert(key, rows, [None] * len(rows))
 
     def publish(self, key: int, size: int) -> int:
         self._check_staged(key)
@@ -311,7 +324,9 @@ class PostgresTransaction(PostgresReader):
         self._seen_by("stands_publication", bigint(firsts[0]), bigint(key))
         return firsts[0]
 
-    def discard(self, key: int, limit: int) -> bool:
+    def delete(self, key: int, limit: int) -> bool:
+        if self.ask("is_erased", bigint(key)).ntuples:
+            return self._expunge(key, limit)
         if not self._is_staged(key):
             return True
         if not self._delete_rows(key, limit):
@@ -321,27 +336,31 @@ class PostgresTransaction(PostgresReader):
         self._write("delete_conversation", bigint(key))
         return True
 
-    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
-        if self._unchecked:
+    def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
+        if exactly and self._unchecked:
             # Of a conversation that is as we left it. If the key is there, the one who remembers it now is refused.
             self._guessed_keys = True
-            self._taken_for_new.add((key, idempotency_key))
-            return None
-        return super().recall(key, idempotency_key)
+            self._taken_for_new.add((key, start))
+            return []
+        return super().recalled(key, start, limit, exactly=exactly)
 
-    def set_key(
-        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
-    ) -> None:
-        self._met.pop(key, None)
-        self._write("set_key", bigint(key), salt, None if key_id is None else text_bytes(key_id), sealed_key, replaces)
-        if sealed_key is not None:
-            self._seen_by("stands_key", bigint(key), sealed_key)
+    def change(self, key: int, change: Change) -> None:
+        match change:
+            case NewMark(mark):
+                self._write("set_mark", bigint(key), mark)
+                self._marks[key] = mark
+            case NewKey(salt, key_id, sealed_key, replaces):
+                self._met.pop(key, None)
+                bound_id = None if key_id is None else text_bytes(key_id)
+                self._write("set_key", bigint(key), salt, bound_id, sealed_key, replaces)
+                if sealed_key is not None:
+                    self._seen_by("stands_key", bigint(key), sealed_key)
+            case NewForm(rows):
+                self._replace(key, rows)
+            case Erasure():
+                self._erase(key, change)
 
-    def set_mark(self, key: int, mark: bytes | None) -> None:
-        self._write("set_mark", bigint(key), mark)
-        self._marks[key] = mark
-
-    def replace(self, key: int, rows: Sequence[Row]) -> None:
+    def _replace(self, key: int, rows: Sequence[Row]) -> None:
         self._write(
             "replace_rows",
             bigint(key),
@@ -351,29 +370,31 @@ class PostgresTransaction(PostgresReader):
             array(BYTEA, [row.body for row in rows]),
         )
 
-    def erase(self, key: int, erasure: Erasure) -> None:
+    def _erase(self, key: int, erasure: Erasure) -> None:
         erased_at, reason, events, head = erasure
         self._write("erase_conversation", bigint(key), bigint(erased_at), text_bytes(reason), bigint(events), head)
         self._write("delete_publications", bigint(key))
         self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head, text_bytes(reason))
 
-    def expunge(self, key: int, limit: int) -> bool:
+    def _expunge(self, key: int, limit: int) -> bool:
         if not self._delete_rows(key, limit):
             return False
         self._write("forget_keys", bigint(key))
         self._write("forget_records", bigint(key))
         return True
 
-    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
-        first_id, events, proof = recalled
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
+        first_id, events, proof, _ = recalled
+        if again:
+            self._write("prove", bigint(key), text_bytes(idempotency_key), proof)
+            return
         self._taken_for_new.discard((key, idempotency_key))
         self._write("remember", bigint(key), text_bytes(idempotency_key), bigint(first_id), bigint(events), proof)
 
-    def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
-        self._write("prove", bigint(key), text_bytes(idempotency_key), proof)
-
-    def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
-        for version, code, base, body, encoding, checksum in records:
+    def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
+        if replace_all:
+            self._write("delete_records", text_bytes(projection), bigint(key))
+        for version, code, base, body, encoding, checksum, _ in records:
             self._write(
                 "put_record",
                 text_bytes(projection),
@@ -386,16 +407,17 @@ class PostgresTransaction(PostgresReader):
                 integer(checksum),
             )
 
-    def set_store_value(self, name: str, value: str) -> None:
-        self._write("set_store_value", text_bytes(name), text_bytes(value))
+    def set_value(self, name: str, value: str) -> None:
+        kind, _, application = name.partition(" ")
+        if kind == "tracking":
+            self._insert_tracking(application, int(value))
+        else:
+            self._write("set_store_value", text_bytes(name), text_bytes(value))
 
-    def delete_records(self, projection: str, key: int) -> None:
-        self._write("delete_records", text_bytes(projection), bigint(key))
-
-    def insert_tracking(self, application: str, notification_id: int) -> None:
+    def _insert_tracking(self, application: str, notification_id: int) -> None:
         self._lock_on(_OF_APPLICATION, text_bytes(application))
-        newest = self.max_tracking_id(application)
-        if newest is not None and newest >= notification_id:
+        newest = self.value(f"tracking {application}")
+        if newest and int(newest) >= notification_id:
             raise IntegrityError(
                 f"{application!r} is at notification {newest} already, {notification_id} comes too late"
             )
@@ -455,7 +477,7 @@ class PostgresTransaction(PostgresReader):
             self._lock_on(*name)
             locked = name
         if is_visible and was_numbered:
-            found = super().conversation_of(key)
+            found = super().conversation(key)
             if found is not None:
                 self._check_turn(found)
         self._locked.add(key)
@@ -497,3 +519,7 @@ def _columns(row: Row, position: int | None) -> tuple[Parameter, ...]:
         integer(row.checksum),
         None if position is None else bigint(position),
     )
+
+
+def _unplaced() -> int:
+    raise AssertionError("a staged event has no position yet")

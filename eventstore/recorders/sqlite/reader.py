@@ -8,15 +8,18 @@ from typing import Any, Final
 
 import msgspec
 
-from eventstore.recorders.base import BareRow, Conversation, Erasure, PlacedRow, RecalledKey, Record, Row
+from eventstore.recorders.base import BareRow, Conversation, Erasure, Only, PlacedRow, RecalledKey, Record
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.statements import statements
 
 __all__ = ["SQL", "SQLiteReader", "a_position", "bound"]
 
 SQL: Final = statements("sqlite")
-_KINDS_MAX: Final = 1_000
-_new: Final = tuple.__new__  # what Row(...) calls, without the call around it: this runs for every row that is read
+_ROWS: Final[dict[Only, str]] = {
+    "all": SQL["rows"],
+    "structural": SQL["structural_rows"],
+    "documents": SQL["documents_rows"],
+}
 
 
 class SQLiteReader:
@@ -30,47 +33,39 @@ class SQLiteReader:
         self._check_file = check_file
         self._ids: dict[int, str] = {}
 
-    def store_value(self, name: str) -> str:
+    def value(self, name: str) -> str:
+        """Return a fact about the store."""
+        kind, _, application = name.partition(" ")
+        if kind == "tracking":
+            found = self._execute(SQL["max_tracking_id"], (application,)).fetchone()[0]
+            return "" if found is None else str(found)
+        if name == "last_position":
+            return str(self._last_position())
         found = self._execute(SQL["store_value"], (name,)).fetchone()
         return _text(found[0]) if found else ""
 
-    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
-        name = (bound(conversation_id),)
+    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
+        if isinstance(name, int):
+            found = self._execute(SQL["conversation_of"], (name,)).fetchone()
+            return _conversation(_text(found[0]), found[1:]) if found else None
+        bound_name = (bound(name),)
         if known is not None:
-            found = self._execute(SQL["conversation_as_known"], name).fetchone()
-            if found and _conversation(conversation_id, found) == known:
+            found = self._execute(SQL["conversation_as_known"], bound_name).fetchone()
+            if found and _conversation(name, found) == known:
                 return known
-        found = self._execute(SQL["conversation"], name).fetchone()
-        return _conversation(conversation_id, found[1:]) if found else None
+        found = self._execute(SQL["conversation"], bound_name).fetchone()
+        return _conversation(name, found[1:]) if found else None
 
-    def conversations(self, after: str | None, limit: int) -> Sequence[Conversation]:
-        # The text that follows ``after`` at once is itself with a zero byte behind it.
-        start = b"" if after is None else bound(after) + b"\0"
-        rows = self._execute(SQL["conversations"], (start, limit)).fetchall()
+    def conversations(self, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:
+        statement = SQL["staged_conversations" if staged else "conversations"]
+        rows = self._execute(statement, (bound(start), limit)).fetchall()
         return [_conversation(_text(row[0]), row[1:]) for row in rows]
 
-    def conversation_of(self, key: int) -> Conversation | None:
-        found = self._execute(SQL["conversation_of"], (key,)).fetchone()
-        return _conversation(_text(found[0]), found[1:]) if found else None
+    def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
+        return self._execute(_ROWS[only], (key, start, stop, limit)).fetchall()
 
-    def staged(self, conversation_id: str) -> Sequence[int]:
-        return [row[0] for row in self._execute(SQL["in_staging"], (bound(conversation_id),))]
-
-    def rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
-        return list(map(_row, self._execute(SQL["rows"], (key, start, stop, limit))))
-
-    def bare_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[BareRow]:
-        return self._execute(SQL["bare_rows"], (key, start, stop, limit)).fetchall()
-
-    def structural_rows(self, key: int, start: int, stop: int, limit: int) -> Sequence[Row]:
-        return list(map(_row, self._execute(SQL["structural_rows"], (key, start, stop, limit))))
-
-    def documents_row(self, key: int, stop: int) -> Row | None:
-        found = self._execute(SQL["documents_row"], (key, stop)).fetchone()
-        return _row(found) if found else None
-
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[Row]:
-        rows = list(map(_row, self._execute(SQL["shown_rows"], (_json(intervals), key))))
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[BareRow]:
+        rows = self._execute(SQL["shown_rows"], (_json(intervals), key)).fetchall()
         if len(intervals) > 1:
             rows.sort(key=_id)  # within an interval the index has them in order
         return rows
@@ -86,46 +81,33 @@ class SQLiteReader:
                 key, conversation_id, first, size = block
                 start = after_position + 1 - first
                 rows = self.rows(key, start, size, limit - len(placed))
-                placed += [PlacedRow(first + row.id, conversation_id, row) for row in rows]
+                placed += [PlacedRow(first + row[0], conversation_id, row) for row in rows]
                 # What is missing was erased: go on behind the block.
                 after_position = placed[-1].position if rows and len(placed) == limit else first + size - 1
                 continue
-            before = block[2] - 1 if block is not None else self.last_position()
+            before = block[2] - 1 if block is not None else self._last_position()
             live = self._execute(SQL["live_rows_from"], (after_position, before, limit - len(placed))).fetchall()
-            placed += [PlacedRow(row[12], self._id(row[13]), _row(row)) for row in live]
+            placed += [PlacedRow(row[12], self._id(row[13]), row[:12]) for row in live]
             if block is None or len(placed) == limit:
                 break
             after_position = before
         return placed
 
-    def last_position(self) -> int:
-        return a_position(self._execute(SQL["last_position"]))
+    def records(
+        self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
+    ) -> Sequence[Record]:
+        if projection is None:
+            rows = self._execute(SQL["newest_records"], (key, key, limit))
+            return [Record(*row[:6])._replace(projection=_text(row[6])) for row in rows]
+        statement = SQL["records_back" if backwards else "records"]
+        return [Record(*row) for row in self._execute(statement, (projection, key, version, limit))]
 
-    def record_at(self, projection: str, key: int, version: int) -> Record | None:
-        found = self._execute(SQL["record_at"], (projection, key, version)).fetchone()
-        return Record(*found) if found else None
-
-    def records(self, projection: str, key: int, after: int, limit: int) -> Sequence[Record]:
-        return [Record(*row) for row in self._execute(SQL["records"], (projection, key, after, limit))]
-
-    def position(self, key: int, event_id: int) -> int:
-        return a_position(self._execute(SQL["position"], (key, event_id)))
-
-    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
-        found = self._execute(SQL["recall"], (key, bound(idempotency_key))).fetchone()
-        return RecalledKey(*found) if found else None
-
-    def remembered(self, key: int, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
-        start = b"" if after is None else bound(after) + b"\0"
-        rows = self._execute(SQL["remembered"], (key, start, limit))
+    def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
+        rows = self._execute(SQL["recall" if exactly else "recalled"], (key, bound(start), limit))
         return [(_text(name), RecalledKey(*recalled)) for name, *recalled in rows]
 
-    def projections(self, key: int) -> Sequence[str]:
-        return [_text(row[0]) for row in self._execute(SQL["projections"], (key,))]
-
-    def max_tracking_id(self, application: str) -> int | None:
-        found: int | None = self._execute(SQL["max_tracking_id"], (application,)).fetchone()[0]
-        return found
+    def _last_position(self) -> int:
+        return a_position(self._execute(SQL["last_position"]))
 
     def _publication(self, after_position: int) -> tuple[int, str, int, int] | None:
         """Return the published import that holds the next position, else the first one after it."""
@@ -164,29 +146,8 @@ def _text(stored: object) -> str:
     return stored.decode("utf-8", "surrogatepass") if type(stored) is bytes else ""
 
 
-def _id(row: Row) -> int:
-    return row.id
-
-
-_KINDS: Final[dict[bytes, str]] = {}
-"""Texts of the kinds met so far: there are few, and rows are many."""
-
-
-def _row(row: tuple[Any, ...]) -> Row:
-    event_id, kind, schema, shown, structural, at, encoding, body, head, shown_before, structural_before, check, *_ = (
-        row
-    )
-    if type(event_id) is not int:
-        event_id = -1
-    name = _KINDS.get(kind)
-    if name is None:
-        name = str(kind, "utf-8", "replace") if type(kind) is bytes else ""
-        if name and len(_KINDS) < _KINDS_MAX:
-            _KINDS[kind] = name
-    return _new(Row, (
-        event_id, name, schema, shown == 1, structural == 1, at, encoding, body, head, shown_before, structural_before,
-        check,
-    ))  # fmt: skip
+def _id(row: BareRow) -> int:
+    return row[0] if type(row[0]) is int else -1
 
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:

@@ -92,11 +92,13 @@ class SQLiteRecorder:
         with self.read() as reader:
             return work(reader)
 
-    def store_value(self, name: str) -> str:
+    def value(self, name: str) -> str:
+        if name == "data_version":
+            return str(self._data_version())
         with self._snapshot("read") as connection:
-            return SQLiteReader(connection).store_value(name)
+            return SQLiteReader(connection).value(name)
 
-    def data_version(self) -> int:
+    def _data_version(self) -> int:
         self._check_open()
         with translated(f"read {self.path}"), self._polling:
             if self._poller is None:
@@ -132,10 +134,6 @@ class SQLiteRecorder:
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> None:
         with self._snapshot(f"copy to {path} from") as connection:
             upkeep.copy(connection, path, on_progress)
-
-    def left_in_staging(self, before: int) -> Sequence[int]:
-        with self._snapshot("read") as connection:
-            return upkeep.left_in_staging(connection, before)
 
     def lost_after(self, position: int) -> int | None:
         with self._snapshot("read") as connection:

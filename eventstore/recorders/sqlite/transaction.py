@@ -6,7 +6,18 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eventstore.recorders.base import Conversation, Erasure, Place, RecalledKey, Record, Row
+from eventstore.recorders.base import (
+    Change,
+    Conversation,
+    Erasure,
+    NewForm,
+    NewKey,
+    NewMark,
+    Place,
+    RecalledKey,
+    Record,
+    Row,
+)
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
 from eventstore.recorders.sqlite.version_cache import SQLiteVersionCache
@@ -29,10 +40,12 @@ class SQLiteTransaction(SQLiteReader):
         self._executemany = connection.executemany
         self._versions = versions
 
-    def conversation(self, conversation_id: str, known: Conversation | None = None) -> Conversation | None:
-        found = self._versions.conversation(conversation_id)
+    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
+        if isinstance(name, int):
+            return super().conversation(name)
+        found = self._versions.conversation(name)
         if found is None:
-            found = super().conversation(conversation_id, known)
+            found = super().conversation(name, known)
             if found is not None:
                 self._versions.learn(found)
         return found
@@ -48,7 +61,12 @@ class SQLiteTransaction(SQLiteReader):
             self._versions.learn(begun)
         return begun
 
-    def insert(self, key: int, rows: Sequence[Row]) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
+        if staged:
+            self._check_staged(key)
+            # Below every live position, so that no follower meets them, and ordered by id within the conversation.
+            self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
+            return _unplaced
         position = self._versions.place_for(key, rows[0].id)
         if position is None:
             position = self._place_for(key, rows[0].id, rows[-1].id)
@@ -56,92 +74,73 @@ class SQLiteTransaction(SQLiteReader):
         self._versions.grow(key, rows, position)
         return lambda: position
 
-    def stage(self, key: int, rows: Sequence[Row]) -> None:
-        self._check_staged(key)
-        # Below every live position, so that no follower meets them, and ordered by id within the conversation.
-        self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
-
     def publish(self, key: int, size: int) -> int:
         self._versions.forget()
         self._check_staged(key)
-        first = self.last_position() + 1
+        first = self._last_position() + 1
         self._execute(SQL["reserve_positions"], (first + size - 1,))
         self._execute(SQL["publish"], (first, size, key))
         return first
 
-    def discard(self, key: int, limit: int) -> bool:
+    def change(self, key: int, change: Change) -> None:
+        if type(change) is NewMark:
+            self._execute(SQL["set_mark"], (change.mark, key))
+            self._versions.mark(key, change.mark)
+            return
         self._versions.forget()
-        if not self._is_staged(key):
+        self._leave_bytes()
+        match change:
+            case NewKey(salt, key_id, sealed_key, replaces):
+                bound_id = None if key_id is None else bound(key_id)
+                changed = self._execute(SQL["set_key"], (salt, bound_id, sealed_key, key, replaces))
+                if changed.rowcount != 1:
+                    raise KeyReplaced(f"conversation number {key}")
+            case Erasure(erased_at, reason, events, head):
+                self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
+            case NewForm(rows):
+                self._replace(key, rows)
+
+    def delete(self, key: int, limit: int) -> bool:
+        self._versions.forget()
+        visible, erased = self._execute(SQL["state"], (key,)).fetchone() or (True, False)
+        if visible and not erased:
             return True
+        if erased:
+            self._leave_bytes()
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
             return False
         self._execute(SQL["forget_keys"], (key,))
         self._execute(SQL["delete_all_records"], (key,))
-        self._execute(SQL["delete_conversation"], (key,))
+        if not erased:
+            self._execute(SQL["delete_conversation"], (key,))
         return True
 
-    def set_key(
-        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, replaces: bytes | None
-    ) -> None:
-        self._versions.forget()
-        self._leave_bytes()
-        changed = self._execute(
-            SQL["set_key"], (salt, None if key_id is None else bound(key_id), sealed_key, key, replaces)
-        )
-        if changed.rowcount != 1:
-            raise KeyReplaced(f"conversation number {key}")
-
-    def set_mark(self, key: int, mark: bytes | None) -> None:
-        self._execute(SQL["set_mark"], (mark, key))
-        self._versions.mark(key, mark)
-
-    def replace(self, key: int, rows: Sequence[Row]) -> None:
-        self._versions.forget()
-        self._leave_bytes()
+    def _replace(self, key: int, rows: Sequence[Row]) -> None:
         self._executemany(
             SQL["replace_row"],
             [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, key, r.id) for r in rows],
         )
 
-    def erase(self, key: int, erasure: Erasure) -> None:
-        self._versions.forget()
-        self._leave_bytes()
-        self._execute(
-            SQL["erase_conversation"],
-            (erasure.erased_at, bound(erasure.reason), erasure.events, erasure.head, key),
-        )
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
+        if again:
+            self._execute(SQL["prove"], (recalled.proof, key, bound(idempotency_key)))
+        else:
+            self._execute(SQL["remember"], (key, bound(idempotency_key), *recalled[:3]))
 
-    def expunge(self, key: int, limit: int) -> bool:
-        self._versions.forget()
-        self._leave_bytes()
-        if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
-            return False
-        self._execute(SQL["forget_keys"], (key,))
-        self._execute(SQL["delete_all_records"], (key,))
-        return True
+    def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
+        if replace_all:
+            self._execute(SQL["delete_records"], (projection, key))
+        self._executemany(SQL["put_record"], [(projection, key, *record[:6]) for record in records])
 
-    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
-        self._execute(SQL["remember"], (key, bound(idempotency_key), *recalled))
-
-    def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
-        self._execute(SQL["prove"], (proof, key, bound(idempotency_key)))
-
-    def put_records(self, projection: str, key: int, records: Iterable[Record]) -> None:
-        self._executemany(SQL["put_record"], [(projection, key, *record) for record in records])
-
-    def set_store_value(self, name: str, value: str) -> None:
-        self._execute(SQL["set_store_value"], (name, value))
-
-    def delete_records(self, projection: str, key: int) -> None:
-        self._execute(SQL["delete_records"], (projection, key))
-
-    def insert_tracking(self, application: str, notification_id: int) -> None:
-        newest = self.max_tracking_id(application)
-        if newest is not None and newest >= notification_id:
-            raise IntegrityError(
-                f"{application!r} is at notification {newest} already, {notification_id} comes too late"
-            )
-        self._execute(SQL["insert_tracking"], (application, notification_id))
+    def set_value(self, name: str, value: str) -> None:
+        kind, _, application = name.partition(" ")
+        if kind != "tracking":
+            self._execute(SQL["set_store_value"], (name, value))
+            return
+        newest = self.value(name)
+        if newest and int(newest) >= int(value):
+            raise IntegrityError(f"{application!r} is at notification {newest} already, {value} comes too late")
+        self._execute(SQL["insert_tracking"], (application, int(value)))
 
     def _leave_bytes(self) -> None:
         """Mark that bytes of what is erased or replaced now stay in the file until ``purge`` has ended."""
@@ -153,13 +152,10 @@ class SQLiteTransaction(SQLiteReader):
             raise IntegrityError(
                 f"conversation number {key} has an event with an id of {first_id} to {last_id} already"
             )
-        return position if type(position) is int else self.last_position() + 1  # which raises what is wrong
-
-    def _is_staged(self, key: int) -> bool:
-        return self._execute(SQL["is_staged"], (key,)).fetchone() is not None
+        return position if type(position) is int else self._last_position() + 1  # which raises what is wrong
 
     def _check_staged(self, key: int) -> None:
-        if not self._is_staged(key):
+        if self._execute(SQL["state"], (key,)).fetchone() != (0, 0):
             raise IntegrityError(
                 f"conversation number {key} is not staged any more: its import was discarded, or is published already"
             )
@@ -180,3 +176,7 @@ class SQLiteTransaction(SQLiteReader):
 
 def _staged_position(key: int, event_id: int) -> int:
     return event_id - ((key + 1) << 32)
+
+
+def _unplaced() -> int:
+    raise AssertionError("a staged event has no position yet")

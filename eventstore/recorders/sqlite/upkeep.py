@@ -11,7 +11,7 @@ from eventstore.recorders.errors import StillRead
 from eventstore.recorders.sqlite.epochs import mark_copy
 from eventstore.recorders.sqlite.reader import SQL
 
-__all__ = ["compact", "copy", "empty_wal", "findings", "left_in_staging", "left_of_erased"]
+__all__ = ["compact", "copy", "empty_wal", "findings", "left_of_erased"]
 
 _PURGE_TIMEOUT_MS: Final = 20
 _PAGES: Final = 1_024
@@ -41,10 +41,6 @@ def compact(writer: sqlite3.Connection) -> bool:
     if pending is not None:
         writer.execute(SQL["bytes_are_gone"], pending)
     return True
-
-
-def left_in_staging(reader: sqlite3.Connection, before: int) -> list[int]:
-    return [key for (key,) in reader.execute(SQL["left_in_staging"], (before,))]
 
 
 def left_of_erased(reader: sqlite3.Connection) -> list[int]:

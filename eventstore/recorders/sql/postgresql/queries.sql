@@ -116,19 +116,26 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark
 FROM (
     SELECT * FROM {schema}.conversations
-    WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND ($2::boolean OR id > $1::bytea)
-    ORDER BY substring(id, 1, 256), id LIMIT $3::bigint
+    WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
+    ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
 ) c
 LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
 ORDER BY substring(c.id, 1, 256), c.id
 
--- name: staged
-SELECT key FROM {schema}.conversations WHERE sha256(id) = sha256($1::bytea) AND NOT visible
+-- name: staged_conversations
+SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
+       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark
+FROM (
+    SELECT * FROM {schema}.conversations
+    WHERE NOT visible AND id >= $1::bytea
+    ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
+) c
+LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+ORDER BY substring(c.id, 1, 256), c.id
 
--- name: left_in_staging
-SELECT c.key FROM {schema}.conversations c
-LEFT JOIN LATERAL (SELECT recorded_at FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
-WHERE NOT c.visible AND coalesce(e.recorded_at, c.created_at) < $1::bigint
+-- name: is_erased
+SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND erased_at IS NOT NULL
 
 -- name: is_staged
 SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND NOT visible
@@ -143,10 +150,10 @@ SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, s
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND structural
 ORDER BY id LIMIT $4::bigint
 
--- name: documents_row
+-- name: documents_rows
 SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
-FROM {schema}.events WHERE conversation = $1::bigint AND id < $2::bigint AND kind = 'document_changes'::bytea
-ORDER BY id DESC LIMIT 1
+FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND kind = 'document_changes'::bytea
+ORDER BY id DESC LIMIT $4::bigint
 
 -- name: shown_rows
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
@@ -188,30 +195,30 @@ SELECT greatest(
      WHERE first_position < (SELECT position FROM horizon) ORDER BY first_position DESC LIMIT 1),
     0)
 
--- name: position
-SELECT coalesce(e.position, (
-    SELECT p.first_position + e.id - p.first_id FROM {schema}.publications p
-    WHERE p.conversation = e.conversation AND p.first_id <= e.id ORDER BY p.first_id DESC LIMIT 1))
-FROM {schema}.events e WHERE e.conversation = $1::bigint AND e.id = $2::bigint
-
 -- name: recall
-SELECT first_id, events, proof FROM {schema}.idempotency_keys
-WHERE conversation = $1::bigint AND sha256(key) = sha256($2::bytea)
+SELECT k.first_id, k.events, k.proof, (
+    SELECT coalesce(e.position, (
+        SELECT p.first_position + e.id - p.first_id FROM {schema}.publications p
+        WHERE p.conversation = e.conversation AND p.first_id <= e.id ORDER BY p.first_id DESC LIMIT 1))
+    FROM {schema}.events e WHERE e.conversation = k.conversation AND e.id = k.first_id)
+FROM {schema}.idempotency_keys k WHERE k.conversation = $1::bigint AND sha256(k.key) = sha256($2::bytea)
 
--- name: remembered
-SELECT key, first_id, events, proof FROM {schema}.idempotency_keys
-WHERE conversation = $1::bigint AND ($2::bytea IS NULL OR key > $2::bytea) ORDER BY key LIMIT $3::bigint
+-- name: recalled
+SELECT key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
+WHERE conversation = $1::bigint AND key >= $2::bytea ORDER BY key LIMIT $3::bigint
 
--- name: record_at
+-- name: records_back
 SELECT version, code, base, body, encoding, checksum FROM {schema}.records
-WHERE projection = $1::bytea AND conversation = $2::bigint AND version <= $3::bigint ORDER BY version DESC LIMIT 1
+WHERE projection = $1::bytea AND conversation = $2::bigint AND version <= $3::bigint
+ORDER BY version DESC LIMIT $4::bigint
 
 -- name: records
 SELECT version, code, base, body, encoding, checksum FROM {schema}.records
 WHERE projection = $1::bytea AND conversation = $2::bigint AND version > $3::bigint ORDER BY version LIMIT $4::bigint
 
--- name: projections
-SELECT DISTINCT projection FROM {schema}.records WHERE conversation = $1::bigint ORDER BY projection
+-- name: newest_records
+SELECT DISTINCT ON (projection) version, code, base, body, encoding, checksum, projection FROM {schema}.records
+WHERE conversation = $1::bigint ORDER BY projection, version DESC LIMIT $2::bigint
 
 -- name: max_tracking_id
 SELECT max(notification_id) FROM {schema}.tracking WHERE application = $1::bytea

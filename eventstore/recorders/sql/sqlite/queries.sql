@@ -64,6 +64,11 @@ WHERE c.key = ?
 WHERE c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
+-- name: staged_conversations
+{conversations_as_found}
+WHERE NOT c.visible AND c.id >= CAST(? AS TEXT)
+ORDER BY c.id LIMIT ?
+
 -- name: conversation_id
 SELECT id FROM conversations WHERE key = ?
 
@@ -142,30 +147,23 @@ SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM store WH
 UPDATE store SET value = ? WHERE name = 'positions_given'
 
 -- name: rows
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
-       position FROM events
-WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
-
--- name: bare_rows
 SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
 FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
 -- name: structural_rows
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
-       position
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
 FROM events INDEXED BY events_structural
 WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
 
--- name: documents_row
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
-       position
+-- name: documents_rows
+SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
 FROM events INDEXED BY events_of_documents
-WHERE conversation = ? AND id < ? AND kind = 'document_changes' ORDER BY id DESC LIMIT 1
+WHERE conversation = ? AND id >= ? AND id < ? AND kind = 'document_changes' ORDER BY id DESC LIMIT ?
 
 -- No ORDER BY: SQLite would carry every body through a sorter, which takes longer than the rest.
 -- name: shown_rows
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
-       e.shown_before, e.structural_before, e.checksum, e.position
+       e.shown_before, e.structural_before, e.checksum
 FROM json_each(?) j
 CROSS JOIN events e INDEXED BY events_by_id
     ON e.conversation = ? AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1 AND e.shown
@@ -189,14 +187,6 @@ WHERE first_position > ? AND published IS NOT NULL ORDER BY first_position LIMIT
 -- name: publish
 UPDATE conversations SET visible = 1, first_position = ?, published = ? WHERE key = ?
 
--- name: in_staging
-SELECT key FROM conversations WHERE id = CAST(? AS TEXT) AND NOT visible
-
--- name: left_in_staging
-SELECT c.key FROM conversations c
-LEFT JOIN events e ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
-WHERE NOT c.visible AND coalesce(e.recorded_at, c.created_at) < ?
-
 -- name: left_of_erased
 SELECT c.key FROM conversations c WHERE c.erased_at IS NOT NULL AND (
     EXISTS (SELECT 1 FROM events e INDEXED BY events_by_id WHERE e.conversation = c.key)
@@ -204,8 +194,8 @@ SELECT c.key FROM conversations c WHERE c.erased_at IS NOT NULL AND (
     OR EXISTS (SELECT 1 FROM records r WHERE r.conversation = c.key)
 )
 
--- name: is_staged
-SELECT 1 FROM conversations WHERE key = ? AND NOT visible
+-- name: state
+SELECT visible, erased_at IS NOT NULL FROM conversations WHERE key = ?
 
 -- name: delete_rows
 DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? ORDER BY id DESC LIMIT ?)
@@ -213,17 +203,17 @@ DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversa
 -- name: delete_conversation
 DELETE FROM conversations WHERE key = ?
 
--- name: position
-SELECT CASE WHEN e.position > 0 THEN e.position ELSE c.first_position + e.id END
-FROM events e JOIN conversations c ON c.key = e.conversation WHERE e.conversation = ? AND e.id = ?
-
 -- name: recall
-SELECT first_id, events, proof FROM idempotency_keys WHERE conversation = ? AND key = CAST(? AS TEXT)
+SELECT k.key, k.first_id, k.events, k.proof, CASE WHEN e.position > 0 THEN e.position ELSE c.first_position + e.id END
+FROM idempotency_keys k
+LEFT JOIN events e INDEXED BY events_by_id ON e.conversation = k.conversation AND e.id = k.first_id
+LEFT JOIN conversations c ON c.key = k.conversation
+WHERE k.conversation = ? AND k.key = CAST(? AS TEXT) LIMIT ?
 
 -- name: remember
 INSERT INTO idempotency_keys (conversation, key, first_id, events, proof) VALUES (?, CAST(? AS TEXT), ?, ?, ?)
 
--- name: remembered
+-- name: recalled
 SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ? AND key >= CAST(? AS TEXT) ORDER BY key LIMIT ?
 
 -- name: set_key
@@ -249,9 +239,6 @@ WHERE key = ?
 -- name: forget_keys
 DELETE FROM idempotency_keys WHERE conversation = ?
 
--- name: projections
-SELECT DISTINCT projection FROM records WHERE conversation = ? ORDER BY projection
-
 -- name: rows_of_nobody
 SELECT e.conversation, count(*) FROM events e
 WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation) GROUP BY e.conversation
@@ -274,9 +261,15 @@ SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM 
         WHERE position > 0 AND conversation NOT IN (SELECT key FROM conversations WHERE erased_at IS NOT NULL))
        + (SELECT coalesce(sum(coalesce(erased_events, published)), 0) FROM conversations)
 
--- name: record_at
+-- name: newest_records
+SELECT r.version, r.code, r.base, r.body, r.encoding, r.checksum, r.projection
+FROM (SELECT projection, max(version) AS version FROM records WHERE conversation = ? GROUP BY projection) newest
+JOIN records r ON r.conversation = ? AND r.projection = newest.projection AND r.version = newest.version
+ORDER BY r.projection LIMIT ?
+
+-- name: records_back
 SELECT version, code, base, body, encoding, checksum FROM records
-WHERE projection = ? AND conversation = ? AND version <= ? ORDER BY version DESC LIMIT 1
+WHERE projection = ? AND conversation = ? AND version <= ? ORDER BY version DESC LIMIT ?
 
 -- name: records
 SELECT version, code, base, body, encoding, checksum FROM records
