@@ -328,6 +328,7 @@ class AsyncHistory:
     documents = _method(sync.History.documents)
     why = _method(sync.History.why)
     difference = _method(sync.History.difference)
+    stats = _method(sync.History.stats)
     lifetimes = _method(sync.History.lifetimes)
 
     @property

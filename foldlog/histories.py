@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from eventstore.stored.compression import Compression
     from foldlog.maintenance import Maintenance
     from foldlog.recording import Recording
+    from foldlog.reports.stats import Stats
     from foldlog.search import Hit, SearchIndex
     from projections import Lifetimes
     from projections.messages import Dialect
@@ -559,6 +560,15 @@ class History:
             return self._views.why(self.id, event_id=event_id)
         except ConversationNotFound:
             raise NoSuchEvent(self.id, event_id, 0) from None
+
+    def stats(self) -> Stats:
+        """Return the figures of this history: events by kind and tool, errors, tokens and cost by model and day,
+        condensations by strategy. Raises ``ConversationNotFound`` before the first append. Cost: the events, up to
+        three times.
+        """
+        from foldlog.reports.stats import collect_stats
+
+        return collect_stats(self._store, [self.id], views=self._views)
 
     def lifetimes(self) -> Lifetimes:
         """For each event and summary: at which versions the View shows it, from when a model is sent it, why it left,

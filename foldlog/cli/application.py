@@ -22,7 +22,7 @@ __all__ = ["COMMANDS", "build", "main", "module_of"]
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
     "Histories": ("import", "list", "log", "show", "search", "view", "report", "documents", "export"),
-    "Views": ("why", "diff", "audit", "rebuild", "bench"),
+    "Views": ("why", "diff", "stats", "audit", "rebuild", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
     "The store": ("copy", "backup", "restore", "vacuum", "status", "adapters"),
     "Trust": ("verify", "head", "salvage", "rekey", "erase"),

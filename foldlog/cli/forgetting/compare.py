@@ -49,7 +49,8 @@ def run(
 
     Nothing is changed in the store. The history's own condensations are left out. A condenser with a model asks it.
     """
-    from foldlog.reports.comparison import PlotRefused, check_plot, comparison, plot_comparison
+    from foldlog.reports.comparison import comparison
+    from foldlog.reports.plots import PlotRefused, check_plot, plot_comparison
 
     model = agent_model(agent)
     condensers = _condensers(configs or [], agent, model)

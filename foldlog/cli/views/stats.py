@@ -1,0 +1,188 @@
+"""``foldlog stats``: the figures of conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.moments import moment_words
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.pager import paged
+from foldlog.cli.stores import chosen, open_existing
+
+if TYPE_CHECKING:
+    from foldlog.reports.stats import Stats
+
+__all__ = ["run"]
+
+_TOOLS = _DAYS = 15
+"""Lines of a table of tools, and of days."""
+
+
+def run(
+    conversations: SomeConversations = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: a PNG, SVG or PDF.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
+
+    Of one conversation it also draws the size of the View. Days are in UTC. Tokens and cost are those that the events
+    tell: 'meta' of native events, the usage in imported records.
+
+    Example: foldlog stats tidewatch --plot tidewatch.png
+    """
+    from foldlog.reports.plots import PlotRefused, check_plot, plot_stats
+    from foldlog.reports.stats import collect_stats
+    from projections import Views
+
+    try:
+        if plot is not None:
+            check_plot(plot)
+    except PlotRefused as error:
+        raise Refused(str(error)) from error
+    with open_existing(db) as store, terminal.progress() as bars:
+        names = list(chosen(store, conversations))
+        total = sum(store.version(name) for name in names)
+        bar = bars.add_task("counting", unit="events", total=total)
+        stats = collect_stats(store, names, lambda events: bars.advance(bar, events), views=Views(store))
+    title = names[0] if len(names) == 1 else f"{len(names):,} conversations"
+    if plot is not None:
+        plot_stats(stats, plot, title=title)
+    if as_json:
+        named = {"conversation": names[0]} if len(names) == 1 else {}
+        terminal.emit({**named, **stats.as_json(), "plot": None if plot is None else str(plot)})
+    else:
+        with paged():
+            _show(stats, title)
+        if plot is not None:
+            terminal.console().print(f"The figures as a plot: {terminal.printable(str(plot))}", soft_wrap=True)
+    for finding in stats.findings:
+        terminal.warn(finding)
+    return FINDINGS if stats.findings else DONE
+
+
+def _show(stats: Stats, title: str) -> None:
+    from rich.text import Text
+
+    from foldlog.cli.gist import count
+
+    console = terminal.console()
+    when = ""
+    if stats.first_at is not None and stats.last_at is not None:
+        when = f", {moment_words(stats.first_at)} to {moment_words(stats.last_at)}"
+    errors = f", {count(stats.errors, 'error')}" if stats.errors else ""
+    name = terminal.printable(title, one_line=True)
+    console.print(
+        Text(f"{name}: {count(stats.events.total(), 'event')}{errors}{when}", style="bold"),
+        soft_wrap=not terminal.has_edge(),
+    )
+    _show_bars("events by kind", stats.events.most_common())
+    tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
+    _show_bars(
+        "calls by tool",
+        [(tool, one.calls, f"  {count(one.errors, 'error')}" if one.errors else "") for tool, one in tools[:_TOOLS]],
+        left_out=len(tools) - _TOOLS,
+    )
+    if len(stats.days) > 1:
+        days = sorted(stats.days.items())
+        _show_bars("events by day", days[-_DAYS:], left_out=len(days) - _DAYS)
+    _show_models(stats)
+    _show_condensations(stats)
+    _show_view(stats)
+
+
+def _heading(text: str) -> None:
+    from rich.text import Text
+
+    terminal.console().print(Text(f"\n{text}", style="bold"))
+
+
+def _show_bars(heading: str, rows: Iterable[Sequence[object]], left_out: int = 0) -> None:
+    """Print a line for each row: name, number, a bar, and what the row has besides."""
+    from foldlog.cli.tables import padded
+    from foldlog.reports.bars import bar
+
+    lines = [(terminal.printable(str(row[0]), one_line=True), int(str(row[1])), str((*row, "", "")[2])) for row in rows]
+    if not lines:
+        return
+    _heading(heading)
+    out = terminal.PrintedLines()
+    widest = min(max(len(name) for name, _, _ in lines), max(10, terminal.console().width // 3))
+    largest = max(number for _, number, _ in lines)
+    figures = len(f"{largest:,}")
+    room = max(4, min(50, terminal.console().width - widest - figures - 20))
+    for name, number, more in lines:
+        shown = name if len(name) <= widest or not terminal.has_edge() else f"{name[: widest - 1]}…"
+        start = f"  {padded(shown, widest)}  {number:>{figures},}  "
+        out.write((start, ""), (bar(number, largest, room), "cyan"), (more, "red"))
+    if left_out > 0:
+        out.write((f"  and {left_out:,} more; --json has all", "dim"))
+
+
+def _show_models(stats: Stats) -> None:
+    from foldlog.cli.tables import Column, print_rows
+
+    if not stats.models:
+        return
+    _heading("tokens and cost by model and day")
+    rows = [
+        (
+            day,
+            terminal.printable(model, one_line=True),
+            f"{one.calls:,}",
+            f"{one.prompt_tokens:,}",
+            f"{one.cached_tokens:,}",
+            f"{one.completion_tokens:,}",
+            f"${one.cost:,.4f}" if one.cost else "",
+        )
+        for (day, model), one in sorted(stats.models.items())
+    ]
+    columns = (
+        Column("day"),
+        Column("model", least=12),
+        *(Column(name, justify="right") for name in ("calls", "prompt", "cached", "completion", "cost")),
+    )
+    print_rows(terminal.console(), columns, rows)
+
+
+def _show_condensations(stats: Stats) -> None:
+    from foldlog.cli.tables import Column, print_rows
+
+    if not stats.condensations:
+        return
+    _heading("condensations by strategy")
+    rows = [
+        (
+            terminal.printable(name, one_line=True),
+            f"{one.made:,}",
+            f"{one.declined:,}" if one.declined else "",
+            f"{one.events_forgotten:,}",
+            f"{one.tokens_saved:,}" if one.tokens_saved else "",
+            f"${one.cost:,.4f}" if one.cost else "",
+        )
+        for name, one in stats.condensations.items()
+    ]
+    headings = ("condensations", "declined", "events forgotten", "tokens saved", "cost")
+    columns = (Column("strategy", least=12), *(Column(heading, justify="right") for heading in headings))
+    print_rows(terminal.console(), columns, rows)
+
+
+def _show_view(stats: Stats) -> None:
+    from foldlog.reports.bars import curve
+
+    if not stats.view_tokens or not max(stats.view_tokens):
+        return
+    sizes = stats.view_tokens
+    _heading(f"tokens of the View, about: {sizes[-1]:,} now, {max(sizes):,} at most")
+    out = terminal.PrintedLines()
+    for line in curve(sizes, min(100, terminal.console().width - 4)):
+        out.write((f"  {line}", "magenta"))
+    out.write((f"  version 0 to {len(sizes) - 1:,}", "dim"))

@@ -1,0 +1,230 @@
+"""Figures of conversations: events by kind and tool, errors, tokens and cost by model and day, condensations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from condensers import event_tokens
+from eventstore import Action, CondensationAction, CorruptEvent, Event, EventStoreError, Logged, Observation, Store
+from foldlog.kinds import label
+from foldlog.reports.usage import ModelCall, calls_of_events, calls_of_records
+from projections import Views
+
+__all__ = ["CondensationFigures", "ModelFigures", "Stats", "ToolFigures", "collect_stats"]
+
+NO_DAY = "(no time)"
+NO_NAME = "(not named)"
+
+
+@dataclass
+class ToolFigures:
+    """Calls of one tool, and how many observations of it are errors."""
+
+    calls: int = 0
+    errors: int = 0
+
+
+@dataclass
+class ModelFigures:
+    """Calls of one model on one day, in UTC. ``cached_tokens`` are part of ``prompt_tokens``."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass
+class CondensationFigures:
+    """Condensations by one strategy. ``tokens_saved`` are what they say of their tokens before and after, or else the
+    difference of the Views before and after, estimated.
+    """
+
+    made: int = 0
+    declined: int = 0
+    events_forgotten: int = 0
+    tokens_saved: int = 0
+    cost: float = 0.0
+
+
+@dataclass
+class Stats:
+    """Figures of some conversations.
+
+    ``events`` are counted by label, ``days`` by the day that they happened on, ``models`` by day and model.
+    ``view_tokens`` are the tokens that the View of each version sends to a model, an estimate that errs high; of one
+    conversation, and empty for several.
+    ``findings`` name events that could not be read: they are not counted.
+    """
+
+    conversations: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+    tools: dict[str, ToolFigures] = field(default_factory=dict)
+    models: dict[tuple[str, str], ModelFigures] = field(default_factory=dict)
+    condensations: dict[str, CondensationFigures] = field(default_factory=dict)
+    days: Counter[str] = field(default_factory=Counter)
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+    view_tokens: tuple[int, ...] = ()
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def errors(self) -> int:
+        """Observations that are errors."""
+        return self.events["error"]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures for programs."""
+        return {
+            "conversations": self.conversations,
+            "events": {"total": self.events.total(), **self.events},
+            "errors": self.errors,
+            "first_at": None if self.first_at is None else self.first_at.isoformat(),
+            "last_at": None if self.last_at is None else self.last_at.isoformat(),
+            "tools": {tool: vars(figures) for tool, figures in self.tools.items()},
+            "models": [
+                {"day": day, "model": model, **vars(figures)} for (day, model), figures in sorted(self.models.items())
+            ],
+            "condensations": {name: vars(figures) for name, figures in self.condensations.items()},
+            "days": dict(sorted(self.days.items())),
+            "view_tokens": self.view_tokens,
+            "findings": self.findings,
+        }
+
+
+def collect_stats(
+    store: Store,
+    conversations: Sequence[str],
+    on_events: Callable[[int], object] = lambda count: None,
+    *,
+    views: Views | None = None,
+) -> Stats:
+    """Return the figures of conversations. An event that cannot be read is a finding, and the rest is counted.
+
+    With ``views``, the sizes of one conversation's View are counted too. Raises ``ConversationNotFound``,
+    ``ConversationErased``. Cost: every event, twice for imported conversations.
+    """
+    stats = Stats()
+    for conversation in conversations:
+        stats.conversations += 1
+        formats, silent = set[str](), list[tuple[int, str]]()
+        for recorded_at, event in _sound(store, conversation, stats.findings):
+            _count(stats, recorded_at, event, formats, silent)
+            if event.id % 1_000 == 999:
+                on_events(1_000)
+        for call in _imported_calls(store, conversation, formats, stats.findings):
+            _add_call(stats, call)
+        if views is not None and (silent or len(conversations) == 1):
+            try:
+                sizes = views.lifetimes(conversation, event_tokens).sizes
+            except EventStoreError as error:
+                stats.findings.append(f"conversation {conversation!r}: the sizes of its View are not counted: {error}")
+                continue
+            for condensation, strategy in silent:
+                saved = sizes[condensation] - sizes[condensation + 1]
+                stats.condensations[strategy].tokens_saved += saved
+            stats.view_tokens = sizes if len(conversations) == 1 else ()
+    return stats
+
+
+def _sound(store: Store, conversation: str, findings: list[str]) -> Iterator[Logged]:
+    start, end = 0, store.conversation(conversation).version
+    store.version(conversation)  # of an erased one nothing is counted
+    while start < end:
+        try:
+            yield from store.log(conversation, start, end)
+        except CorruptEvent as error:
+            findings.append(str(error))
+            start = error.event_id + 1
+        else:
+            return
+
+
+def _count(stats: Stats, recorded_at: datetime, event: Event, formats: set[str], silent: list[tuple[int, str]]) -> None:
+    stats.events[label(event)] += 1
+    if event.origin is not None:
+        formats.add(event.origin.format)
+    at = _time_of(event, recorded_at)
+    stats.days[NO_DAY if at is None else at.date().isoformat()] += 1
+    if at is not None:
+        stats.first_at = at if stats.first_at is None else min(stats.first_at, at)
+        stats.last_at = at if stats.last_at is None else max(stats.last_at, at)
+    match event:
+        case Action(tool=tool):
+            _tool(stats, tool).calls += 1
+        case Observation(tool=tool, is_error=True):
+            _tool(stats, tool).errors += 1
+        case CondensationAction():
+            _count_condensation(stats, event, silent)
+    if event.origin is None:
+        for call in calls_of_events([(recorded_at, event)]):
+            _add_call(stats, call)
+
+
+def _tool(stats: Stats, tool: str) -> ToolFigures:
+    return stats.tools.setdefault(tool or NO_NAME, ToolFigures())
+
+
+def _count_condensation(stats: Stats, event: CondensationAction, silent: list[tuple[int, str]]) -> None:
+    """Count a condensation. One that says nothing of its tokens goes to ``silent``, with its strategy."""
+    figures = stats.condensations.setdefault(_strategy(event), CondensationFigures())
+    told = event.metadata
+    if told.get("outcome") == "declined":
+        figures.declined += 1
+        return
+    intervals, summaries = event.forgotten
+    figures.made += 1
+    figures.events_forgotten += sum(last - first + 1 for first, last in intervals) + len(summaries)
+    before, after = told.get("tokens_before"), told.get("tokens_after")
+    if type(before) is int and type(after) is int:
+        figures.tokens_saved += before - after
+    else:
+        silent.append((event.id, _strategy(event)))
+    cost = told.get("cost")
+    figures.cost += float(cost) if isinstance(cost, int | float) else 0.0
+
+
+def _strategy(event: CondensationAction) -> str:
+    """Return the strategy that a condensation names, or the format that it was imported from."""
+    named = event.metadata.get("condenser")
+    if isinstance(named, str) and named:
+        return named
+    return NO_NAME if event.origin is None else f"{event.origin.format} ({NO_NAME[1:-1]})"
+
+
+def _add_call(stats: Stats, call: ModelCall) -> None:
+    day = NO_DAY if call.at is None else call.at.astimezone(UTC).date().isoformat()
+    figures = stats.models.setdefault((day, call.model), ModelFigures())
+    figures.calls += call.calls
+    figures.prompt_tokens += call.prompt_tokens
+    figures.cached_tokens += call.cached_tokens
+    figures.completion_tokens += call.completion_tokens
+    figures.cost += call.cost
+
+
+def _imported_calls(store: Store, conversation: str, formats: set[str], findings: list[str]) -> Iterator[ModelCall]:
+    """Yield the calls that imported events tell of: their usage is in the records that they came from. Where these
+    cannot be made again, that is a finding.
+    """
+    from foldlog.formats import encode
+
+    for format in sorted(formats):
+        try:
+            yield from calls_of_records(encode(store.events(conversation), format), format)
+        except (EventStoreError, ValueError) as error:
+            findings.append(f"conversation {conversation!r}: its imported usage is not counted: {error}")
+
+
+def _time_of(event: Event, recorded_at: datetime) -> datetime | None:
+    if event.timestamp is not None or event.origin is None:
+        return event.timestamp or recorded_at
+    try:
+        written = datetime.fromisoformat(event.origin.time or "")
+    except ValueError:
+        return None
+    return written if written.tzinfo else written.replace(tzinfo=UTC)

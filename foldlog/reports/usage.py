@@ -1,0 +1,190 @@
+"""What models were asked and what they cost, as the events of a history tell it.
+
+Native events tell it in ``meta`` (``model``, ``usage``, ``cost``), condensations in ``metadata``. Imported events tell
+it in the records that they came from, each format in its own way; formats that are not named here tell nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from eventstore import CondensationAction, Event
+
+__all__ = ["ModelCall", "calls_of_events", "calls_of_records"]
+
+UNNAMED = "(not named)"
+
+
+class ModelCall(NamedTuple):
+    """One or more calls of a model. ``at`` is None where no time is known; a time without a zone counts as UTC."""
+
+    at: datetime | None
+    model: str
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+    calls: int = 1
+
+
+def calls_of_events(events: Iterable[tuple[datetime, Event]]) -> Iterator[ModelCall]:
+    """Yield the calls that native events and condensations tell of."""
+    for recorded_at, event in events:
+        told = event.metadata if isinstance(event, CondensationAction) else event.meta
+        if not told or not (told.get("model") or isinstance(told.get("usage"), dict)):
+            continue
+        usage = told.get("usage")
+        counted = usage if isinstance(usage, dict) else told
+        prompt, completion = _prompt(counted), _completion(counted)
+        if not prompt and not completion:
+            prompt = _whole(counted, "total_tokens")
+        model = told.get("model")
+        yield ModelCall(
+            event.timestamp or recorded_at,
+            model if isinstance(model, str) and model else UNNAMED,
+            prompt,
+            _cached(counted),
+            completion,
+            _cost(told.get("cost")),
+        )
+
+
+def calls_of_records(records: Iterable[Any], format: str) -> Iterator[ModelCall]:
+    """Yield the calls that the records of a format tell of. A record of another form tells nothing."""
+    reader = _READERS.get(format)
+    return iter(()) if reader is None else reader(record for record in records if isinstance(record, dict))
+
+
+# -- formats ----------------------------------------------------------------------------------------------------------
+
+
+def _of_claude_code(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
+    """Count each reply once: it stands in several lines, each with the usage up to there, and the last one counts."""
+    replies: dict[str, ModelCall] = {}
+    for number, record in enumerate(records):
+        message = record.get("message")
+        usage = message.get("usage") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or not isinstance(usage, dict):
+            continue
+        cached = _whole(usage, "cache_read_input_tokens")
+        prompt = _whole(usage, "input_tokens") + _whole(usage, "cache_creation_input_tokens") + cached
+        call = ModelCall(_time(record.get("timestamp")), _name(message), prompt, cached, _whole(usage, "output_tokens"))
+        replies[str(message.get("id") or number)] = call
+    yield from replies.values()
+
+
+def _of_codex(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
+    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model."""
+    model, seen = UNNAMED, None
+    for record in records:
+        payload = record.get("payload")
+        if not isinstance(payload, dict):
+            continue
+        if record.get("type") == "turn_context":
+            model = _name(payload)
+        info = payload.get("info") if payload.get("type") == "token_count" else None
+        last = info.get("last_token_usage") if isinstance(info, dict) else None
+        if isinstance(info, dict) and isinstance(last, dict) and info.get("total_token_usage") != seen:
+            seen = info.get("total_token_usage")  # the same count is often written twice
+            yield ModelCall(_time(record.get("timestamp")), model, _prompt(last), _cached(last), _completion(last))
+
+
+def _of_openhands_v0(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
+    """Count differences: ``llm_metrics`` accumulates."""
+    model, before = UNNAMED, ModelCall(None, UNNAMED)
+    for record in records:
+        response = _inner(record, "tool_call_metadata", "model_response")
+        model = _name(response) if response.get("model") else model
+        usage = _inner(record, "llm_metrics", "accumulated_token_usage")
+        if not usage:
+            continue
+        cost = _cost(_inner(record, "llm_metrics").get("accumulated_cost"))
+        total = ModelCall(None, model, _prompt(usage), _cached(usage), _completion(usage), cost)
+        yield from _since(before, total, _time(record.get("timestamp")))
+        before = total
+
+
+def _of_openhands_v1(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
+    """Count differences: the state's ``stats`` accumulate, for each use of a model apart."""
+    before: dict[str, ModelCall] = {}
+    for record in records:
+        key, value = record.get("key"), record.get("value")
+        stats = value if key == "stats" else _inner(value, "stats") if key == "full_state" else {}
+        for use, metrics in _inner(stats, "usage_to_metrics").items():
+            usage, cost = _inner(metrics, "accumulated_token_usage"), _cost(_inner(metrics).get("accumulated_cost"))
+            model = str(_inner(metrics).get("model_name") or UNNAMED)
+            total = ModelCall(None, model, _prompt(usage), _cached(usage), _completion(usage), cost)
+            yield from _since(before.get(use, ModelCall(None, model)), total, _time(record.get("timestamp")))
+            before[use] = total
+
+
+_READERS: Mapping[str, Callable[[Iterable[Mapping[str, Any]]], Iterator[ModelCall]]] = {
+    "claude-code": _of_claude_code,
+    "codex": _of_codex,
+    "openhands-v0": _of_openhands_v0,
+    "openhands-v1": _of_openhands_v1,
+}
+
+
+def _since(before: ModelCall, total: ModelCall, at: datetime | None) -> Iterator[ModelCall]:
+    """Yield what was added to accumulated figures; nothing where nothing was. Figures that fell began again."""
+    began_again = total.prompt_tokens < before.prompt_tokens or total.cost < before.cost
+    old = ModelCall(None, total.model) if began_again else before
+    added = ModelCall(
+        at,
+        total.model,
+        total.prompt_tokens - old.prompt_tokens,
+        max(0, total.cached_tokens - old.cached_tokens),
+        max(0, total.completion_tokens - old.completion_tokens),
+        total.cost - old.cost,
+    )
+    if any(added[2:6]):
+        yield added
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def _inner(value: Any, *names: str) -> Mapping[str, Any]:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _prompt(usage: Mapping[str, Any]) -> int:
+    return _whole(usage, "prompt_tokens") or _whole(usage, "input_tokens")
+
+
+def _completion(usage: Mapping[str, Any]) -> int:
+    return _whole(usage, "completion_tokens") or _whole(usage, "output_tokens")
+
+
+def _cached(usage: Mapping[str, Any]) -> int:
+    names = ("cached_tokens", "cached_input_tokens", "cache_read_tokens", "cache_read_input_tokens")
+    return next((tokens for name in names if (tokens := _whole(usage, name))), 0)
+
+
+def _whole(usage: Mapping[str, Any], name: str) -> int:
+    count = usage.get(name)
+    return count if type(count) is int and count > 0 else 0
+
+
+def _cost(value: Any) -> float:
+    return float(value) if type(value) in (int, float) and 0 < value < float("inf") else 0.0
+
+
+def _name(told: Mapping[str, Any]) -> str:
+    model = told.get("model")
+    return model if isinstance(model, str) and model else UNNAMED
+
+
+def _time(value: Any) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,189 @@
+"""The figures of conversations: what is counted, and from where."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    ConversationNotFound,
+    Message,
+    Observation,
+    open_store,
+)
+from foldlog.reports.bars import bar, curve
+from foldlog.reports.stats import CondensationFigures, ModelFigures, collect_stats
+from foldlog.reports.usage import calls_of_records
+from projections import Views
+
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
+DAY = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
+
+
+def test_events_are_counted_by_kind_tool_model_and_day():
+    usage = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": None}
+    events = [
+        Message(source="user", content="hi", timestamp=DAY),
+        Action(tool="run", call_id="a", timestamp=DAY, meta={"model": "m1", "usage": usage, "cost": 0.25}),
+        Observation(content="no", tool="run", call_id="a", cause=1, is_error=True, timestamp=DAY),
+        Message(source="agent", content="hm", timestamp=DAY, meta={"model": "m1", "total_tokens": 7, "cost": 0.5}),
+        Annotation(name="note", timestamp=DAY.replace(day=2), meta={"model": "m2", "usage": {"input_tokens": "7"}}),
+    ]
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        with pytest.raises(ConversationNotFound):
+            history.stats()
+        history.append(events)
+        stats = history.stats()
+    assert dict(stats.events) == {"user": 1, "action": 1, "error": 1, "agent": 1, "annotation": 1}
+    assert (stats.errors, vars(stats.tools["run"])) == (1, {"calls": 1, "errors": 1})
+    assert dict(stats.days) == {"2026-03-01": 4, "2026-03-02": 1}
+    assert stats.models == {
+        ("2026-03-01", "m1"): ModelFigures(calls=2, prompt_tokens=107, completion_tokens=20, cost=0.75),
+        ("2026-03-02", "m2"): ModelFigures(calls=1),
+    }
+    assert (stats.first_at, stats.last_at) == (DAY, DAY.replace(day=2))
+    assert len(stats.view_tokens) == 6
+    assert stats.view_tokens[0] == 0 < stats.view_tokens[-1]
+
+
+def test_condensations_are_counted_by_strategy():
+    told = {"condenser": "digest", "tokens_before": 900, "tokens_after": 300, "cost": 0.1}
+    declined = {"outcome": "declined", "reason": "nothing to spare"}
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append([Message(source="user", content="word " * 100) for _ in range(8)])
+        history.append(CondensationAction(forgotten_event_ids=(1, 2), metadata=told))
+        history.append(CondensationAction(forgotten_events_start_id=3, forgotten_events_end_id=5))
+        history.append(CondensationAction(forgotten_event_ids=(), metadata=declined))
+        stats = history.stats()
+    assert stats.condensations["digest"] == CondensationFigures(made=1, events_forgotten=2, tokens_saved=600, cost=0.1)
+    unnamed = stats.condensations["(not named)"]
+    assert (unnamed.made, unnamed.declined, unnamed.events_forgotten) == (1, 1, 3)
+    assert unnamed.tokens_saved == stats.view_tokens[9] - stats.view_tokens[10] > 100
+
+
+CLAUDE = [
+    {"timestamp": "2026-03-01T10:00:00Z", "message": {"id": "m1", "model": "opus", "usage": {"output_tokens": 1}}},
+    {
+        "timestamp": "2026-03-01T10:00:01Z",
+        "message": {
+            "id": "m1",
+            "model": "opus",
+            "usage": {"input_tokens": 3, "cache_read_input_tokens": 40, "output_tokens": 5},
+        },
+    },
+]
+CODEX = [
+    {"type": "turn_context", "payload": {"model": "gpt-5-codex"}},
+    *[
+        {
+            "timestamp": "2026-03-01T10:00:00Z",
+            "payload": {
+                "type": "token_count",
+                "info": {
+                    "total_token_usage": {"total_tokens": total},
+                    "last_token_usage": {"input_tokens": 30, "cached_input_tokens": 20, "output_tokens": 5},
+                },
+            },
+        }
+        for total in (35, 35, 70)
+    ],
+]
+V0 = [
+    {
+        "timestamp": "2026-03-01T10:00:00",
+        "tool_call_metadata": {"model_response": {"model": "sonnet"}},
+        "llm_metrics": {
+            "accumulated_cost": cost,
+            "accumulated_token_usage": {"prompt_tokens": prompt, "completion_tokens": 5, "cache_read_tokens": 1},
+        },
+    }
+    for cost, prompt in ((0.5, 10), (0.5, 10), (0.75, 30))
+]
+V1 = [
+    {
+        "timestamp": "2026-03-01T10:00:00",
+        "key": "stats",
+        "value": {
+            "usage_to_metrics": {
+                "agent": {
+                    "model_name": "sonnet",
+                    "accumulated_cost": cost,
+                    "accumulated_token_usage": {"prompt_tokens": prompt, "completion_tokens": 0},
+                }
+            }
+        },
+    }
+    for cost, prompt in ((0.5, 10), (1.0, 30))
+]
+
+
+@pytest.mark.parametrize(
+    "format, records, calls, prompt, cached, completion, cost",
+    [
+        ("claude-code", CLAUDE, 1, 43, 40, 5, 0.0),
+        ("codex", CODEX, 2, 60, 40, 10, 0.0),
+        ("openhands-v0", V0, 2, 30, 1, 5, 0.75),
+        ("openhands-v1", V1, 2, 30, 0, 0, 1.0),
+        ("swe-agent", CLAUDE, 0, 0, 0, 0, 0.0),
+    ],
+)
+def test_the_usage_of_imported_records_is_counted_once(format, records, calls, prompt, cached, completion, cost):
+    hostile = [7, None, {"message": 3}, {"message": {"usage": {"input_tokens": -3}}}, {"payload": {"info": "x"}}]
+    hostile += [{"llm_metrics": {"accumulated_token_usage": []}}, {"key": "stats", "value": {"usage_to_metrics": 3}}]
+    found = [call for call in calls_of_records([*records, *hostile], format) if call.model != "(not named)"]
+    assert sum(call.calls for call in found) == calls
+    assert sum(call.prompt_tokens for call in found) == prompt
+    assert sum(call.cached_tokens for call in found) == cached
+    assert sum(call.completion_tokens for call in found) == completion
+    assert sum(call.cost for call in found) == pytest.approx(cost)
+    assert all(call.at is not None and call.at.date() == DAY.date() for call in found)
+
+
+def test_a_damaged_event_is_named_and_the_rest_is_counted(tmp_path: Path):
+    with open_store(f"sqlite:///{tmp_path}/s.db") as store:
+        store.append("c", [Message(source="user", content=f"m{n}") for n in range(5)], expected_version=0)
+    with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
+        connection.execute("UPDATE events SET body = 'x' WHERE id = 2")
+    with open_store(f"sqlite:///{tmp_path}/s.db") as store:
+        stats = collect_stats(store, ["c"], views=Views(store))
+    assert stats.events["user"] == 4
+    assert "event 2" in stats.findings[0]
+
+
+def test_the_command_shows_and_draws_the_figures(foldlog, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    foldlog("import", SAMPLE)
+    ran = foldlog("stats", "tide", "--plot", "stats.png")
+    assert ran.status == 0
+    for words in (
+        "tidewatch: 286 events, 2 errors",
+        "events by kind",
+        "terminal",
+        "condensations",
+        "tokens of the View",
+    ):
+        assert words in ran.out
+    assert (tmp_path / "stats.png").read_bytes().startswith(b"\x89PNG")
+    document = foldlog("stats", "--json").document
+    assert (document["events"]["total"], document["conversations"]) == (286, 1)
+    assert foldlog("stats", "--plot", "stats.xyz").status == 2
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, foldlog("stats").out.splitlines())) <= 60
+
+
+def test_plots_of_characters_show_every_value_and_fit():
+    assert [len(bar(value, 80, 10)) for value in (0, 0.001, 40, 80)] == [0, 1, 5, 10]
+    assert curve([], 10) == []
+    assert curve([0, 0], 10, rows=1) == [""]
+    lines = curve([1, *[0] * 997, 100, 0], 10, rows=2)
+    assert lines == ["         █", "▁        █"]
