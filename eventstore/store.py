@@ -9,6 +9,7 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from eventstore import origins
 from eventstore.arguments import NUMBER_MAX, whole
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, check_changes, decide, summaries_named
@@ -16,6 +17,7 @@ from eventstore.errors import (
     ConversationNotFound,
     CorruptEvent,
     IdempotencyConflict,
+    InvalidArgument,
     InvalidEvent,
     StoreUnavailable,
 )
@@ -89,14 +91,17 @@ class Store:
         *,
         expected_version: int | Literal[AnyVersion.ANY_VERSION],
         idempotency_key: str | None = None,
+        dedupe: Literal["origin"] | None = None,
         guard: Callable[[ReadTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append one event, or several, all or none; they get the next ids. Returns them as recorded, in order.
 
         ``expected_version`` is the version that the decision was made on, 0 for a new conversation, or ``ANY_VERSION``.
         The same ``idempotency_key`` and events again: nothing is appended, and what was recorded then is returned, also
-        if the expected version is stale. ``guard`` is asked in the transaction, of a conversation that exists: what it
-        raises is raised, and nothing is appended. Writers wait for it.
+        if the expected version is stale. ``dedupe="origin"`` leaves out the events whose source id (``origin.format``
+        and ``origin.id``) the conversation has already. It returns the others; there may be none.
+        ``guard`` is asked in the transaction, of a conversation that exists: what it raises is raised, and nothing is
+        appended. Writers wait for it.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken; its message says
         which), ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
@@ -107,6 +112,14 @@ class Store:
             raise TypeError(f"a conversation is named by a text, not by {conversation!r}")
         if idempotency_key is not None and type(idempotency_key) is not str:
             raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
+        if idempotency_key is not None and idempotency_key.startswith(origins.RESERVED):
+            raise InvalidArgument(
+                f"idempotency key {idempotency_key!r} begins with {origins.RESERVED!r}; use another one"
+            )
+        if dedupe not in (None, "origin"):
+            raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
+        if dedupe is not None and idempotency_key is not None:
+            raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
         batch = self._encoded(events)
         append = Append([encoded.event for encoded in batch], expected_version)
         named = summaries_named(append.events)
@@ -114,6 +127,7 @@ class Store:
         database = self.database
 
         def work(transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
+            given, command, new, reading = batch, append, None, None
             found = find_begun(database, transaction, conversation)
             if found is None:
                 version, existing = 0, _NO_SUMMARIES
@@ -127,17 +141,24 @@ class Store:
                 if guard is not None:
                     guard(reading)
                 existing = frozenset(i for i in named if _brings_summary(reading, i)) if named else named
-            decided = decide(State(conversation, version, existing), append)
+            if dedupe is not None and batch:
+                new = origins.unknown(reading, batch)
+                if not new.batch:
+                    return tuple
+                given, command = new.batch, append._replace(events=[encoded.event for encoded in new.batch])
+            decided = decide(State(conversation, version, existing), command)
             if changes_documents:
                 check_changes(conversation, _newest_documents(transaction, found, database), decided)
             now = self.database.now()
             if found is None:
                 found = transaction.begin(conversation, now, hash_chain.new_salt())
-            rows = chained(found, batch, now)
+            rows = chained(found, given, now)
             writing = WriteTransaction(transaction, found, database)
             place = writing.insert(rows)
             if idempotency_key is not None:
                 writing.remember(idempotency_key, RecalledKey(version, len(rows)))
+            if new is not None:
+                new.remember(writing, version, begins=version == 0)
             recorded_at = from_microseconds(rows[0].recorded_at)
             with_times(decided, recorded_at)
             if self._projections:
@@ -146,7 +167,12 @@ class Store:
             return partial(_recorded, place, conversation, recorded_at, decided)
 
         structural = bool(self._projections) and any(map(is_structural, append.events))
-        recorded = self._transact(work, any_thread=guard is None and self._own_clock and not structural)
+        any_thread = guard is None and self._own_clock and not structural
+        try:
+            recorded = self._transact(work, any_thread=any_thread)
+        except origins.NotIndexed:
+            origins.index(self, conversation)
+            recorded = self._transact(work, any_thread=any_thread)
         try:
             return recorded()  # now that it is committed, it has its positions
         except BaseException as error:

@@ -277,6 +277,13 @@ class ReadTransaction:
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 
+    def recalled_among(self, idempotency_keys: Sequence[str]) -> set[str]:
+        """Return those of these keys that are stored. Raises what ``recall`` raises."""
+        among = self._reader.recalled_among(self._conversation.key, idempotency_keys)
+        recalled = [(name, each) for _, name, each in among]
+        self.check_proofs(recalled)
+        return {name for name, _ in recalled}
+
     def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
         """Raise ``CorruptEvent`` where an idempotency key was changed without the key of the conversation."""
         codec = self._codec()

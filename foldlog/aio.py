@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
 from eventstore import Action, ConversationRow, Event, KeyRing, Recorded, Store
+from eventstore.origins import FoundEvent
 from eventstore.store import EVENT_BYTES_MAX
 from foldlog import histories as sync
 from foldlog.threads import Outcome, ThreadPool, pause
@@ -266,6 +267,10 @@ class AsyncHistories:
         if not forever:
             return _Pages(self.pool, partial(follow, after_position))
         return _Following(self.pool, self.sync.store, after_position)
+
+    async def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
+        """Return the events that their source gave this id; see ``foldlog.Histories.find``."""
+        return await self.pool.run(partial(self.sync.find, source_id, format=format), finish=False)
 
     async def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
         erase = partial(self.sync.erase, conversation, reason=reason, complete=complete)

@@ -25,6 +25,7 @@ from eventstore import (
     ConversationRow,
     Documents,
     Event,
+    InvalidArgument,
     InvalidEvent,
     KeyRing,
     Message,
@@ -35,6 +36,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.events import summary_id
+from eventstore.origins import FoundEvent, find
 from eventstore.store import EVENT_BYTES_MAX
 from projections import Difference, NoSuchEvent, NoSuchVersion, View, Views, Why, append_tool_result, interrupt
 
@@ -162,7 +164,7 @@ class Histories:
         """What appends records: one for all histories."""
         from foldlog.recording import Recording
 
-        return Recording()
+        return Recording(self.store)
 
     @cached_property
     def _search_index(self) -> SearchIndex:
@@ -213,6 +215,13 @@ class Histories:
         from foldlog.maintenance import Maintenance
 
         return Maintenance(self.store)
+
+    def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
+        """Return the events of any history that their source gave this id, of those appended with ``dedupe="origin"``.
+
+        Cost: the events found, whatever the size of the store.
+        """
+        return find(self.store, format, source_id)
 
     def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
         """Erase a conversation for good. Return its receipt, once its bytes are gone from the store's files.
@@ -314,6 +323,7 @@ class History:
         expected_version: ExpectedVersion = ANY_VERSION,
         idempotency_key: str | None = None,
         documents: Mapping[str, Any] | None = None,
+        dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append one event, or several, all or none. Return them as recorded, with their ids. A ``Condensation``, as a
         condenser returns it, stands for its action.
@@ -321,7 +331,8 @@ class History:
         ``expected_version`` is the version that the decision was made on, 0 for a new history, or ``ANY_VERSION``. The
         same ``idempotency_key`` and events again: nothing is appended, and what was recorded then is returned.
         ``documents`` are new values of documents by name, JSON or ``DELETED``, in the same transaction as the events.
-        There may be no events then: see ``eventstore.Documents.append``.
+        There may be no events then: see ``eventstore.Documents.append``. ``dedupe="origin"`` leaves out the imported
+        events whose source id the history has already: see ``eventstore.Store.append``.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
         ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
@@ -331,7 +342,9 @@ class History:
         appended = _appendable(events)
         how: _How = {"expected_version": expected_version, "idempotency_key": idempotency_key}
         if documents is None:
-            recorded = self._store.append(self.id, appended, **how)
+            recorded = self._store.append(self.id, appended, dedupe=dedupe, **how)
+        elif dedupe is not None:
+            raise InvalidArgument("an append with documents has no dedupe; append the events by themselves")
         else:
             recorded = self._histories._documents.append(self.id, appended, documents, **how)
         if any(isinstance(one.event, CondensationAction) for one in recorded):

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, runtime_c
 
 __all__ = [
     "PATIENCE_S",
+    "SOURCE_KEYS",
     "BareRow",
     "Change",
     "Conversation",
@@ -37,6 +38,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+SOURCE_KEYS: Final = "foldlog:source:"
+"""How idempotency keys begin that can be found over all conversations."""
 
 PATIENCE_S: Final = 60.0
 """How long a call waits for other writers, or for a server that is away, unless the URL says otherwise."""
@@ -254,6 +258,14 @@ class Reader(Protocol):
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
         """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes; ``exactly``: this key, if it is
         stored, with the position of its first event.
+        """
+
+    def recalled_among(
+        self, key: int | None, idempotency_keys: Sequence[str]
+    ) -> Sequence[tuple[int, str, RecalledKey]]:
+        """Return those of these idempotency keys that are stored, each with its conversation. Nothing is guessed.
+
+        Without a conversation: those of all conversations, of keys that begin with ``SOURCE_KEYS``.
         """
 
 

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TypeVar
 
 from eventstore.recorders.base import (
+    SOURCE_KEYS,
     BareRow,
     Change,
     Conversation,
@@ -51,6 +52,7 @@ class _Tables:
         self.places: list[tuple[int, int, int]] = []  # (position, key, id), ascending
         self.last_position = 0
         self.idempotency_keys: dict[tuple[int, str], RecalledKey] = {}
+        self.source_keys: dict[str, set[int]] = defaultdict(set)
         self.records: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
         self.facts: dict[str, str] = {}
         self.next_key = 1
@@ -184,6 +186,13 @@ class MemoryReader:
         found = [(name, each) for (k, name), each in keys.items() if k == key and _order(name) >= _order(start)]
         return sorted(found, key=lambda each: _order(each[0]))[:limit]
 
+    def recalled_among(
+        self, key: int | None, idempotency_keys: Sequence[str]
+    ) -> Sequence[tuple[int, str, RecalledKey]]:
+        kept, sources = self._tables.idempotency_keys, self._tables.source_keys
+        places = [(k, name) for name in idempotency_keys for k in (sorted(sources.get(name, ())) if key is None else [key])]
+        return [(*place, kept[place]) for place in places if place in kept]
+
     def _position(self, key: int, event_id: int) -> int | None:
         return next((position for position, k, row_id in self._tables.places if (k, row_id) == (key, event_id)), None)
 
@@ -284,6 +293,9 @@ class MemoryTransaction(MemoryReader):
         def restore() -> None:
             tables.rows[key], tables.structural[key], tables.places = before
             tables.idempotency_keys.update(kept_keys)
+            for k, name in kept_keys:
+                if name.startswith(SOURCE_KEYS):
+                    tables.source_keys[name].add(k)
             tables.records.update(kept_records)
 
         tables.undo.append(restore)
@@ -291,6 +303,8 @@ class MemoryTransaction(MemoryReader):
         tables.places = [place for place in tables.places if place[1] != key]
         for turn in [turn for turn in tables.idempotency_keys if turn[0] == key]:
             del tables.idempotency_keys[turn]
+            if turn[1] in tables.source_keys:
+                tables.source_keys[turn[1]].discard(key)
         for kept in [kept for kept in tables.records if kept[1] == key]:
             del tables.records[kept]
         return True
@@ -305,6 +319,10 @@ class MemoryTransaction(MemoryReader):
         else:
             raise IntegrityError(f"idempotency key {idempotency_key!r} exists already")
         keys[key, idempotency_key] = recalled
+        if idempotency_key.startswith(SOURCE_KEYS):
+            sources = self._tables.source_keys[idempotency_key]
+            self._tables.undo.append(lambda: sources.discard(key))
+            sources.add(key)
 
     def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
         kept = self._tables.records[projection, key]

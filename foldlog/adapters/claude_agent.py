@@ -151,8 +151,8 @@ class FoldlogSessionStore:
 
 def _entries(history: History) -> list[Any] | None:
     try:
-        return list(_decoded(history.events()))
-    except (ConversationNotFound, ConversationErased):
+        return list(_decoded(history.events())) or None
+    except ConversationErased:
         return None
 
 

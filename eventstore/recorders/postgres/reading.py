@@ -9,7 +9,7 @@ from typing import Final, Protocol, cast
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.base import BareRow, Conversation, Erasure, Only, PlacedRow, RecalledKey, Record
-from eventstore.recorders.postgres.binary import BIGINT, array, bigint, text_bytes, to_text
+from eventstore.recorders.postgres.binary import BIGINT, BYTEA, array, bigint, text_bytes, to_text
 from eventstore.recorders.postgres.wire import Parameter
 
 __all__ = ["PostgresReader", "Session"]
@@ -96,6 +96,17 @@ class PostgresReader:
             return [(start, _recalled(result, n, 0)) for n in range(result.ntuples)]
         result = self._ask("recalled", bigint(key), text_bytes(start), bigint(limit))
         return [(to_text(_values(result)(n, 0)), _recalled(result, n, 1)) for n in range(result.ntuples)]
+
+    def recalled_among(
+        self, key: int | None, idempotency_keys: Sequence[str]
+    ) -> Sequence[tuple[int, str, RecalledKey]]:
+        names = array(BYTEA, [text_bytes(name) for name in idempotency_keys])
+        asked = (
+            self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", bigint(key), names)
+        )
+        return [
+            (_int(asked, n, 0), to_text(_values(asked)(n, 1)), _recalled(asked, n, 2)) for n in range(asked.ntuples)
+        ]
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         result = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))

@@ -106,6 +106,18 @@ class SQLiteReader:
         rows = self._execute(SQL["recall" if exactly else "recalled"], (key, bound(start), limit))
         return [(_text(name), RecalledKey(*recalled)) for name, *recalled in rows]
 
+    def recalled_among(
+        self, key: int | None, idempotency_keys: Sequence[str]
+    ) -> Sequence[tuple[int, str, RecalledKey]]:
+        found: list[tuple[int, str, RecalledKey]] = []
+        for name in idempotency_keys:
+            if key is None:
+                rows = self._execute(SQL["recalled_anywhere"], (bound(name),))
+                found += ((conversation, name, RecalledKey(*recalled)) for conversation, *recalled in rows)
+            else:
+                found += ((key, name, recalled) for _, recalled in self.recalled(key, name, 1, exactly=True))
+        return found
+
     def _last_position(self) -> int:
         return a_position(self._execute(SQL["last_position"]))
 

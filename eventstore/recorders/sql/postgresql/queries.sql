@@ -207,6 +207,15 @@ FROM {schema}.idempotency_keys k WHERE k.conversation = $1::bigint AND sha256(k.
 SELECT key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
 WHERE conversation = $1::bigint AND key >= $2::bytea ORDER BY key LIMIT $3::bigint
 
+-- name: recalled_among
+SELECT conversation, key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
+WHERE conversation = $1::bigint AND sha256(key) IN (SELECT sha256(name) FROM unnest($2::bytea[]) AS name)
+
+-- name: recalled_anywhere
+SELECT conversation, key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
+WHERE sha256(key) IN (SELECT sha256(name) FROM unnest($1::bytea[]) AS name)
+    AND substring(key, 1, 15) = 'foldlog:source:'::bytea
+
 -- name: records_back
 SELECT version, code, base, body, encoding, checksum FROM {schema}.records
 WHERE projection = $1::bytea AND conversation = $2::bigint AND version <= $3::bigint

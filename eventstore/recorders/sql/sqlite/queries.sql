@@ -210,6 +210,10 @@ LEFT JOIN events e INDEXED BY events_by_id ON e.conversation = k.conversation AN
 LEFT JOIN conversations c ON c.key = k.conversation
 WHERE k.conversation = ? AND k.key = CAST(? AS TEXT) LIMIT ?
 
+-- name: recalled_anywhere
+SELECT conversation, first_id, events, proof FROM idempotency_keys INDEXED BY idempotency_keys_of_sources
+WHERE key = CAST(? AS TEXT) AND key >= 'foldlog:source:' AND key < 'foldlog:source;'
+
 -- name: remember
 INSERT INTO idempotency_keys (conversation, key, first_id, events, proof) VALUES (?, CAST(? AS TEXT), ?, ?, ?)
 

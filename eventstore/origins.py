@@ -1,0 +1,170 @@
+"""The index of events by the id that their source gave them, for writers that ask for it with ``dedupe="origin"``.
+
+The source's id of an event is kept as an idempotency key of its conversation, which stands for this one event. So
+copies, archives, erasure and encryption treat it as they treat any idempotency key. The key holds a digest of the id,
+since idempotency keys are not encrypted.
+
+A conversation is indexed when an append asks for it the first time: its events are read once then. Events that are
+appended later without asking are not in the index.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterable, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eventstore.codec import Encoded
+from eventstore.events import Event
+from eventstore.recorders.base import SOURCE_KEYS, Reader, RecalledKey, Transaction
+from eventstore.stored.database import translated
+from eventstore.transaction import ReadTransaction, WriteTransaction, find_begun
+
+if TYPE_CHECKING:
+    from eventstore.store import Store
+
+__all__ = ["RESERVED", "FoundEvent", "NotIndexed", "Unknown", "find", "index", "known", "source_key", "unknown"]
+
+RESERVED = SOURCE_KEYS[:-1]
+"""How idempotency keys of this index begin; a caller's own key may not."""
+_INDEXED = RESERVED + "s"
+"""The key that says that a conversation is indexed."""
+_CHUNK = 500
+"""Events that one transaction indexes of a conversation that existed before."""
+
+
+class FoundEvent(NamedTuple):
+    """An event that was found by the id that its source gave it."""
+
+    conversation: str
+    event_id: int
+
+
+class NotIndexed(Exception):
+    """The events of this conversation are not in the index yet. It never reaches a caller."""
+
+
+class Unknown(NamedTuple):
+    """What of a batch is new: the events, and the key of each one, None where its source gave it no id."""
+
+    batch: list[Encoded]
+    keys: list[str | None]
+
+    def remember(self, writing: WriteTransaction, version: int, *, begins: bool) -> None:
+        """Add the events, which were inserted from ``version`` on. ``begins``: the conversation begins with them."""
+        for event_id, key in enumerate(self.keys, version):
+            if key is not None:
+                writing.remember(key, RecalledKey(event_id, 1))
+        if begins:
+            writing.remember(_INDEXED, RecalledKey(0, len(self.keys)))
+
+
+def source_key(format: str, source_id: Any) -> str | None:
+    """Return the key of a source's id, None for an id that is null: such events cannot be told apart."""
+    if source_id is None:
+        return None
+    text = f"{format}\0{source_id!r}".encode("utf-8", "surrogatepass")
+    return SOURCE_KEYS + urlsafe_b64encode(blake2b(text, digest_size=18).digest()).decode()
+
+
+def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknown:
+    """Return what of a batch a conversation does not have, each id once. ``reading`` is None for a new conversation.
+
+    Raises ``NotIndexed``.
+    """
+    keys = [_key_of(encoded.event) for encoded in batch]
+    taken = set() if reading is None else _recalled(reading, keys)
+    new = Unknown([], [])
+    for encoded, key in zip(batch, keys, strict=True):
+        if key is None or key not in taken:
+            new.batch.append(encoded)
+            new.keys.append(key)
+            taken.add(key)
+    return new
+
+
+def known(store: Store, conversation: str, format: str, source_ids: Iterable[Any]) -> list[bool]:
+    """Return of each id whether the conversation has an event with it. Ids that are null are never known.
+
+    A conversation that is not indexed yet is indexed. Cost: the ids, but for that.
+    """
+    keys = [source_key(format, source_id) for source_id in source_ids]
+    database = store.database
+
+    def look(reader: Reader) -> Collection[str | None]:
+        found = find_begun(database, reader, conversation)
+        return () if found is None else _recalled(ReadTransaction(reader, found, database), keys)
+
+    while True:
+        try:
+            with translated():
+                taken = database.recorder.query(look)
+        except NotIndexed:
+            index(store, conversation)
+            continue
+        return [key is not None and key in taken for key in keys]
+
+
+def find(store: Store, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
+    """Return the events of all indexed conversations that the source gave this id. Cost: the events found."""
+    key, database = source_key(format, source_id), store.database
+
+    def look(reader: Reader) -> tuple[FoundEvent, ...]:
+        places = [] if key is None else reader.recalled_among(None, [key])
+        found = [(database.find_key(reader, each), recalled) for each, _, recalled in places]
+        return tuple(
+            sorted(
+                FoundEvent(conversation.id, recalled.first_id)
+                for conversation, recalled in found
+                if conversation is not None and conversation.visible and conversation.erasure is None
+            )
+        )
+
+    with translated():
+        return database.recorder.query(look)
+
+
+def index(store: Store, conversation: str) -> None:
+    """Add the events of a conversation that existed before it was first asked for. Other writers may append meanwhile.
+
+    Cost: the events, in small transactions. One that is interrupted is begun again by the next append that asks.
+    """
+    database, start = store.database, 0
+
+    def add(transaction: Transaction) -> int | None:
+        found = find_begun(database, transaction, conversation)
+        if found is None:
+            return None
+        writing = WriteTransaction(transaction, found, database)
+        stop = min(start + _CHUNK, writing.version)
+        events = list(writing.events(start, stop))
+        keys = [_key_of(event) for event in events]
+        taken = writing.recalled_among([*filter(None, keys), _INDEXED])
+        if _INDEXED in taken:
+            return None
+        for event, key in zip(events, keys, strict=True):
+            if key is not None and key not in taken:
+                writing.remember(key, RecalledKey(event.id, 1))
+                taken.add(key)
+        if stop == writing.version:
+            writing.remember(_INDEXED, RecalledKey(0, stop))
+        writing.end()
+        return stop if stop < writing.version else None
+
+    with translated():
+        while (stop := database.recorder.transact(add)) is not None:
+            start = stop
+
+
+def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:
+    """Return those of the keys that the conversation has. Raises ``NotIndexed``."""
+    names = reading.recalled_among([_INDEXED, *dict.fromkeys(filter(None, keys))])
+    if _INDEXED not in names:
+        raise NotIndexed
+    return {*names}
+
+
+def _key_of(event: Event) -> str | None:
+    origin = event.origin
+    return None if origin is None else source_key(origin.format, origin.id)

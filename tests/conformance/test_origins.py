@@ -1,0 +1,142 @@
+"""``dedupe="origin"``: a source's id is stored once, on every recorder, and found over the store."""
+
+from __future__ import annotations
+
+import base64
+import threading
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import ANY_VERSION, Event, InvalidArgument, Message, Origin, Store, VersionConflict, open_store, origins
+from eventstore.maintenance.erase import erase
+from eventstore.recorders.base import Recorder
+from eventstore.stored.keys import KeyRing
+from eventstore.stored.row_codec import WriteSettings
+
+
+def said(source_id: object, text: str = "x", format: str = "f") -> Event:
+    return Message(source="user", content=text, origin=Origin(format=format, id=source_id))
+
+
+def texts(store: Store, conversation: str = "c1") -> list[object]:
+    return [event.content for event in store.events(conversation)]
+
+
+def add(store: Store, *events: Event, conversation: str = "c1", expected: object = ANY_VERSION) -> list[int]:
+    recorded = store.append(conversation, events, expected_version=expected, dedupe="origin")  # type: ignore[arg-type]
+    return [one.id for one in recorded]
+
+
+def test_a_retried_batch_that_overlaps_adds_what_is_new(store: Store):
+    assert add(store, said("a"), said("b")) == [0, 1]
+    assert add(store, said("b"), said("c"), said("c"), said("d")) == [2, 3]
+    assert add(store, said("a"), said("d")) == []
+    assert add(store, said(None), said(None), Message(source="user", content="ours")) == [4, 5, 6]
+    assert store.version("c1") == 7
+    assert add(store, said("a"), conversation="c2") == [0], "another history is another matter"
+
+
+def test_ids_are_told_apart_as_json_tells_them(store: Store):
+    ids = ["1", 1, 1.0, True, "\ud800", "a\x00b", [1], {"a": 1}, ""]
+    assert add(store, *map(said, ids), said("1", format="g")) == list(range(len(ids) + 1))
+    assert add(store, *map(said, ids), said("1", format="g")) == []
+
+
+def test_a_history_that_existed_before_is_indexed_when_it_is_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(origins, "_CHUNK", 3)
+    store.ingest("c1", [said(f"e{n}") for n in range(8)] + [said("e1", "again")])
+    assert origins.known(store, "c1", "f", ["e0", "e7", "new", None]) == [True, True, False, False]
+    assert add(store, said("e3"), said("new")) == [9]
+    assert origins.known(store, "none", "f", ["e0"]) == [False]
+    store.append("c1", said("unseen"), expected_version=ANY_VERSION)
+    assert add(store, said("unseen")) == [11], "an append that does not ask is not in the index"
+    assert not list(store_findings(store))
+
+
+def store_findings(store: Store) -> list[object]:
+    from eventstore.maintenance.verify import verify
+
+    return [finding for verdict in verify(store) for finding in verdict.findings]
+
+
+def test_an_event_is_found_over_the_store_until_it_is_erased(store: Store):
+    for conversation in ("c1", "c2", "c3"):
+        add(store, said("shared"), said(conversation), conversation=conversation)
+    assert origins.find(store, "f", "shared") == (("c1", 0), ("c2", 0), ("c3", 0))
+    assert origins.find(store, "f", "c2") == (("c2", 1),)
+    assert origins.find(store, "g", "c2") == origins.find(store, "f", None) == ()
+    erase(store, "c2", reason="asked for")
+    assert origins.find(store, "f", "shared") == (("c1", 0), ("c3", 0))
+    assert origins.find(store, "f", "c2") == ()
+
+
+def test_nothing_stays_of_an_append_that_fails(store: Store):
+    add(store, said("a"))
+    with pytest.raises(VersionConflict):
+        add(store, said("b"), expected=0)
+    assert origins.known(store, "c1", "f", ["a", "b"]) == [True, False]
+    assert origins.find(store, "f", "b") == ()
+    assert add(store, said("b"), expected=1) == [1]
+    assert add(store, said("b"), expected=1) == [], "a retry that adds nothing needs no version"
+
+
+def test_writers_that_race_store_each_id_once(store: Store):
+    def write() -> None:
+        for number in range(20):
+            add(store, said(f"e{number}"), said(f"e{number + 1}"))
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ids = [event.origin.id for event in store.events("c1") if event.origin]
+    assert sorted(ids) == sorted({f"e{number}" for number in range(21)})
+
+
+def test_wrong_arguments_are_refused(store: Store):
+    with pytest.raises(InvalidArgument, match="dedupe is 'id'; use 'origin'"):
+        store.append("c1", said("a"), expected_version=0, dedupe="id")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="an append with dedupe has no idempotency_key"):
+        store.append("c1", said("a"), expected_version=0, dedupe="origin", idempotency_key="k")
+    with pytest.raises(InvalidArgument, match="begins with 'foldlog:source'; use another one"):
+        store.append("c1", said("a"), expected_version=0, idempotency_key="foldlog:source:x")
+    assert store.version("c1") == 0
+
+
+def test_an_encrypted_history_is_deduped_and_no_source_id_is_in_the_clear(recorder: Recorder):
+    store = Store(recorder, WriteSettings(keys=KeyRing([SecretStr(base64.b64encode(b"k" * 32).decode())])))
+    add(store, said("secret-id"), said("b"))
+    assert add(store, said("secret-id"), said("c")) == [2]
+    found = recorder.query(lambda reader: reader.conversation("c1"))
+    assert found is not None
+    names = [name for name, _ in recorder.query(lambda reader: reader.remembered(found.key, None, 100))]
+    assert len(names) == 4
+    assert not any("secret" in name for name in names)
+    assert not store_findings(store)
+
+
+def test_a_copy_knows_the_ids_too(store: Store, tmp_path):
+    from eventstore.maintenance.copy_store import copy_store
+
+    add(store, said("a"), said("b"))
+    with open_store(f"sqlite:///{tmp_path / 'copy.db'}") as other:
+        list(copy_store(store, other))
+        assert add(other, said("b"), said("c")) == [2]
+        assert origins.find(other, "f", "a") == (("c1", 0),)
+
+
+def test_an_append_asks_for_its_own_ids_only(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """The cost of an append does not grow with the history: it reads no events and asks for the ids that it has."""
+    add(store, *(said(n) for n in range(500)))
+    asked: list[int] = []
+    monkeypatch.setattr(origins.ReadTransaction, "events", lambda *args, **kwargs: pytest.fail("events were read"))
+    several = origins.ReadTransaction.recalled_among
+    monkeypatch.setattr(
+        origins.ReadTransaction,
+        "recalled_among",
+        lambda self, names: asked.append(len(names)) or several(self, names),
+    )
+    add(store, said("new"), said(3))
+    assert asked == [3]
