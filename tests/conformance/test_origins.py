@@ -8,9 +8,20 @@ import threading
 import pytest
 from pydantic import SecretStr
 
-from eventstore import ANY_VERSION, Event, InvalidArgument, Message, Origin, Store, VersionConflict, open_store, origins
+from eventstore import (
+    ANY_VERSION,
+    CondensationRequest,
+    Event,
+    InvalidArgument,
+    Message,
+    Origin,
+    Store,
+    VersionConflict,
+    open_store,
+    origins,
+)
 from eventstore.maintenance.erase import erase
-from eventstore.recorders.base import Recorder
+from eventstore.recorders.base import Erasure, Recorder
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import WriteSettings
 
@@ -45,6 +56,8 @@ def test_ids_are_told_apart_as_json_tells_them(store: Store):
 
 def test_a_history_that_existed_before_is_indexed_when_it_is_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(origins, "_CHUNK", 3)
+    store.ingest("c0", [said(f"e{n}") for n in range(8)])
+    assert add(store, said("e7"), said("e8"), conversation="c0") == [8]
     store.ingest("c1", [said(f"e{n}") for n in range(8)] + [said("e1", "again")])
     assert origins.known(store, "c1", "f", ["e0", "e7", "new", None]) == [True, True, False, False]
     assert add(store, said("e3"), said("new")) == [9]
@@ -69,6 +82,18 @@ def test_an_event_is_found_over_the_store_until_it_is_erased(store: Store):
     erase(store, "c2", reason="asked for")
     assert origins.find(store, "f", "shared") == (("c1", 0), ("c3", 0))
     assert origins.find(store, "f", "c2") == ()
+    begun = store.database.recorder.query(lambda reader: reader.conversation("c3"))
+    assert begun is not None
+    erasure = Erasure(begun.created_at, "its rows are still there", 2, b"h" * 32)
+    store.database.recorder.transact(lambda transaction: transaction.erase(begun.key, erasure))
+    assert origins.find(store, "f", "shared") == (("c1", 0),)
+
+
+class Refuses:
+    name = "refuses"
+
+    def project(self, snapshot: object, events: object) -> None:
+        raise RuntimeError("refused")
 
 
 def test_nothing_stays_of_an_append_that_fails(store: Store):
@@ -77,6 +102,10 @@ def test_nothing_stays_of_an_append_that_fails(store: Store):
         add(store, said("b"), expected=0)
     assert origins.known(store, "c1", "f", ["a", "b"]) == [True, False]
     assert origins.find(store, "f", "b") == ()
+    store.register(Refuses())
+    with pytest.raises(RuntimeError, match="refused"):
+        add(store, said("b"), CondensationRequest(origin=Origin(format="f", id="r")))
+    assert origins.find(store, "f", "b") == origins.find(store, "f", "r") == ()
     assert add(store, said("b"), expected=1) == [1]
     assert add(store, said("b"), expected=1) == [], "a retry that adds nothing needs no version"
 
