@@ -126,7 +126,7 @@ def find(store: Store, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
 
 
 def index(store: Store, conversation: str) -> None:
-    """Add the events of a conversation that existed before it was first asked for. Other writers may append meanwhile.
+    """Add the events of a conversation that is not indexed yet. Other writers may append at the same time.
 
     Cost: the events, in small transactions. One that is interrupted is begun again by the next append that asks.
     """

@@ -108,64 +108,10 @@ class Store:
         ``TypeError`` where an argument is not what it must be. Durability: on disk when it returns. Cost: the events
         appended, whatever the length of the conversation.
         """
-        if type(conversation) is not str:
-            raise TypeError(f"a conversation is named by a text, not by {conversation!r}")
-        if idempotency_key is not None and type(idempotency_key) is not str:
-            raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
-        if idempotency_key is not None and idempotency_key.startswith(origins.RESERVED):
-            raise InvalidArgument(
-                f"idempotency key {idempotency_key!r} begins with {origins.RESERVED!r}; use another one"
-            )
-        if dedupe not in (None, "origin"):
-            raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
-        if dedupe is not None and idempotency_key is not None:
-            raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
+        _check_given(conversation, idempotency_key, dedupe)
         batch = self._encoded(events)
         append = Append([encoded.event for encoded in batch], expected_version)
-        named = summaries_named(append.events)
-        changes_documents = any(isinstance(event, DocumentChanges) for event in append.events)
-        database = self.database
-
-        def work(transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
-            given, command, new, reading = batch, append, None, None
-            found = find_begun(database, transaction, conversation)
-            if found is None:
-                version, existing = 0, _NO_SUMMARIES
-            else:
-                version = found.version
-                reading = ReadTransaction(transaction, found, database)
-                if idempotency_key is not None:
-                    earlier = _recalled(reading, idempotency_key, append)
-                    if earlier is not None:
-                        return partial(tuple, earlier)
-                if guard is not None:
-                    guard(reading)
-                existing = frozenset(i for i in named if _brings_summary(reading, i)) if named else named
-            if dedupe is not None and batch:
-                new = origins.unknown(reading, batch)
-                if not new.batch:
-                    return tuple
-                given, command = new.batch, append._replace(events=[encoded.event for encoded in new.batch])
-            decided = decide(State(conversation, version, existing), command)
-            if changes_documents:
-                check_changes(conversation, _newest_documents(transaction, found, database), decided)
-            now = self.database.now()
-            if found is None:
-                found = transaction.begin(conversation, now, hash_chain.new_salt())
-            rows = chained(found, given, now)
-            writing = WriteTransaction(transaction, found, database)
-            place = writing.insert(rows)
-            if idempotency_key is not None:
-                writing.remember(idempotency_key, RecalledKey(version, len(rows)))
-            if new is not None:
-                new.remember(writing, version, begins=version == 0)
-            recorded_at = from_microseconds(rows[0].recorded_at)
-            with_times(decided, recorded_at)
-            if self._projections:
-                self._project(writing, decided)
-            writing.end()
-            return partial(_recorded, place, conversation, recorded_at, decided)
-
+        work = self._appending(conversation, batch, append, idempotency_key, guard, dedupe=dedupe is not None)
         structural = bool(self._projections) and any(map(is_structural, append.events))
         any_thread = guard is None and self._own_clock and not structural
         try:
@@ -341,6 +287,63 @@ class Store:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
+    def _appending(
+        self,
+        conversation: str,
+        batch: list[Encoded],
+        append: Append,
+        idempotency_key: str | None,
+        guard: Callable[[ReadTransaction], object] | None,
+        *,
+        dedupe: bool,
+    ) -> Callable[[Transaction], Callable[[], tuple[Recorded, ...]]]:
+        """Return the work of an append in its transaction, which returns how to know its positions after the commit."""
+        named = summaries_named(append.events)
+        changes_documents = any(isinstance(event, DocumentChanges) for event in append.events)
+        database = self.database
+
+        def work(transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
+            given, command, new, reading = batch, append, None, None
+            found = find_begun(database, transaction, conversation)
+            if found is None:
+                version, existing = 0, _NO_SUMMARIES
+            else:
+                version = found.version
+                reading = ReadTransaction(transaction, found, database)
+                if idempotency_key is not None:
+                    earlier = _recalled(reading, idempotency_key, append)
+                    if earlier is not None:
+                        return partial(tuple, earlier)
+                if guard is not None:
+                    guard(reading)
+                existing = frozenset(i for i in named if _brings_summary(reading, i)) if named else named
+            if dedupe and batch:
+                new = origins.unknown(reading, batch)
+                if not new.batch:
+                    return tuple
+                given, command = new.batch, append._replace(events=[encoded.event for encoded in new.batch])
+            decided = decide(State(conversation, version, existing), command)
+            if changes_documents:
+                check_changes(conversation, _newest_documents(transaction, found, database), decided)
+            now = self.database.now()
+            if found is None:
+                found = transaction.begin(conversation, now, hash_chain.new_salt())
+            rows = chained(found, given, now)
+            writing = WriteTransaction(transaction, found, database)
+            place = writing.insert(rows)
+            if idempotency_key is not None:
+                writing.remember(idempotency_key, RecalledKey(version, len(rows)))
+            if new is not None:
+                new.remember(writing, version, begins=version == 0)
+            recorded_at = from_microseconds(rows[0].recorded_at)
+            with_times(decided, recorded_at)
+            if self._projections:
+                self._project(writing, decided)
+            writing.end()
+            return partial(_recorded, place, conversation, recorded_at, decided)
+
+        return work
+
     def _encode(self, event: Event) -> Encoded:
         encoded = encode(event)
         if len(encoded.body) > self.database.event_bytes_max:
@@ -425,6 +428,20 @@ class Store:
 
         opened = self._query(partial(page, end=None, size=_SHORT_PAGE))
         return pages()
+
+
+def _check_given(conversation: object, idempotency_key: object, dedupe: object) -> None:
+    """Raise where what an append was given besides its events is not what it must be."""
+    if type(conversation) is not str:
+        raise TypeError(f"a conversation is named by a text, not by {conversation!r}")
+    if idempotency_key is not None and type(idempotency_key) is not str:
+        raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
+    if isinstance(idempotency_key, str) and idempotency_key.startswith(origins.RESERVED):
+        raise InvalidArgument(f"idempotency key {idempotency_key!r} begins with {origins.RESERVED!r}; use another one")
+    if dedupe not in (None, "origin"):
+        raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
+    if dedupe is not None and idempotency_key is not None:
+        raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
