@@ -269,7 +269,10 @@ class AsyncHistories:
         return _Following(self.pool, self.sync.store, after_position)
 
     async def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
-        """Return the events that their source gave this id; see ``foldlog.Histories.find``."""
+        """Return the events of any history that their source gave this id, of those appended with ``dedupe="origin"``.
+
+        Cost: the events found, whatever the size of the store.
+        """
         return await self.pool.run(partial(self.sync.find, source_id, format=format), finish=False)
 
     async def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:

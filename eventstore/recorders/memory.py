@@ -190,7 +190,8 @@ class MemoryReader:
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
         kept, sources = self._tables.idempotency_keys, self._tables.source_keys
-        places = [(k, name) for name in idempotency_keys for k in (sorted(sources.get(name, ())) if key is None else [key])]
+        within = {name: sorted(sources.get(name, ())) if key is None else [key] for name in idempotency_keys}
+        places = [(each, name) for name, keys in within.items() for each in keys]
         return [(*place, kept[place]) for place in places if place in kept]
 
     def _position(self, key: int, event_id: int) -> int | None:

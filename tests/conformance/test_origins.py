@@ -85,7 +85,7 @@ def test_an_event_is_found_over_the_store_until_it_is_erased(store: Store):
     begun = store.database.recorder.query(lambda reader: reader.conversation("c3"))
     assert begun is not None
     erasure = Erasure(begun.created_at, "its rows are still there", 2, b"h" * 32)
-    store.database.recorder.transact(lambda transaction: transaction.erase(begun.key, erasure))
+    store.database.recorder.transact(lambda transaction: transaction.change(begun.key, erasure))
     assert origins.find(store, "f", "shared") == (("c1", 0),)
 
 
@@ -140,7 +140,7 @@ def test_an_encrypted_history_is_deduped_and_no_source_id_is_in_the_clear(record
     assert add(store, said("secret-id"), said("c")) == [2]
     found = recorder.query(lambda reader: reader.conversation("c1"))
     assert found is not None
-    names = [name for name, _ in recorder.query(lambda reader: reader.remembered(found.key, None, 100))]
+    names = [name for name, _ in recorder.query(lambda reader: reader.recalled(found.key, "", 100))]
     assert len(names) == 4
     assert not any("secret" in name for name in names)
     assert not store_findings(store)
