@@ -21,7 +21,7 @@ __all__ = ["COMMANDS", "build", "main", "module_of"]
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
-    "Histories": ("import", "list", "log", "show", "search", "view", "report", "documents", "export"),
+    "Histories": ("import", "list", "log", "show", "search", "view", "report", "serve", "documents", "export"),
     "Views": ("why", "diff", "stats", "audit", "rebuild", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
     "The store": ("copy", "backup", "restore", "vacuum", "status", "adapters"),

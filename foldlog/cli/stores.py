@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eventstore import Store
 
-__all__ = ["chosen", "ids_from", "open_existing", "open_or_create", "resolved", "whole"]
+__all__ = ["chosen", "ids_from", "open_existing", "open_or_create", "open_to_read", "resolved", "whole"]
 
 _SEARCHED = 20_000
 """Conversations among which a mistyped id is looked for."""
@@ -49,6 +49,17 @@ def open_existing(db: str) -> Store:
     folder = os.path.dirname(os.path.abspath(location.path))
     mode = "rw" if os.access(location.path, os.W_OK) and os.access(folder, os.W_OK) else "ro"
     return open_store(f"{db}{'&' if location.options else '?'}mode={mode}")
+
+
+def open_to_read(db: str) -> Store:
+    """Open the store at ``db``, which must exist, for reading only: nothing done with it can change it."""
+    from eventstore.urls import as_url, parse
+
+    db = as_url(db)
+    location = parse(db)
+    if location.scheme != "memory" and "mode" not in location.options:
+        db = f"{db}{'&' if '?' in db else '?'}mode=ro"
+    return open_existing(db)
 
 
 def resolved(store: Store, given: str) -> str:

@@ -10,7 +10,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, resolved
 
 __all__ = ["run"]
 
@@ -34,21 +34,26 @@ def run(
     """
     from foldlog.page.report import write_report
 
-    path = output if output is not None else Path(f"{_file_name(conversation)}.html")
-    if path.is_dir() or not path.parent.is_dir():
-        problem = "is a folder" if path.is_dir() else f"has no folder {path.parent}"
-        raise Refused(f"the report cannot be written to {path}, which {problem}; name a file with --output")
     with open_existing(db) as store, terminal.progress() as bars:
-        bar = bars.add_task("reading", unit="events", total=store.conversation(conversation).version)
+        conversation = resolved(store, conversation)
+        path = _writable(output if output is not None else Path(f"{_file_name(conversation)}.html"))
+        version = store.conversation(conversation).version
+        bar = bars.add_task("reading", unit="events", total=version)
         size = write_report(
             store, conversation, path, limit=limit, progress=lambda done: bars.update(bar, completed=done)
         )
-        version = store.version(conversation)
     if as_json:
         terminal.emit({"conversation": conversation, "version": version, "file": str(path), "bytes": size})
     else:
         terminal.console().print(f"{terminal.printable(str(path), one_line=True)}: {size / 1e6:,.2f} MB")
     return DONE
+
+
+def _writable(path: Path) -> Path:
+    if path.is_dir() or not path.parent.is_dir():
+        problem = "is a folder" if path.is_dir() else f"has no folder {path.parent}"
+        raise Refused(f"the report cannot be written to {path}, which {problem}; name a file with --output")
+    return path
 
 
 def _file_name(conversation: str) -> str:

@@ -20,6 +20,7 @@ export class History {
   // Take the document of all events, or of those since the present version.
   add(document) {
     const start = document.since;
+    if (start === 0) this.spans.clear();
     const given = document.events;
     let at = 0;
     const times = given.time.map((step) => (step === null ? null : (at += step)));

@@ -249,6 +249,7 @@ class App {
     for (const [name, target] of Object.entries(this.targets())) this.steps[name].disabled = target === null;
     this.showComparison(from, version);
     this.legend.replaceChildren(...this.legendParts());
+    this.states.replaceChildren(...this.stateParts());
   }
 
   showComparison(from, version) {
@@ -273,7 +274,13 @@ class App {
   legendParts() {
     const { history, version } = this;
     const words = ["system", "user", "summaries", "agent", "observations"];
-    const parts = words.map((word, group) => this.legendPart(`g${group}`, word, short(history.sizes[group]?.[version] ?? 0)));
+    return words.map((word, group) => this.legendPart(`g${group}`, word, short(history.sizes[group]?.[version] ?? 0)));
+  }
+
+  // How many events are in each state at this version, but for those that are shown.
+  stateParts() {
+    const { history, version } = this;
+    const parts = [];
     const states = new Map();
     for (const id of history.ordered) {
       if (id < 0 || id >= version) continue;
@@ -281,7 +288,7 @@ class App {
       if (LEGEND.includes(state)) states.set(state, (states.get(state) ?? 0) + 1);
     }
     for (const state of LEGEND) {
-      if (states.has(state)) parts.push(this.legendPart(`k-${state.replace(" ", "-")}`, state, count(states.get(state), "event")));
+      if (states.has(state)) parts.push(this.legendPart(`k-${state.replace(" ", "-")}`, state, grouped(states.get(state))));
     }
     return parts;
   }
@@ -303,6 +310,7 @@ class App {
     });
     this.status = el("span", { class: "status", role: "status" });
     this.legend = el("div", { class: "legend" });
+    this.states = el("div", { class: "states" });
     this.title = el("h2");
     this.sentence = el("p", { class: "sentence" });
     this.next = el("p", { class: "next" });
@@ -323,7 +331,7 @@ class App {
           this.chart.node,
           el("div", { class: "tools" },
             el("span", { class: "soft" }, "Row height"), el("span", { class: "choices" }, heights("equal"), heights("tokens")),
-            el("span", { class: "grow" }), el("span", { class: "soft wide" }, "versions across, events down"),
+            this.states, el("span", { class: "grow" }), el("span", { class: "soft wide" }, "versions across, events down"),
             el("span", { class: "choices" },
               el("button", { title: "Zoom out (−)", "aria-label": "Zoom out", onclick: () => this.chart.zoom(1.6) }, "−"),
               el("button", { title: "Zoom in (+)", "aria-label": "Zoom in", onclick: () => this.chart.zoom(1 / 1.6) }, "+"),

@@ -1,13 +1,209 @@
-// All conversations of a store.
+// All conversations of a store, and the figures over all of them.
 
-import { el } from "./dom.js";
+import { bytes, count, el, grouped, moment, printable, said, short } from "./dom.js";
+import { themeButton, watchTheme } from "./theme.js";
+
+const ROW_HEIGHT = 44;
+const COLUMNS = [
+  ["title", "Conversation", (one) => (one.title ?? one.id).toLowerCase()],
+  ["events", "Events", (one) => one.events],
+  ["view_events", "View", (one) => one.view_events ?? -1],
+  ["tokens", "Tokens", (one) => one.tokens ?? -1],
+  ["condensations", "Condensations", (one) => one.condensations ?? -1],
+  ["cost", "Cost", (one) => one.cost ?? -1],
+  ["updated_at", "Last event", (one) => one.last_event_at ?? one.updated_at],
+];
 
 export class Overview {
   constructor(root) {
     this.root = root;
+    this.sort = "updated_at";
+    this.falling = true;
+    this.words = "";
+    this.rows = [];
+    this.found = null;
   }
 
   async start() {
-    this.root.replaceChildren(el("p", {}, "All conversations"));
+    this.build();
+    watchTheme(() => {});
+    await this.refresh();
+    const stream = new EventSource("api/follow");
+    stream.addEventListener("version", () => this.refresh());
+    stream.addEventListener("error", () => this.live.classList.add("lost"));
+    stream.addEventListener("open", () => this.live.classList.remove("lost"));
+    addEventListener("keydown", (event) => {
+      if (event.key === "/" && event.target !== this.box) {
+        event.preventDefault();
+        this.box.focus();
+      }
+    });
   }
+
+  // Ask again, and once more while figures are still counted.
+  async refresh() {
+    if (this.asking) return;
+    this.asking = true;
+    try {
+      const [list, fleet] = await Promise.all([this.ask("conversations"), this.ask("fleet")]);
+      this.all = list.conversations;
+      this.total = list.total;
+      this.counted = list.counted;
+      this.showFleet(fleet);
+      this.choose();
+    } finally {
+      this.asking = false;
+    }
+    clearTimeout(this.again);
+    if (this.counted < this.total) this.again = setTimeout(() => this.refresh(), 700);
+  }
+
+  async ask(path) {
+    const reply = await fetch(`api/${path}`, { credentials: "same-origin" });
+    const document = await reply.json();
+    if (!reply.ok) throw new Error(document.error ?? reply.statusText);
+    return document;
+  }
+
+  build() {
+    this.live = el("span", { class: "live", title: "New events are shown as they come" }, "live");
+    this.facts = el("p", { class: "facts" });
+    this.box = el("input", {
+      type: "search", placeholder: "Search all conversations", "aria-label": "Search all conversations", autocomplete: "off", spellcheck: "false",
+      oninput: () => {
+        this.words = this.box.value.toLowerCase();
+        this.choose();
+        clearTimeout(this.typing);
+        this.typing = setTimeout(() => this.search(this.box.value.trim()), 250);
+      },
+    });
+    this.status = el("span", { class: "status", role: "status" });
+    this.fleet = el("section", { class: "fleet", "aria-label": "Figures over all conversations" });
+    this.hits = el("section", { class: "hits", "aria-label": "Events that contain the words", hidden: true });
+    this.head = el("div", { class: "row head", role: "row" });
+    this.inner = el("div", { class: "lines" });
+    this.list = el("div", { class: "rows", role: "table", tabindex: 0, "aria-label": "Conversations", onscroll: () => this.draw() }, this.inner);
+    new ResizeObserver(() => this.draw()).observe(this.list);
+    this.root.replaceChildren(
+      el("header", {}, el("h1", {}, "foldlog"), this.live, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton()),
+      el("div", { class: "overview" }, this.fleet, this.hits, el("section", { class: "conversations" }, this.head, this.list)),
+    );
+  }
+
+  showFleet(fleet) {
+    const tile = (name, value, title) => el("div", { class: "tile", title }, el("b", {}, value), el("span", {}, name));
+    const most = Math.max(1, ...fleet.reasons.map((each) => each.condensations));
+    const slow = Math.max(1, ...fleet.slowest.map((each) => each.open_ms));
+    const bar = (part) => {
+      const node = el("span", { class: "meter", "aria-hidden": true });
+      node.style.width = `${Math.max(1, Math.round(part * 100))}%`;
+      return el("span", { class: "track" }, node);
+    };
+    this.fleet.replaceChildren(
+      el("div", { class: "tiles" },
+        tile(fleet.conversations === 1 ? "conversation" : "conversations", short(fleet.conversations)),
+        tile("events", short(fleet.events)),
+        tile("in the store", fleet.bytes === null ? "–" : bytes(fleet.bytes)),
+        tile("tokens in all Views", `≈ ${short(fleet.view_tokens)}`),
+        tile("condensations", short(fleet.condensations)),
+        tile("tokens saved", fleet.tokens_saved ? short(fleet.tokens_saved) : "–", "As condensations recorded it: what each took out of its View"),
+        tile("cost of condensations", fleet.cost ? `$${fleet.cost.toFixed(fleet.cost < 1 ? 4 : 2)}` : "–", "As condensations recorded it")),
+      el("div", { class: "panels" },
+        el("div", { class: "panel" }, el("h2", {}, "Condensations by reason"),
+          fleet.reasons.length
+            ? el("dl", { class: "meters" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason)), el("dd", {}, bar(each.condensations / most), el("span", { class: "figure" }, grouped(each.condensations)))]))
+            : el("p", { class: "soft" }, "No condensation yet.")),
+        el("div", { class: "panel" }, el("h2", {}, "Slowest Views to open"),
+          fleet.slowest.length
+            ? el("dl", { class: "meters" }, ...fleet.slowest.slice(0, 6).flatMap((each) => [el("dt", {}, el("a", { href: address(each.id) }, said(each.title ?? each.id))), el("dd", {}, bar(each.open_ms / slow), el("span", { class: "figure" }, `${each.open_ms < 10 ? each.open_ms.toFixed(1) : Math.round(each.open_ms)} ms`))]))
+            : el("p", { class: "soft" }, "No conversation yet."))),
+    );
+    this.facts.textContent = fleet.counted < fleet.conversations ? `${grouped(fleet.counted)} of ${count(fleet.conversations, "conversation")} counted` : "";
+  }
+
+  // The conversations that match, in the order that is chosen.
+  choose() {
+    const words = this.words.split(/\s+/).filter(Boolean);
+    const matching = this.all.filter((one) => {
+      const text = `${one.title ?? ""} ${one.id} ${one.format ?? ""}`.toLowerCase();
+      return words.every((word) => text.includes(word)) || this.found?.has(one.id);
+    });
+    const key = COLUMNS.find(([name]) => name === this.sort)[2];
+    const order = this.falling ? -1 : 1;
+    this.rows = matching.sort((a, b) => (key(a) < key(b) ? -order : key(a) > key(b) ? order : 0));
+    this.head.replaceChildren(
+      ...COLUMNS.map(([name, title]) => {
+        const chosen = name === this.sort;
+        return el("span", { class: `cell c-${name}`, role: "columnheader", "aria-sort": chosen ? (this.falling ? "descending" : "ascending") : "none" },
+          el("button", { class: "sort", onclick: () => this.sortBy(name) }, title, chosen ? (this.falling ? " ↓" : " ↑") : ""));
+      }),
+    );
+    this.inner.style.height = `${this.rows.length * ROW_HEIGHT}px`;
+    this.inner.replaceChildren();
+    this.status.textContent = words.length ? count(this.rows.length, "conversation") : "";
+    if (!this.rows.length) this.inner.append(el("p", { class: "empty" }, this.all.length ? "No conversation matches." : "The store has no conversations yet. Import some: foldlog import PATH"));
+    this.draw();
+  }
+
+  sortBy(name) {
+    this.falling = this.sort === name ? !this.falling : name !== "title";
+    this.sort = name;
+    this.choose();
+  }
+
+  draw() {
+    if (!this.rows.length) return;
+    const first = Math.max(0, Math.floor(this.list.scrollTop / ROW_HEIGHT) - 20);
+    const last = Math.min(this.rows.length, Math.ceil((this.list.scrollTop + this.list.clientHeight) / ROW_HEIGHT) + 20);
+    this.inner.replaceChildren(...this.rows.slice(first, last).map((one, place) => this.row(one, first + place)));
+  }
+
+  row(one, place) {
+    const known = one.title !== undefined && one.open_ms !== undefined;
+    const figure = (value, text = short) => (!known ? "…" : value === null || value === undefined ? "–" : text(value));
+    const node = el("a", { class: "row", role: "row", href: address(one.id) },
+      el("span", { class: "cell c-title", role: "cell" },
+        el("span", { class: "name" }, said(printable(one.title ?? one.id))),
+        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(`${one.id}${one.format && one.format !== "foldlog" ? ` · ${one.format}` : ""}`))),
+      el("span", { class: "cell c-events", role: "cell" }, grouped(one.events)),
+      el("span", { class: "cell c-view_events", role: "cell" }, figure(one.view_events, grouped)),
+      el("span", { class: "cell c-tokens", role: "cell" }, figure(one.tokens)),
+      el("span", { class: "cell c-condensations", role: "cell" }, figure(one.condensations, grouped)),
+      el("span", { class: "cell c-cost", role: "cell" }, figure(one.cost || null, (cost) => `$${cost.toFixed(4)}`)),
+      el("span", { class: "cell c-updated_at", role: "cell" }, when(one)));
+    node.style.transform = `translateY(${place * ROW_HEIGHT}px)`;
+    return node;
+  }
+
+  // Search the texts of all events, where the store has an index of them.
+  async search(words) {
+    this.found = null;
+    this.hits.hidden = true;
+    if (!words) return this.choose();
+    let reply;
+    try {
+      reply = await this.ask(`search?${new URLSearchParams({ words })}`);
+    } catch {
+      return; // no index: titles and ids are searched
+    }
+    if (words !== this.box.value.trim()) return;
+    this.found = new Set(reply.hits.map((hit) => hit.conversation));
+    this.hits.hidden = false;
+    this.hits.replaceChildren(
+      el("h2", {}, count(reply.hits.length, "event")),
+      ...reply.hits.slice(0, 50).map((hit) =>
+        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, said(hit.title ?? hit.conversation)), el("span", { class: "soft" }, ` ${hit.event} ${hit.kind ?? ""} `), said(hit.snippet))),
+    );
+    this.choose();
+  }
+}
+
+function address(id, event) {
+  return `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
+}
+
+function when(one) {
+  const given = one.last_event_at ?? one.updated_at;
+  const at = Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(given) ? given : `${given}Z`);
+  return Number.isNaN(at) ? "" : moment(at, "").slice(0, 16);
 }

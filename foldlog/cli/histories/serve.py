@@ -1,0 +1,94 @@
+"""``foldlog serve``: the pages of all conversations, live, in a browser."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldlog.cli.options import DEFAULT_DB, Db
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.stores import open_to_read
+
+if TYPE_CHECKING:
+    from eventstore import Store
+
+__all__ = ["run"]
+
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def run(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
+    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
+    token: Annotated[
+        str | None, typer.Option("--token", envvar="FOLDLOG_TOKEN", help="The token.", show_default="a new one")
+    ] = None,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Ask for no token; only at localhost, where every user can ask.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A name that this server is known by.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="TOKENS", min=1, help="Draw this limit of tokens.", show_default="no limit"),
+    ] = None,
+    db: Db = DEFAULT_DB,
+) -> int:
+    """Serve the pages of all conversations, with new events as they come. The server only reads.
+
+    Open the address that it prints: it has the token. Needs the extra 'web'.
+    """
+    if no_token and host not in _LOCAL:
+        raise Refused(f"--no-token is for localhost only; at {host} a token is required")
+    if token is not None and len(token) < 8:
+        raise Refused(f"the token has {len(token)} characters; give at least 8, or leave --token out for a new one")
+    try:
+        import starlette  # noqa: F401 - asked for before a store is opened
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise Refused(f"the server needs {error.name}, which is not installed: pip install 'foldlog[web]'") from error
+    secret = None if no_token else token or secrets.token_urlsafe(24)
+    with open_to_read(db) as store, _listening(host, port) as listener:
+        _serve(store, listener, host, secret, [*(allow_host or ()), host], limit, db)
+    return DONE
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise Refused(f"cannot listen at {host} port {port}: {error.strerror}; choose another with --port") from error
+
+
+def _serve(
+    store: Store,
+    listener: socket.socket,
+    host: str,
+    token: str | None,
+    names: list[str],
+    limit: int | None,
+    db: str,
+) -> None:
+    import uvicorn
+
+    from eventstore.urls import as_url, parse
+    from foldlog.web.app import application
+
+    port = listener.getsockname()[1]
+    location = parse(as_url(db))
+    path = location.path if location.scheme == "sqlite" else None
+    app = application(store, token=token, names=names, port=port, limit=limit, path=path)
+    shown = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"http://{shown}:{port}/{'' if token is None else f'?token={token}'}\n")
+    sys.stdout.flush()
+    sys.stderr.write("foldlog: open this address in a browser; Ctrl-C ends the server\n")
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False, lifespan="on"
+    )
+    uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,119 @@
+"""Who may ask the server: whoever has its token, under a name that it expects.
+
+A page on another site can make a browser send requests to this machine. It does not know the token, the browser does
+not send it the cookie, and a name that it made point here is refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Mapping
+from hmac import compare_digest
+from http.cookies import CookieError, SimpleCookie
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["POLICY", "Access", "Refusal"]
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused."""
+
+    status: int
+    reason: str
+
+
+class Access:
+    """Lets a request through, or refuses it, and puts the same headers on every response.
+
+    ``token`` None lets everybody in who reaches the server. ``names`` are the host names that it is known by, beside
+    ``localhost`` and addresses: an address cannot be made to point elsewhere.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, names: Collection[str] = (), port: int = 0) -> None:
+        self._app = app
+        self._token = token
+        self._names = {"localhost", *(name.lower().rstrip(".") for name in names)}
+        self._cookie = f"foldlog-{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name for name, _ in message["headers"]}
+                added = [(k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in given]
+                message["headers"] = [*message["headers"], *added]
+            await send(message)
+
+        response = self._answered(scope)
+        await (self._app if response is None else response)(scope, receive, with_headers)
+
+    def _answered(self, scope: Scope) -> Response | None:
+        """Return the response to a request that goes no further; None for one that may."""
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            return JSONResponse({"error": refusal.reason}, refusal.status)
+        asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        if self._token is None or "token" not in asked or scope["path"].startswith("/api/"):
+            return None
+        # The token leaves the address, where the browser's history and a copied link would keep it.
+        left = urlencode({name: value for name, value in asked.items() if name != "token"})
+        response = RedirectResponse(f"{scope['path']}{'?' if left else ''}{left}", 303)
+        response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
+        return response
+
+    def _refusal(self, scope: Scope) -> Refusal | None:
+        headers = Headers(scope=scope)
+        if not self._is_expected(headers.getlist("host")):
+            return Refusal(400, "this server is not known by that name; start it with --allow-host NAME")
+        if scope["method"] not in ("GET", "HEAD"):
+            return Refusal(405, "this server only reads: use GET")
+        if headers.get("sec-fetch-site") == "cross-site" and scope["path"].startswith("/api/"):
+            return Refusal(403, "another site's page may not ask this server")
+        if self._token is not None and not self._has_token(scope, headers):
+            return Refusal(401, "a token is needed: open the address that 'foldlog serve' printed")
+        return None
+
+    def _is_expected(self, hosts: Collection[str]) -> bool:
+        if len(hosts) != 1:
+            return False
+        (host,) = hosts
+        name, _, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
+        if port and not port.isdigit():
+            return False
+        try:
+            ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return name.lower().rstrip(".") in self._names
+        return True
+
+    def _has_token(self, scope: Scope, headers: Mapping[str, str]) -> bool:
+        assert self._token is not None
+        asked = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        try:
+            cookies = {name: kept.value for name, kept in SimpleCookie(headers.get("cookie", "")).items()}
+        except CookieError:
+            cookies = {}
+        given = (asked.get("token"), bearer if scheme.lower() == "bearer" else None, cookies.get(self._cookie))
+        return any(one is not None and compare_digest(one.encode(), self._token.encode()) for one in given)

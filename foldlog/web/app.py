@@ -1,0 +1,170 @@
+"""The paths of the server: the page, its two files, and the JSON documents below ``/api/``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anyio import sleep, to_thread
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    CorruptEvent,
+    EventStoreError,
+    InvalidArgument,
+    Store,
+    StoreUnavailable,
+    UnknownEventType,
+)
+from foldlog.cli.terminal import json_text
+from foldlog.page import assets
+from foldlog.web.access import Access
+from foldlog.web.conversations import Conversations
+from foldlog.web.pages import Pages
+
+__all__ = ["application"]
+
+_POLL_S = 0.3
+_BEAT_S = 15.0
+
+_STATUS: dict[type[EventStoreError], int] = {
+    ConversationNotFound: 404,
+    ConversationErased: 410,
+    CorruptEvent: 500,
+    UnknownEventType: 501,
+    StoreUnavailable: 503,
+    InvalidArgument: 400,
+}
+
+Document = Callable[[Request], Any]
+
+
+def application(
+    store: Store,
+    *,
+    token: str | None,
+    names: Collection[str] = (),
+    port: int = 0,
+    limit: int | None = None,
+    path: str | None = None,
+) -> Starlette:
+    """Return the ASGI application over an open ``store``. It only reads, and does not close the store.
+
+    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``path`` the store's file.
+    """
+    pages = Pages(store, limit)
+    conversations = Conversations(store, path)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await to_thread.run_sync(conversations.close)
+
+    routes = [
+        Route("/", _page),
+        Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
+        Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
+        _api("conversations", lambda request: conversations.list()),
+        _api("fleet", lambda request: conversations.fleet()),
+        _api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
+        _api("gists", lambda request: _gists(pages, request)),
+        _api("event", lambda request: _event(pages, request)),
+        _api("find", lambda request: {"hits": list(pages.find(_id(request), request.query_params.get("words", "")))}),
+        Route("/api/follow", lambda request: _follow(store, request)),
+    ]
+    guard = Middleware(Access, token=token, names=names, port=port)
+    return Starlette(routes=routes, middleware=[guard], lifespan=lifespan)
+
+
+class _BadRequest(ValueError):
+    """A parameter is missing or is not what it should be."""
+
+
+def _page(request: Request) -> Response:
+    head = '<link rel="stylesheet" href="page.css">'
+    script = '<script src="page.js"></script>'
+    text = assets.page(title="foldlog", head=head, script=script, fallback="<p>This page needs script.</p>", data="")
+    return Response(text, media_type="text/html")
+
+
+def _api(name: str, document: Document) -> Route:
+    """Return a path that gives the document as JSON, made in a thread, or says what is wrong."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            found = await to_thread.run_sync(document, request)
+        except _BadRequest as error:
+            return _json({"error": str(error)}, 400)
+        except EventStoreError as error:
+            status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+            return _json({"error": str(error)}, status)
+        return _json(found)
+
+    return Route(f"/api/{name}", answered)
+
+
+def _json(document: Any, status: int = 200) -> Response:
+    return Response(json_text(document), status, media_type="application/json")
+
+
+def _id(request: Request) -> str:
+    given = request.query_params.get("id")
+    if not given:
+        raise _BadRequest("the parameter 'id' is missing: the id of a conversation")
+    return given
+
+
+def _number(request: Request, name: str, default: int | None = None) -> int:
+    given = request.query_params.get(name)
+    if given is None and default is not None:
+        return default
+    if given is None or not (given.isascii() and given.isdigit() and len(given) <= 15):
+        raise _BadRequest(f"the parameter {name!r} must be a whole number from 0, not {given!r}")
+    return int(given)
+
+
+def _gists(pages: Pages, request: Request) -> dict[str, Any]:
+    start = _number(request, "start", 0)
+    return {"start": start, "gists": pages.gists(_id(request), start, _number(request, "stop", start + 500))}
+
+
+def _event(pages: Pages, request: Request) -> Any:
+    found = pages.event(_id(request), _number(request, "event"))
+    if found is None:
+        raise _BadRequest(f"conversation {_id(request)!r} has no event {_number(request, 'event')}")
+    return found
+
+
+def _follow(store: Store, request: Request) -> Response:
+    """Tell each new version of a conversation, or, without an id, that the store changed, as server-sent events."""
+    given = request.query_params.get("id")
+
+    def present() -> int:
+        return int(store.database.data_version() if given is None else store.version(given))
+
+    async def told() -> AsyncIterator[str]:
+        before, waited = -1, 0.0
+        yield "retry: 1000\n\n"
+        while True:
+            try:
+                now = await to_thread.run_sync(present)
+            except EventStoreError as error:
+                yield f"event: problem\ndata: {json_text({'error': str(error)})}\n\n"
+                return
+            if now != before:
+                before, waited = now, 0.0
+                yield f"event: version\ndata: {json_text({'version': now})}\n\n"
+            elif waited >= _BEAT_S:
+                waited = 0.0
+                yield ": still here\n\n"
+            await sleep(_POLL_S)
+            waited += _POLL_S
+
+    return StreamingResponse(told(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})

@@ -1,0 +1,106 @@
+"""What the pages of some conversations are told, kept while they are looked at."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from eventstore import Store
+from foldlog.page.document import PageFold
+from foldlog.page.report import targets_of
+from foldlog.page.texts import text_document
+
+__all__ = ["Pages", "matches"]
+
+_KEPT = 8
+_HITS_MAX = 1_000
+
+
+class Pages:
+    """The folds of the conversations that were asked for last. Thread-safe."""
+
+    def __init__(self, store: Store, limit: int | None = None) -> None:
+        self._store = store
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._folds: dict[str, tuple[threading.Lock, PageFold]] = {}
+
+    def history(self, conversation: str, since: int = 0) -> dict[str, Any]:
+        """Return the document of a conversation: see ``PageFold.document``. Raises what ``Store.log`` raises."""
+        lock, _ = self._entry(conversation)
+        with lock:
+            fold = self._caught_up(conversation)
+            return fold.document(since if since <= fold.version else 0)
+
+    def gists(self, conversation: str, start: int, stop: int) -> list[str]:
+        """Return the lines of the events ``start`` to ``stop``."""
+        lock, _ = self._entry(conversation)
+        with lock:
+            return self._caught_up(conversation).gists[start:stop]
+
+    def event(self, conversation: str, event_id: int) -> dict[str, Any] | None:
+        """Return an event in full, or None where there is none with this id."""
+        found = list(self._store.events(conversation, event_id, event_id + 1)) if event_id >= 0 else []
+        return text_document(found[0]) if found else None
+
+    def find(self, conversation: str, words: str) -> Iterator[dict[str, Any]]:
+        """Yield the events that contain all words, each with the text around the first one, at most 1,000."""
+        wanted = words.lower().split()
+        hits = 0
+        for event in self._store.events(conversation) if wanted else ():
+            snippet = matches(text_document(event), wanted)
+            if snippet is not None:
+                yield {"id": event.id, "snippet": snippet}
+                hits += 1
+                if hits >= _HITS_MAX:
+                    return
+
+    def _entry(self, conversation: str) -> tuple[threading.Lock, PageFold]:
+        self._store.conversation(conversation)
+        with self._lock:
+            entry = self._folds.pop(conversation, None)
+            if entry is None:
+                entry = threading.Lock(), PageFold(conversation, targets_of(self._store, conversation), self._limit)
+            while len(self._folds) >= _KEPT:
+                del self._folds[next(iter(self._folds))]
+            self._folds[conversation] = entry
+            return entry
+
+    def _caught_up(self, conversation: str) -> PageFold:
+        lock, fold = self._folds.get(conversation) or self._entry(conversation)
+        try:
+            fold.take(self._store.log(conversation, fold.version))
+        except LookupError:  # a retraction to a version that was not kept: begin again, knowing it
+            fold = PageFold(conversation, targets_of(self._store, conversation), self._limit)
+            fold.take(self._store.log(conversation))
+            with self._lock:
+                self._folds[conversation] = lock, fold
+        except BaseException:  # it took a part of the events: the next question begins again
+            with self._lock:
+                self._folds.pop(conversation, None)
+            raise
+        return fold
+
+
+_HIDDEN = frozenset(
+    ("id", "kind", "timestamp", "source", "call_id", "response_id", "cause", "shown", "source_id", "format")
+)
+
+
+def matches(document: dict[str, Any], words: list[str]) -> str | None:
+    """Return the text around the first word where all words are in the texts of an event; else None."""
+    text = " · ".join(text for key, value in document.items() if key not in _HIDDEN for text in _texts(value))
+    lower = text.lower()
+    if not all(word in lower for word in words):
+        return None
+    at = max(0, lower.index(words[0]) - 14)
+    return " ".join(text[at : at + 174].split())
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth < 50 and isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each, depth + 1)

@@ -1,0 +1,226 @@
+"""The server over a store: what it tells, whom it tells, and that it only reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+import foldlog
+from eventstore import Action, CondensationAction, Message, Observation, Retraction, open_store
+from foldlog.page.document import KINDS
+from foldlog.web.access import POLICY
+from foldlog.web.app import application
+from tests.page_samples import HOSTILE, hostile_history, usual_history
+from tests.web_client import asking
+
+TOKEN = "a token of enough length"
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as store:
+        store.ingest("usual", usual_history())
+        store.ingest("hostile", hostile_history())
+        store.ingest(HOSTILE[0], [Message(source="user", content=HOSTILE[1])])
+        yield store
+
+
+@pytest.fixture
+def client(store):
+    with asking(application(store, token=None)) as client:
+        yield client
+
+
+@pytest.fixture
+def guarded(store):
+    app = application(store, token=TOKEN, names=["logs.example"], port=8765)
+    with asking(app) as client:
+        yield client
+
+
+def test_a_history_is_told_and_goes_on_with_what_is_appended(client, store):
+    whole = client.get("/api/history", params={"id": "usual"}).json()
+    version = whole["version"]
+    kept = [event for event, left in enumerate(whole["events"]["left"]) if left == 0]
+    store.append("usual", [Message(source="user", content="more")], expected_version=version)
+    store.append("usual", CondensationAction(forgotten_event_ids=[kept[1]]), expected_version=version + 1)
+    more = client.get("/api/history", params={"id": "usual", "since": version}).json()
+    assert more["version"] == version + 2
+    assert [KINDS[kind] for kind in more["events"]["kind"]] == ["user", "condensation"]
+    changed = {event: spans for event, spans in more["spans"] if event < version}
+    assert changed[kept[1]][-1][:3] == [kept[1] + 1, version + 2, version + 1]
+    assert client.get("/api/gists", params={"id": "usual", "start": version}).json()["gists"][0] == "more"
+
+
+def test_a_history_goes_on_over_a_retraction_that_nobody_foresaw(client, store):
+    store.append("r", [Message(source="user", content=str(n)) for n in range(4)], expected_version=0)
+    assert client.get("/api/history", params={"id": "r"}).json()["version"] == 4
+    store.append("r", Retraction(version=2), expected_version=4)
+    told = client.get("/api/history", params={"id": "r", "since": 4}).json()
+    assert {event: spans[-1][1] for event, spans in told["spans"]} == {2: 5, 3: 5}
+    assert client.get("/api/history", params={"id": "r"}).json()["events"]["left"][:4] == [0, 0, 5, 5]
+
+
+def test_an_event_is_told_in_full_and_found_by_its_words(client):
+    event = client.get("/api/event", params={"id": "usual", "event": 2}).json()
+    assert (event["kind"], event["arguments"]) == ("action", {"command": "make test-0"})
+    hits = client.get("/api/find", params={"id": "usual", "words": "MAKE test-3"}).json()["hits"]
+    assert [hit["id"] for hit in hits] == [8]
+    assert "make test-3" in hits[0]["snippet"]
+
+
+def test_the_list_and_the_fleet_count_every_conversation(client, store):
+    def counted():
+        listed = client.get("/api/conversations").json()
+        return listed if listed["counted"] == listed["total"] == 3 else None
+
+    listed = next(filter(None, (counted() for _ in range(10_000))))
+    usual = next(one for one in listed["conversations"] if one["id"] == "usual")
+    assert (usual["events"], usual["condensations"]) == (store.version("usual"), 2)
+    assert usual["title"] == "Find out why the build fails, and repair it."
+    fleet = client.get("/api/fleet").json()
+    assert fleet["events"] == sum(one["events"] for one in listed["conversations"])
+    assert fleet["cost"] == pytest.approx(0.0123)
+    assert sum(one["condensations"] for one in fleet["reasons"]) == fleet["condensations"] == 3
+
+
+@pytest.mark.parametrize(
+    "path, status, said",
+    [
+        ("history", 400, "'id' is missing"),
+        ("history?id=none", 404, "no conversation"),
+        ("history?id=usual&since=-1", 400, "whole number"),
+        ("history?id=usual&since=\u0663", 400, "whole number"),
+        ("event?id=usual&event=100000", 400, "no event"),
+        ("event?id=usual&event=99999999999999999999", 400, "whole number"),
+        ("gists?id=usual&start=x", 400, "whole number"),
+    ],
+)
+def test_a_wrong_question_gets_a_reason(client, path, status, said):
+    answer = client.get(f"/api/{path}")
+    assert answer.status == status
+    assert said in answer.json()["error"]
+
+
+def test_nothing_that_a_history_says_is_in_the_page_itself(client):
+    page = client.get("/", params={"id": HOSTILE[0]}).text
+    assert not any(attack in page for attack in HOSTILE)
+    assert re.findall(r"<script[^>]*>", page) == ['<script src="page.js">']
+    assert client.get("/api/event", params={"id": "hostile", "event": 1}).headers["content-type"] == "application/json"
+
+
+def test_every_response_has_the_policy_and_no_response_has_cors(guarded):
+    for path in ("/", "/page.js", "/api/fleet", "/none", f"/?token={TOKEN}", f"/api/fleet?token={TOKEN}"):
+        headers = guarded.get(path, headers={"origin": "https://attacker.example"}).headers
+        assert headers["content-security-policy"] == POLICY
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert not [name for name in headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js", "/api/fleet", "/api/follow", "/api/history?id=usual", "/none"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"authorization": "Bearer wrong"},
+        {"authorization": f"Basic {TOKEN}"},
+        {"cookie": "foldlog-8765=wrong"},
+        {"cookie": f"foldlog-1={TOKEN}"},
+        {"cookie": "\x00=;;;"},
+    ],
+)
+def test_without_the_token_nothing_is_told(guarded, path, given):
+    answer = guarded.get(path, headers=given)
+    assert answer.status == 401
+    assert "usual" not in answer.text
+
+
+def test_the_token_moves_from_the_address_into_a_cookie(guarded):
+    answer = guarded.get("/", params={"token": TOKEN, "id": "a&b"})
+    assert (answer.status, answer.headers["location"]) == (303, "/?id=a%26b")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    kept = {"cookie": f"other=1; {cookie.split(';')[0]}"}
+    assert guarded.get("/api/fleet", headers=kept).status == 200
+    assert guarded.get("/api/fleet", headers={"authorization": f"Bearer {TOKEN}"}).status == 200
+
+
+@pytest.mark.parametrize(
+    "host, status",
+    [
+        ("localhost:8765", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8765", 200),
+        ("LOGS.example.", 200),
+        ("attacker.example", 400),
+        ("localhost.attacker.example:8765", 400),
+        ("127.0.0.1.attacker.example", 400),
+        ("localhost:8765@attacker.example", 400),
+        ("", 400),
+    ],
+)
+def test_a_name_that_was_made_to_point_here_is_refused(guarded, host, status):
+    assert guarded.get("/api/fleet", headers={"host": host, "authorization": f"Bearer {TOKEN}"}).status == status
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_it_only_reads(guarded, method):
+    answer = guarded.send(method, "/api/history?id=usual", headers={"authorization": f"Bearer {TOKEN}"})
+    assert answer.status == 405
+
+
+def test_a_page_of_another_site_gets_nothing(guarded):
+    asked = {"sec-fetch-site": "cross-site", "authorization": f"Bearer {TOKEN}"}
+    assert guarded.get("/api/fleet", headers=asked).status == 403
+
+
+def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tmp_path):
+    url = f"sqlite:///{tmp_path}/h.db"
+    with foldlog.open(url) as histories:
+        histories["c"].append([Message(source="user", content="hello")])
+        command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--db", url]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "FOLDLOG_TOKEN": ""})
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            base, token = address.split("/?token=")
+            asked = urllib.request.Request(f"{base}/api/follow?id=c", headers={"authorization": f"Bearer {token}"})
+            with urllib.request.urlopen(asked, timeout=60) as stream:
+                told = (json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
+                assert next(told) == {"version": 1}
+                histories["c"].append(
+                    [Action(tool="t", call_id="1"), Observation(tool="t", call_id="1", content="done")]
+                )
+                assert next(told) == {"version": 3}
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) in (0, 130)
+            process.stdout.close()
+        assert histories["c"].version == 3
+
+
+@pytest.fixture
+def a_store(foldlog, write):
+    assert foldlog("import", write("c.jsonl", [{"role": "user", "content": "hi"}])).status == 0
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        (["--no-token", "--host", "0.0.0.0"], "for localhost only"),
+        (["--token", "short"], "at least 8"),
+        (["--db", "sqlite:///none.db"], "no store"),
+    ],
+)
+def test_a_server_that_would_be_open_is_not_started(foldlog, a_store, given, said):
+    ran = foldlog("serve", *given)
+    assert (ran.status, said in ran.err) == (2, True)

@@ -1,0 +1,91 @@
+"""Ask an ASGI application in this process, without a server and without a package for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+__all__ = ["Answer", "Client", "asking"]
+
+
+class Answer(NamedTuple):
+    """A response, whole. Of headers that come twice the last one counts."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """Sends requests as a browser does that knows one host name. ``headers`` go with every request."""
+
+    def __init__(self, app: Any, headers: Mapping[str, str] = {}) -> None:
+        self._app = app
+        self.headers = {"host": "localhost:8765", **headers}
+
+    def get(self, path: str, params: Mapping[str, Any] = {}, headers: Mapping[str, str] = {}) -> Answer:
+        return self.send("GET", path, params, headers)
+
+    def send(self, method: str, path: str, params: Mapping[str, Any] = {}, headers: Mapping[str, str] = {}) -> Answer:
+        path, _, query = path.partition("?")
+        given = {**self.headers, **headers}
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": "&".join(filter(None, [query, urlencode(params)])).encode(),
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
+            "server": ("127.0.0.1", 8765),
+            "client": ("127.0.0.1", 1),
+        }
+        return asyncio.run(self._answered(scope))
+
+    async def _answered(self, scope: dict[str, Any]) -> Answer:
+        told: list[dict[str, Any]] = []
+        asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+        async def receive() -> dict[str, Any]:
+            return next(asked, {"type": "http.disconnect"})
+
+        async def send(message: Any) -> None:
+            told.append(message)
+
+        await asyncio.wait_for(self._app(scope, receive, send), 60)
+        (start,) = (message for message in told if message["type"] == "http.response.start")
+        headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+        return Answer(start["status"], headers, b"".join(message.get("body", b"") for message in told))
+
+
+@contextmanager
+def asking(app: Any, headers: Mapping[str, str] = {}) -> Iterator[Client]:
+    """Give a client, and end the application after it."""
+    yield Client(app, headers)
+
+    async def ended() -> None:
+        steps = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+        async def receive() -> Any:
+            return next(steps)
+
+        async def send(message: Any) -> None:
+            pass
+
+        await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+
+    asyncio.run(ended())
