@@ -1,4 +1,4 @@
-"""Who may ask the server: whoever has its token, under a name that it expects.
+"""Decide who may ask the server: those who have its token, under a name that it expects.
 
 A page on another site can make a browser send requests to this machine. It does not know the token, the browser does
 not send it the cookie, and a name that it made point here is refused.
