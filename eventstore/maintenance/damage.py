@@ -13,7 +13,7 @@ from eventstore.recorders.base import Conversation, Recorder, Row, as_rows
 from eventstore.recorders.errors import DatabaseError, DataError, InternalError, RecorderError
 from eventstore.stored.database import start_after
 
-__all__ = ["Unreadable", "is_damage", "readable_conversations", "readable_rows", "staged_conversations"]
+__all__ = ["Unreadable", "is_damage", "next_there", "readable_conversations", "readable_rows", "staged_conversations"]
 
 _PAGE = 1_000
 
@@ -36,12 +36,29 @@ def readable_rows(
     recorder: Recorder, key: int, start: int, stop: int, page: int = _PAGE
 ) -> Iterator[Sequence[Row] | Unreadable]:
     """Rows with ``start <= id < stop`` as pages, and in their places the ids that cannot be read. A missing row is just
-    not there. Cost: the rows, and some twenty questions for each that cannot be read.
+    not there. Cost: the rows, one question for each gap, and some twenty for each row that cannot be read.
     """
     while start < stop:
         end = min(start + page, stop)
-        yield from _part(recorder, key, start, end)
-        start = end
+        is_gap = True
+        for part in _part(recorder, key, start, end):
+            is_gap = is_gap and not part
+            yield part
+        start = next_there(recorder, key, end, stop) if is_gap else end
+
+
+def next_there(recorder: Recorder, key: int, start: int, stop: int) -> int:
+    """Return the id of the next row after a gap, ``stop`` if there is none: a damaged id may be any number. Where that
+    cannot be read, return ``start``.
+    """
+    try:
+        with recorder.read() as reader:
+            following = reader.rows(key, start, stop, 1) if start < stop else ()
+    except RecorderError as error:
+        if not is_damage(error):
+            raise
+        return start
+    return as_rows(following)[0].id if following else stop
 
 
 def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Sequence[Row] | Unreadable]:

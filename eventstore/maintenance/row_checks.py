@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eventstore.maintenance.damage import Unreadable, is_damage, readable_rows
+from eventstore.maintenance.damage import Unreadable, is_damage, next_there, readable_rows
 from eventstore.maintenance.diagnosis import Suspects
-from eventstore.recorders.base import Recorder, Row, as_rows
+from eventstore.recorders.base import Recorder, Row
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
 
-__all__ = ["Finding", "Pass"]
+__all__ = ["MISSING", "Finding", "Pass"]
 
 _PAGE = 1_000
-_MISSING = ("it is missing", "they are missing")
+MISSING = ("it is missing", "they are missing")
 _BESIDE = "what is stored beside the content was changed (checksum or counts), the content was not"
 
 
@@ -59,15 +59,9 @@ class Pass:
             if not self._sound(recorder, key, page):
                 self._look_at_all(recorder, key, page)
                 last = self.findings[-1] if self.findings else None
-                if last is not None and last.problem in _MISSING and last.last == self._next - 1:
-                    self._miss(self._next_there(recorder, key, version))
+                if last is not None and last.problem in MISSING and last.last == self._next - 1:
+                    self._miss(next_there(recorder, key, self._next, version))
         self._miss(version)
-
-    def _next_there(self, recorder: Recorder, key: int, version: int) -> int:
-        """Return the id of the next row after a gap: a changed id may be any number."""
-        with recorder.read() as reader:
-            following = reader.rows(key, self._next, version, 1)
-        return as_rows(following)[0].id if following else version
 
     def _sound(self, recorder: Recorder, key: int, stop: int) -> bool:
         """Check quickly whether all rows up to ``stop`` are sound, and move past the sound ones."""
@@ -151,9 +145,9 @@ class Pass:
         if until <= self._next:
             return
         first = self._next
-        if self.findings and self.findings[-1].problem in _MISSING and self.findings[-1].last == first - 1:
+        if self.findings and self.findings[-1].problem in MISSING and self.findings[-1].last == first - 1:
             first = self.findings.pop().first or 0
-        self.findings.append(Finding(first, until - 1, _MISSING[first < until - 1]))
+        self.findings.append(Finding(first, until - 1, MISSING[first < until - 1]))
         self._next, self._head, self._counts = until, None, None
 
     def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:

@@ -5,6 +5,9 @@ that says so, since later events name earlier ones by their ids; from the first 
 of the lost were shown, or structural, their neighbours know. One that was shown is replaced by a message, so that a
 model is told too. In the place of a structural one stands an event of an unknown kind: what it changed in the View is
 not known, so a View cannot be folded over it, and says so.
+
+A damaged id may name an event that is far behind all others. Where more events would be missing before it than can have
+been lost, the copy ends there, with one event that says so of all of them.
 """
 
 from __future__ import annotations
@@ -26,10 +29,12 @@ from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, is_moment, translated
 from eventstore.stored.row_codec import PLAIN, RowCodec
 
-__all__ = ["LOST", "Salvaged", "salvage"]
+__all__ = ["LOST", "LOST_MAX", "Salvaged", "salvage"]
 
 LOST = "foldlog.lost"
 """The name of an annotation that stands for a lost event, and the kind of what stands for a lost structural one."""
+LOST_MAX = 1_000_000
+"""Events that are taken to be lost one after the other: so many get a stand-in each."""
 
 
 class Salvaged(NamedTuple):
@@ -45,8 +50,10 @@ class Salvaged(NamedTuple):
     problem: str | None = None
 
 
-def salvage(source: Store, target: Store) -> Iterator[Salvaged]:
+def salvage(source: Store, target: Store, *, lost_max: int = LOST_MAX) -> Iterator[Salvaged]:
     """Copy every conversation of ``source``, as far as it is sound, to ``target``, which should be new.
+
+    Where more than ``lost_max`` events are missing one after the other, the copy of a conversation ends before them.
 
     Raises what ``target`` raises where it cannot be written, and ``KeyUnavailable`` for no key but its own. Cost: each
     conversation is read twice; memory for one page.
@@ -57,12 +64,12 @@ def salvage(source: Store, target: Store) -> Iterator[Salvaged]:
                 yield Salvaged("", 0, False, problem=found)
                 continue
             try:
-                yield _salvaged(source.database, target.database, found)
+                yield _salvaged(source.database, target.database, found, lost_max)
             except EventStoreError as error:
                 yield Salvaged(found.id, 0, False, problem=str(error))
 
 
-def _salvaged(source: Database, target: Database, found: Conversation) -> Salvaged:
+def _salvaged(source: Database, target: Database, found: Conversation, lost_max: int) -> Salvaged:
     findings = next(verdicts(source, found.id)).findings
     if found.erasure is not None or not findings:
         copy_conversation(source, target, found.id)
@@ -72,7 +79,8 @@ def _salvaged(source: Database, target: Database, found: Conversation) -> Salvag
         return Salvaged(found.id, 0, False, unsound, "none of its events is left")
     codec = source.codec_of_damaged(found)
     salt = found.salt if codec.data_key is None else codec.data_key.salt
-    rows = _Filling(source, found, codec, findings).rows()
+    filling = _Filling(source, found, codec, findings, lost_max)
+    rows = filling.rows()
     first = next(rows)
     began = found.created_at if found.created_at and is_moment(found.created_at) else first.recorded_at
     what = Carried(found.id, began, salt or hash_chain.new_salt(), 0, None, None)
@@ -84,18 +92,26 @@ def _salvaged(source: Database, target: Database, found: Conversation) -> Salvag
             arrival.expect(chunk[-1].id + 1, head)
         arrival.remember(remembered_keys(source, found, sound_by=codec))
         arrived = arrival.end()
+    cut_off = filling.cut_off
+    if cut_off is not None:
+        unsound = (*(each for each in unsound if each.first is None or each.first < arrived.version - 1), cut_off)
     return Salvaged(found.id, arrived.version, not unsound and head == found.head, unsound)
 
 
 class _Filling:
     """The rows of a damaged conversation, with one for every id: what is sound, and what stands for the rest."""
 
-    def __init__(self, source: Database, found: Conversation, codec: RowCodec, findings: Sequence[Finding]) -> None:
+    def __init__(
+        self, source: Database, found: Conversation, codec: RowCodec, findings: Sequence[Finding], lost_max: int
+    ) -> None:
         self._source = source
         self._found = found
         self._codec = codec
         self._unsound = _Ids(finding for finding in findings if not finding.sound)
         self._proved = _Ids(finding for finding in findings if finding.sound)
+        self._lost_max = lost_max
+        self.cut_off: Finding | None = None
+        """What says that the copy ends before the conversation does."""
         self._next = 0
         self._moment = 0
         self._counts: tuple[int, int] | None = (0, 0)
@@ -112,9 +128,23 @@ class _Filling:
                 if row is None:
                     if stored.structural:
                         self._structural.add(stored.id)
+                elif row.id - self._next > self._lost_max:
+                    yield self._end()
+                    return
                 elif row.id >= self._next:
                     yield from self._upto(row, counted=opened.encoding == PLAIN)
+        if self._found.version - self._next > self._lost_max:
+            yield self._end()
+            return
         yield from self._stand_ins(self._found.version, None, self._moment)
+
+    def _end(self) -> Row:
+        """Return the row that stands for all that is missing up to the end, with what says so."""
+        first, last = self._next, self._found.version - 1
+        problem = f"more than {self._lost_max:,} events cannot have been lost here, so an id is damaged; the copy ends"
+        self.cut_off = Finding(first, last, f"{problem} with event {first}, which stands for all of them")
+        said = f"[Events {first} to {last} of this history are lost, if there were so many: an id was damaged.]"
+        return _row(first, Message(source="environment", content=said), self._moment or self._found.created_at)
 
     def _as_written(self, stored: Row, opened: Row) -> Row | None:
         """Return the row if its checksum and its head, or its head alone, prove it."""
@@ -150,9 +180,7 @@ class _Filling:
             shown, structural = told[0] - self._counts[0], told[1] - self._counts[1]
         for n, event_id in enumerate(range(self._next, stop)):
             was_structural = event_id in self._structural if structural is None else n < structural
-            encoded = encode(_stand_in(event_id, shown=shown > 0, structural=was_structural))
-            kind, schema, is_shown, is_structural, body, _ = encoded
-            yield Row(event_id, kind, schema, is_shown, is_structural, moment, PLAIN, body, b"")
+            yield _row(event_id, _stand_in(event_id, shown=shown > 0, structural=was_structural), moment)
         self._counts = None
 
 
@@ -167,6 +195,11 @@ class _Ids:
     def __contains__(self, event_id: int) -> bool:
         at = bisect_right(self._firsts, event_id) - 1
         return at >= 0 and event_id <= self._lasts[at]
+
+
+def _row(event_id: int, event: Event, moment: int) -> Row:
+    kind, schema, shown, structural, body, _ = encode(event)
+    return Row(event_id, kind, schema, shown, structural, moment, PLAIN, body, b"")
 
 
 def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:

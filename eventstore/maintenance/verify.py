@@ -13,7 +13,7 @@ from typing import NamedTuple
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
-from eventstore.maintenance.row_checks import Finding, Pass
+from eventstore.maintenance.row_checks import MISSING, Finding, Pass
 from eventstore.recorders.base import Conversation, Erasure, RecorderOnDisk
 from eventstore.recorders.errors import RecorderError
 from eventstore.store import Store
@@ -42,6 +42,14 @@ class Verdict(NamedTuple):
     head: bytes | None
     erasure: Erasure | None
     findings: tuple[Finding, ...]
+
+    @property
+    def events(self) -> int:
+        """The events that were checked: fewer than the version where some are missing."""
+        missing = [each for each in self.findings if each.problem in MISSING]
+        return self.version - sum(
+            each.last - each.first + 1 for each in missing if each.first is not None and each.last is not None
+        )
 
 
 def verify(

@@ -28,6 +28,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance.salvage import Salvaged, salvage
+from eventstore.maintenance.verify import verify
 from eventstore.recorders.sqlite.damaged.carving import Carved, carve
 from eventstore.recorders.sqlite.damaged.pages import PageFile
 from eventstore.stored import hash_chain
@@ -142,19 +143,46 @@ def test_one_bad_event_is_replaced_by_one_that_says_so_and_the_rest_keeps_its_pl
         assert any(is_lost(each) for each in shown)
 
 
-def test_an_event_that_was_changed_with_care_is_not_taken_for_what_was_written(path: Path):
+FAR = 2**62
+
+
+@pytest.mark.parametrize("is_careful", [False, True], ids=["changed", "changed with its checksum"])
+def test_a_row_with_a_far_id_brings_no_lost_events_without_number(path: Path, is_careful: bool):
+    last = LENGTH - 1
+    execute(path, f"UPDATE events SET id = {FAR} WHERE conversation = 1 AND id = {last}")
+    if is_careful:
+        give_checksum(path, FAR)
+    with open_store(f"sqlite:///{path}") as store:
+        [verdict] = verify(store, "a")
+        assert verdict.events == LENGTH
+    done, target = salvaged(path)
+    with target:
+        assert done["a"].events == LENGTH
+        [finding] = done["a"].lost
+        assert (finding.first, finding.last) == (last, FAR)
+        assert f"the copy ends with event {last}, which stands for all of them" in finding.problem
+        *rest, end = target.events("a")
+        assert not any(map(is_lost, rest))
+        assert f"Events {last} to {FAR} of this history are lost" in str(end.content)
+        assert [verdict.findings for verdict in verify(target) if verdict.findings] == []
+
+
+def give_checksum(path: Path, event_id: int) -> None:
+    """Make the checksum of a row of conversation a right again."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.text_factory = bytes
         columns = "kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before"
-        row = connection.execute(f"SELECT {columns} FROM events WHERE conversation = 1 AND id = 7").fetchone()
-        kind, schema, shown, structural, at, encoding, _, *rest = row
-        body = b'{"kind":"message","content":"I never said that","source":"user"}'
-        checksum = hash_chain.checksum(
-            hash_chain.checksum_seed("a"), 7, kind.decode(), schema, shown, structural, at, encoding, body, *rest
-        )
-        connection.execute(
-            "UPDATE events SET body = CAST(? AS TEXT), checksum = ? WHERE conversation = 1 AND id = 7", (body, checksum)
-        )
+        row = connection.execute(f"SELECT {columns} FROM events WHERE conversation = 1 AND id = {event_id}").fetchone()
+        checksum = hash_chain.checksum(hash_chain.checksum_seed("a"), event_id, row[0].decode(), *row[1:])
+        connection.execute(f"UPDATE events SET checksum = ? WHERE conversation = 1 AND id = {event_id}", (checksum,))
+
+
+def test_an_event_that_was_changed_with_care_is_not_taken_for_what_was_written(path: Path):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.text_factory = bytes
+        body = '{"kind":"message","content":"I never said that","source":"user"}'
+        connection.execute("UPDATE events SET body = ? WHERE conversation = 1 AND id = 7", (body,))
+    give_checksum(path, 7)
     done, target = salvaged(path)
     with target:
         assert lost_ids(target, "a") == [7]

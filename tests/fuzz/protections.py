@@ -411,6 +411,20 @@ PROTECTIONS = {
     "long-lines": Protection(
         "a line has an end", "foldlog/archives/lines.py", "if len(rest) > length_max:", "if False:", _ARCHIVES
     ),
+    "far": Protection(
+        "a far id brings no lost events without number",
+        "eventstore/maintenance/salvage.py",
+        "elif row.id - self._next > self._lost_max:",
+        "elif row.id < 0:",
+        f"{_SALVAGE} -k far_id",
+    ),
+    "far-end": Protection(
+        "… nor does one at the end",
+        "eventstore/maintenance/salvage.py",
+        "if self._found.version - self._next > self._lost_max:",
+        "if False:",
+        f"{_SALVAGE} -k far_id",
+    ),
     "lost": Protection(
         "salvage takes no event that verify does not believe",
         "eventstore/maintenance/salvage.py",

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_ROW_BYTES_MIN = 64
+_LOST_MIN = 10_000
+"""A file that was cut off has held more than what fits into the rest of it."""
+
 
 def run(
     source: Annotated[str, typer.Argument(metavar="FROM", help="The damaged store: a file, or its URL.")],
@@ -47,7 +51,7 @@ def run(
         terminal.progress() as bars,
     ):
         bar = bars.add_task("salvaging", unit="events", total=None)
-        for each in salvage(old, new):
+        for each in salvage(old, new, lost_max=_lost_max(_path(_url(source)))):
             bars.advance(bar, each.events)
             done.append(each)
     if as_json:
@@ -92,6 +96,13 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, int]]:
         for suffix in ("", "-wal", "-shm", "-queue"):
             if os.path.exists(carved + suffix):
                 os.unlink(carved + suffix)
+
+
+def _lost_max(path: str | None) -> int:
+    """Return how many events can be missing one after the other: a file can have held only what fits into it."""
+    from eventstore.maintenance.salvage import LOST_MAX
+
+    return LOST_MAX if path is None else min(max(_LOST_MIN, os.path.getsize(path) // _ROW_BYTES_MIN), LOST_MAX)
 
 
 def _url(named: str) -> str:

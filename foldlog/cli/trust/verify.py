@@ -84,8 +84,8 @@ class _Found:
                 continue
             if verdict.erasure is None:
                 self.conversations += 1
-                self.events += verdict.version
-                on_events(verdict.version)
+                self.events += verdict.events
+                on_events(verdict.events)
             else:
                 self.erased += 1
             yield verdict
