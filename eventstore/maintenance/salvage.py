@@ -34,7 +34,7 @@ __all__ = ["LOST", "LOST_MAX", "Salvaged", "salvage"]
 LOST = "foldlog.lost"
 """The name of an annotation that stands for a lost event, and the kind of what stands for a lost structural one."""
 LOST_MAX = 1_000_000
-"""Events that are taken to be lost one after the other: so many get a stand-in each."""
+"""The largest number of lost events, one after the other, that get a stand-in each."""
 
 
 class Salvaged(NamedTuple):
@@ -143,7 +143,7 @@ class _Filling:
         first, last = self._next, self._found.version - 1
         problem = f"more than {self._lost_max:,} events cannot have been lost here, so an id is damaged; the copy ends"
         self.cut_off = Finding(first, last, f"{problem} with event {first}, which stands for all of them")
-        said = f"[Events {first} to {last} of this history are lost, if there were so many: an id was damaged.]"
+        said = f"[Events {first} to {last} of this history are lost, if all of them existed: an id was damaged.]"
         return _row(first, Message(source="environment", content=said), self._moment or self._found.created_at)
 
     def _as_written(self, stored: Row, opened: Row) -> Row | None:
