@@ -29,7 +29,6 @@ from eventstore.recorders.base import (
     Reader,
     RecalledKey,
     Recorder,
-    Row,
     Transaction,
 )
 from eventstore.recorders.errors import RecorderError
@@ -179,17 +178,11 @@ class Store:
         """
         if reverse:
             return chain.from_iterable(self._pages_back(conversation, *_range(start, stop)))
-        pages = self._pages(conversation, *_range(start, stop))
-        return chain.from_iterable(dense_events(conversation, rows, first, end) for rows, first, end in pages)
+        return chain.from_iterable(self._pages(conversation, *_range(start, stop), self.database.events))
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
         """Yield the same events, each with the store's clock when it was recorded."""
-        pages = self._pages(conversation, *_range(start, stop))
-        return (
-            Logged(from_microseconds(row.recorded_at), event)
-            for rows, first, end in pages
-            for event, row in zip(dense_events(conversation, rows, first, end), not_decompressed(rows), strict=True)
-        )
+        return chain.from_iterable(self._pages(conversation, *_range(start, stop), self._logged))
 
     def version(self, conversation: str) -> int:
         """How many events it has, which is the id that comes next; 0 for an unknown one. Raises
@@ -378,31 +371,42 @@ class Store:
             raise StoreUnavailable(str(error)) from error
 
     def _query(self, work: Callable[[Reader], T]) -> T:
-        with translated():
+        try:
             return self._recorder.query(work)
+        except RecorderError as error:
+            raise StoreUnavailable(str(error)) from error
 
-    def _pages(self, conversation: str, start: int, stop: int) -> Iterator[tuple[Sequence[Row], int, int]]:
-        """Pages of rows, each with the range of ids that it should hold. The first one is read at once, together with
-        the conversation: most histories fit it.
+    def _logged(self, reader: Reader, found: Conversation, start: int, stop: int) -> Iterator[Logged]:
+        rows = self.database.rows(reader, found, start, stop, stop - start)
+        events = dense_events(found.id, rows, start, stop)
+        return (
+            Logged(from_microseconds(row.recorded_at), event)
+            for event, row in zip(events, not_decompressed(rows), strict=True)
+        )
+
+    def _pages(
+        self, conversation: str, start: int, stop: int, read: Callable[[Reader, Conversation, int, int], Iterable[T]]
+    ) -> Iterator[Iterable[T]]:
+        """Yield what ``read`` returns for each page. The first one is read at once, together with the conversation:
+        most histories fit it.
         """
 
-        def page(reader: Reader, found: Conversation, first: int) -> tuple[Sequence[Row], int, int]:
-            end = min(first + _PAGE, min(stop, found.version))
-            return self.database.rows(reader, found, first, end, _PAGE) if first < end else (), first, end
-
-        def opening(reader: Reader) -> tuple[Conversation, tuple[Sequence[Row], int, int]]:
+        def opening(reader: Reader) -> tuple[Conversation, Iterable[T]]:
             found = find_existing(self.database, reader, conversation)
             return found, page(reader, found, max(start, 0))
 
-        def following(reader: Reader, first: int) -> tuple[Sequence[Row], int, int]:
+        def following(reader: Reader, first: int) -> Iterable[T]:
             find_existing(self.database, reader, conversation)  # it may have been erased since
             return page(reader, found, first)
 
-        def pages() -> Iterator[tuple[Sequence[Row], int, int]]:
-            read = opened
-            while read[1] < read[2]:
-                yield read
-                read = self._query(partial(following, first=read[1] + _PAGE))
+        def page(reader: Reader, found: Conversation, first: int) -> Iterable[T]:
+            end = min(first + _PAGE, stop, found.version)
+            return read(reader, found, first, end) if first < end else ()
+
+        def pages() -> Iterator[Iterable[T]]:
+            yield opened
+            for first in range(max(start, 0) + _PAGE, min(stop, found.version), _PAGE):
+                yield self._query(partial(following, first=first))
 
         found, opened = self._query(opening)
         return pages()
@@ -414,8 +418,7 @@ class Store:
             found = find_existing(self.database, reader, conversation)  # it may have been erased since the last page
             last = min(stop, found.version) if end is None else end
             first = max(start, last - size, 0)
-            rows = self.database.rows(reader, found, first, last, size) if first < last else ()
-            return list(dense_events(conversation, rows, first, max(first, last)))[::-1]
+            return list(self.database.events(reader, found, first, last))[::-1] if first < last else []
 
         def pages() -> Iterator[list[Event]]:
             read, size = opened, _SHORT_PAGE

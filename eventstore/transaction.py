@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from eventstore.arguments import whole
@@ -31,8 +32,8 @@ from eventstore.recorders.base import (
 from eventstore.recorders.errors import IntegrityError
 from eventstore.stored.database import Database, encrypted, translated
 from eventstore.stored.marks import mark_of
-from eventstore.stored.row_codec import RowCodec, not_decompressed
-from eventstore.stored.rows import beginning_with_an_event, dense_events, event_of, not_erased, sound
+from eventstore.stored.row_codec import RowCodec
+from eventstore.stored.rows import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
 
 if TYPE_CHECKING:
     from eventstore.store import Store
@@ -50,6 +51,8 @@ __all__ = [
 ]
 
 _PAGE = 1_000
+_id_of = attrgetter("id")
+_id_of_row, _shown_before, _structural_before = itemgetter(0), itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
 _HIDDEN = "from it on, a condensation or a request cannot be found"
 
@@ -104,9 +107,9 @@ class ReadTransaction:
         """
         start, stop = max(whole("start", start), 0), self._last(stop)
         while start < stop:
-            rows = self.rows(start, stop, _PAGE)
-            yield from dense_events(self.conversation, rows, start, min(start + _PAGE, stop))
-            start += _PAGE
+            end = min(start + _PAGE, stop)
+            yield from self._database.events(self._reader, self._conversation, start, end)
+            start = end
 
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events, in order; all, where there are fewer.
@@ -115,14 +118,23 @@ class ReadTransaction:
         """
         whole("count", count, 0)
         first = max(self.version - count, 0)
-        return tuple(dense_events(self.conversation, self.rows(first, self.version, count), first, self.version))
+        if first == self.version:
+            return ()
+        return tuple(self._database.events(self._reader, self._conversation, first, self.version))
 
     def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
         """Return the events ``start`` to ``stop`` if the head before them was ``head``; None if it was another.
 
         Raises ``CorruptEvent`` at one that is missing or unreadable. Cost: those events and one more, in one read.
         """
-        rows = self.rows(start - 1, stop, stop - start + 1)
+        bare = self._reader.rows(self._conversation.key, start - 1, stop, stop - start + 1)
+        if self._codec().are_plain(bare):
+            if not bare or bare[0][0] != start - 1 or bare[0][8] != head:
+                return None
+            events = events_of(bare[1:])
+            if events is not None and list(map(_id_of, events)) == list(range(start, stop)):
+                return events
+        rows = self._decoded(bare)
         if not rows or rows[0].id != start - 1 or rows[0].head != head:
             return None
         return list(dense_events(self.conversation, rows[1:], start, stop))
@@ -136,10 +148,13 @@ class ReadTransaction:
         if intervals:  # ascending, so the ends say it of all
             whole("the first interval", intervals[0][0])
             whole("the last interval", intervals[-1][1])
-        rows = self._decoded(self._reader.shown_rows(self._conversation.key, intervals))
-        conversation = self.conversation
-        events = [event_of(conversation, row) for row in rows]
-        self._check_that_all_are_there(intervals, not_decompressed(rows))
+        bare = self._reader.shown_rows(self._conversation.key, intervals)
+        events = events_of(bare) if self._codec().are_plain(bare) else None
+        if events is None:
+            rows = self._decoded(bare)
+            conversation = self.conversation
+            events = [event_of(conversation, row) for row in rows]
+        self._check_that_all_are_there(intervals, list(map(_id_of_row, bare)), list(map(_shown_before, bare)))
         return events
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
@@ -153,45 +168,53 @@ class ReadTransaction:
         before = self._counts_before([start, stop])
         expected, all_of_them = before[start].structural, before[stop].structural
         while expected < all_of_them:
-            rows = self.structural_rows(start, stop, _PAGE)
-            for row in rows:
-                event = event_of(self.conversation, row)
-                if row.structural_before != expected:
+            bare = self._reader.rows(self._conversation.key, start, stop, _PAGE, "structural")
+            plain = events_of(bare) if self._codec().are_plain(bare) else None
+            events = (event_of(self.conversation, row) for row in self._decoded(bare)) if plain is None else plain
+            for event, before_it in zip(events, map(_structural_before, bare), strict=True):
+                if before_it != expected:
                     raise CorruptEvent(self.conversation, start, _HIDDEN)
                 yield event
-                start, expected = row.id + 1, expected + 1
-            if expected < all_of_them and len(rows) < _PAGE:
+                start, expected = event.id + 1, expected + 1
+            if expected < all_of_them and len(bare) < _PAGE:
                 raise CorruptEvent(self.conversation, start, _HIDDEN)
 
     def _last(self, stop: int | None) -> int:
         return self.version if stop is None else min(whole("stop", stop), self.version)
 
-    def _check_that_all_are_there(self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]) -> None:
+    def _check_that_all_are_there(
+        self, intervals: Sequence[tuple[int, int]], ids: Sequence[int], befores: Sequence[int]
+    ) -> None:
         """Each shown row says how many such rows are before it, so an interval says how many it must have."""
-        ids = [row.id for row in rows]
         unsure: set[int] = set()
-        found: list[tuple[int, int, Sequence[Row]]] = []
+        found: list[tuple[int, int, int, int]] = []
+        among = 0
         for first, last in intervals:
             last = min(last, self.version - 1)
-            some = rows[bisect_left(ids, first) : bisect_right(ids, last)]
-            found.append((first, last, some))
-            if not some or some[0].id != first:
+            begin, end = bisect_left(ids, first), bisect_right(ids, last)
+            found.append((first, last, begin, end))
+            among += max(end - begin, 0)
+            if begin >= end or ids[begin] != first:
                 unsure.add(first)
-            if not some or some[-1].id != last:
+            if begin >= end or ids[end - 1] != last:
                 unsure.add(last + 1)
-        if sum(len(some) for _, _, some in found) != len(rows):
+        if among != len(ids):
             raise CorruptEvent(self.conversation, self.version - 1, "what leads to it leads to other events too")
         before = self._counts_before(unsure)
-        for first, last, some in found:
+        for first, last, begin, end in found:
             if first > last:
                 continue
-            at_first = some[0].shown_before if first not in unsure else before[first].shown
-            at_last = some[-1].shown_before + 1 if last + 1 not in unsure else before[last + 1].shown
-            odd = next((n for n, row in enumerate(some) if row.shown_before != at_first + n), None)
-            if odd is not None or at_last - at_first != len(some):
+            at_first = befores[begin] if first not in unsure else before[first].shown
+            at_last = befores[end - 1] + 1 if last + 1 not in unsure else before[last + 1].shown
+            counts = list(befores[begin:end])
+            expected = list(range(at_first, at_first + len(counts)))
+            if counts != expected or at_last - at_first != len(counts):
+                odd = next(
+                    (n for n, (count, due) in enumerate(zip(counts, expected, strict=True)) if count != due), None
+                )
                 raise CorruptEvent(
                     self.conversation,
-                    last if odd is None else max(some[odd].id - 1, first),
+                    last if odd is None else max(ids[begin + odd] - 1, first),
                     f"of events {first} to {last}, {at_last - at_first} are shown, and they cannot all be found",
                 )
 

@@ -7,26 +7,30 @@ its rows after a read and before an insert. In a store without keys a codec is a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.arguments import moment, to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable
-from eventstore.recorders.base import Conversation, Reader, Recorder, Row, as_rows
+from eventstore.events import Event
+from eventstore.recorders.base import BareRow, Conversation, Reader, Recorder, Row, as_rows
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import Mark, read_mark
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
+from eventstore.stored.rows import dense_events, events_of
 
 __all__ = ["Database", "DecodedRow", "columns_are_sound", "encrypted", "is_moment", "start_after", "translated"]
 
 _YEAR_10000 = 253_402_300_800_000_000
 """In microseconds since 1970: the first moment that a datetime cannot hold."""
 _KNOWN_MAX = 10_000
+_id_of = itemgetter(0)
 _LIMIT = "event_bytes_max"
 
 
@@ -160,14 +164,28 @@ class Database:
 
     def rows(self, reader: Reader, found: Conversation, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Read rows of a conversation that may have been found in an earlier transaction; see ``RowCodec.decoded``."""
-        rows = reader.rows(found.key, start, stop, limit)
-        codec = self.codec_of(found)
-        decoded = codec.decoded(rows, self) if self._lasts(codec) else None
-        if decoded is None or (decoded is not rows and any_damaged(decoded)):
+        bare = reader.rows(found.key, start, stop, limit)
+        return self._decoded(reader, found, self.codec_of(found), bare)
+
+    def _decoded(self, reader: Reader, found: Conversation, codec: RowCodec, bare: Sequence[BareRow]) -> Sequence[Row]:
+        decoded = codec.decoded(bare, self) if self._lasts(codec) else None
+        if decoded is None or any_damaged(decoded):
             # Another process may have changed the encryption since: ask for the conversation again.
             now = self.find_key(reader, found.key)
-            decoded = (_NOBODYS if now is None else self.codec_of(now)).decoded(rows, self)
+            decoded = (_NOBODYS if now is None else self.codec_of(now)).decoded(bare, self)
         return decoded
+
+    def events(self, reader: Reader, found: Conversation, start: int, stop: int) -> Iterable[Event]:
+        """Return the events ``start`` to ``stop`` of a conversation that may have been found in an earlier transaction.
+        It raises ``CorruptEvent`` at the first that is missing or unreadable.
+        """
+        bare = reader.rows(found.key, start, stop, stop - start)
+        codec = self.codec_of(found)
+        if codec.are_plain(bare):
+            events = events_of(bare)
+            if events is not None and list(map(_id_of, bare)) == list(range(start, stop)):
+                return events
+        return dense_events(found.id, self._decoded(reader, found, codec, bare), start, stop)
 
     def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
         """Read rows of all conversations in the order of positions; see ``RowCodec.decoded``."""

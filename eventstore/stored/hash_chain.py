@@ -17,6 +17,8 @@ import secrets
 import struct
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from itertools import repeat
+from operator import add
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -106,8 +108,19 @@ def checksum(
     return crc32(body, crc32(fields + _bytes(kind) + head, seed))
 
 
-def unsound(seed: int, rows: Iterable[Sequence[Any]]) -> list[int]:
+def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
     """Return the places of rows with a wrong checksum. It repeats ``checksum`` inline because every read does this."""
+    if not rows:
+        return []
+    try:  # by columns, in which no bytecode is executed for a row
+        columns = tuple(zip(*rows, strict=True))
+        ids, kinds, schemas, shown, structural, times, encodings, bodies, heads, befores, turns_before, checks = columns
+        packed = map(_pack, ids, schemas, shown, structural, times, encodings, befores, turns_before)
+        beginnings = map(crc32, map(add, map(add, packed, kinds), heads), repeat(seed))
+        if tuple(map(crc32, bodies, beginnings)) == checks:
+            return []
+    except (struct.error, TypeError, ValueError):  # a column of another type
+        pass
     places = []
     for place, row in enumerate(rows):
         (event_id, kind, schema, shown, structural, at, encoding, body, head, before, turns, check) = row

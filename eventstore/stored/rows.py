@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import repeat
+from operator import attrgetter
 
 from msgspec.structs import force_setattr
 
@@ -12,7 +15,7 @@ from eventstore import codec
 from eventstore.codec import Encoded
 from eventstore.errors import ConversationErased, CorruptEvent
 from eventstore.events import Event, UnknownEvent
-from eventstore.recorders.base import Conversation, Row
+from eventstore.recorders.base import BareRow, Conversation, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import PLAIN
 
@@ -21,6 +24,7 @@ __all__ = [
     "chained",
     "dense_events",
     "event_of",
+    "events_of",
     "from_microseconds",
     "not_erased",
     "sound",
@@ -28,6 +32,7 @@ __all__ = [
     "with_times",
 ]
 
+_timestamp, _origin = attrgetter("timestamp"), attrgetter("origin")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -52,6 +57,25 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
     if event.timestamp is None and event.origin is None:
         _give_time(event, from_microseconds(row.recorded_at))
     return event
+
+
+def events_of(bare: Sequence[BareRow]) -> list[Event] | None:
+    """Return the events of rows that are sound and plain, each with its time; None where one needs a closer look, which
+    ``event_of`` takes.
+    """
+    if not bare:
+        return []
+    ids, kinds, schemas, _, _, times, _, bodies, *_ = zip(*bare, strict=True)
+    events = codec.decode_all(kinds, schemas, bodies, ids)
+    if events is not None:
+        without_time = list(map(_timestamp, events)).count(None)
+        if without_time == len(events) and not any(map(_origin, events)):
+            deque(map(force_setattr, events, repeat("timestamp"), map(from_microseconds, times)), maxlen=0)
+        elif without_time:
+            for event, recorded_at in zip(events, times, strict=True):
+                if event.timestamp is None and event.origin is None:
+                    force_setattr(event, "timestamp", from_microseconds(recorded_at))
+    return events
 
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:

@@ -55,8 +55,8 @@ PROTECTIONS = {
     "end-of-known": Protection(
         "a conversation counts as known only where it is still the same",
         "eventstore/recorders/sqlite/reader.py",
-        "if found and _conversation(name, found) == known:",
-        "if found:",
+        "if found is not None and found == (",
+        "if found is not None and found != (",
         f"{_VERIFICATION} -k while_the_store_is_open",
     ),
     "heads": Protection(

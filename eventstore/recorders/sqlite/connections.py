@@ -13,7 +13,7 @@ from eventstore.recorders.base import PATIENCE_S
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite import process_forks
 
-__all__ = ["ReaderPool", "create_private", "is_empty", "open_reader", "open_writer"]
+__all__ = ["ReaderPool", "Use", "create_private", "is_empty", "open_reader", "open_writer"]
 
 
 def create_private(path: str) -> None:
@@ -77,6 +77,17 @@ def open_writer(path: str, *, durable: bool, patience_s: float = PATIENCE_S) -> 
     return connection
 
 
+class Use:
+    """One use of a connection, by one thread."""
+
+    __slots__ = ("connection",)
+
+    connection: sqlite3.Connection | None
+
+    def __init__(self) -> None:
+        self.connection = None
+
+
 class ReaderPool:
     """Connections for readers: each is used by one thread at a time, and kept for the next.
 
@@ -92,34 +103,52 @@ class ReaderPool:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._idle: list[sqlite3.Connection] = []
-        self._uses: set[object] = set()
+        self._uses: set[Use] = set()
         self._resting = False
         self._closed = False
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        use, connection, sound = object(), None, False
+        use, sound = Use(), False
         try:
-            with self._lock:
-                while self._resting:
-                    self._changed.wait()
-                self._uses.add(use)
-                with contextlib.suppress(IndexError):
-                    connection = self._idle.pop()
-            if connection is None:
-                connection = self._connect()
+            connection = self.take(use)
             sound = True
             yield connection
         except sqlite3.Error:
             sound = False
             raise
         finally:
-            with self._lock:
-                self._uses.discard(use)
-                if connection is not None:
-                    self._give_back(connection, sound=sound and not connection.in_transaction)
-                if self._resting:
-                    self._changed.notify_all()
+            self.give_back(use, sound=sound)
+
+    def take(self, use: Use) -> sqlite3.Connection:
+        """Give a connection to one thread, which is noted in ``use`` at once: an exception of a signal handler may come
+        right after. ``give_back`` must follow, also where this raises.
+        """
+        with self._lock:
+            while self._resting:
+                self._changed.wait()
+            self._uses.add(use)
+            if self._idle:
+                try:  # noqa: SIM105 - suppress() is two calls in every read
+                    use.connection = self._idle.pop()
+                except IndexError:  # a signal handler has read in between
+                    pass
+        if use.connection is None:
+            use.connection = self._connect()
+        return use.connection
+
+    def give_back(self, use: Use, *, sound: bool) -> None:
+        """Keep the connection of a use for the next, if it is ``sound``."""
+        with self._lock:
+            self._uses.discard(use)
+            connection, use.connection = use.connection, None
+            if connection is not None:
+                if sound and not self._closed and not connection.in_transaction:
+                    self._idle.append(connection)
+                else:
+                    self._disconnect(connection)
+            if self._resting:
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Close the pool. Connections in use are closed when they are given back."""
@@ -139,12 +168,6 @@ class ReaderPool:
         with self._lock:
             self._resting = False
             self._changed.notify_all()
-
-    def _give_back(self, connection: sqlite3.Connection, *, sound: bool) -> None:
-        if sound and not self._closed:
-            self._idle.append(connection)
-        else:
-            self._disconnect(connection)
 
     def _close_idle(self) -> None:
         while self._idle:

@@ -66,17 +66,21 @@ def translated(doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
-        if not is_ours(error):
-            raise
-        raise translate(error, doing) from error
-    except UnicodeDecodeError as error:  # sqlite3 cannot decode a message that quotes damaged bytes, nor we such a name
-        if not is_ours(error):
-            raise
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        raise_translated(error, doing)
+        raise
+
+
+def raise_translated(error: BaseException, doing: str) -> None:
+    """Raise the translation of an error, if it is one of our own statements."""
+    if not isinstance(error, sqlite3.Error | OSError | UnicodeDecodeError) or not is_ours(error):
+        return
+    if isinstance(error, UnicodeDecodeError):  # sqlite3 cannot decode a message that quotes damaged bytes
         advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
         raise DatabaseError(
             f"cannot {doing}: there are bytes that are no text where text should be; {advice}"
         ) from error
+    raise translate(error, doing) from error
 
 
 def is_ours(error: BaseException) -> bool:

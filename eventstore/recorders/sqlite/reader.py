@@ -49,9 +49,12 @@ class SQLiteReader:
             found = self._execute(SQL["conversation_of"], (name,)).fetchone()
             return _conversation(_text(found[0]), found[1:]) if found else None
         bound_name = (bound(name),)
-        if known is not None:
+        if known is not None and known.erasure is None and known.visible:
             found = self._execute(SQL["conversation_as_known"], bound_name).fetchone()
-            if found and _conversation(name, found) == known:
+            if found is not None and found == (
+                known.key, known.created_at, known.salt, known.version, known.updated_at, known.head,
+                known.sealed_key, known.shown, known.structural, known.mark,
+            ):  # fmt: skip
                 return known
         found = self._execute(SQL["conversation"], bound_name).fetchone()
         return _conversation(name, found[1:]) if found else None

@@ -43,13 +43,12 @@ LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
 -- The same without the last column: for a conversation that this process has checked, or has written, and that is still
 -- as it was then.
 -- name: conversation_as_known
-SELECT c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, e.id, e.recorded_at, e.head,
-       e.shown_before + e.shown, e.structural_before + e.structural, 0
+SELECT c.key, c.created_at, coalesce(c.salt, x''), e.id + 1, e.recorded_at, e.head, c.sealed_key,
+       e.shown_before + e.shown, e.structural_before + e.structural, c.mark
 FROM conversations c
 LEFT JOIN events e INDEXED BY events_by_id
     ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
-WHERE c.id = CAST(? AS TEXT) AND c.visible
+WHERE c.id = CAST(? AS TEXT) AND c.visible AND c.erased_at IS NULL
 
 -- name: conversation
 {conversations_as_found}

@@ -1,0 +1,147 @@
+"""Count what operations cost without noise: SQL statements, and bytecodes that CPython executes."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from eventstore import ANY_VERSION, Action, CondensationAction, Event, Message, Observation, Store, SystemMessage
+from eventstore.opening import open_store
+from projections import Views
+
+__all__ = ["Count", "bytecodes", "count_all"]
+
+_TOOL = 4
+_BATCH = 500
+_CONDENSED_EVERY = 60
+
+
+class Count(NamedTuple):
+    """What an operation cost; of a batch and of loading, per event."""
+
+    bytecodes: int
+    statements: int
+
+
+def bytecodes(work: Callable[[], object]) -> int:
+    """Return how many bytecodes ``work`` executes in this thread."""
+    executed = 0
+    if sys.version_info >= (3, 12):
+        monitoring: Any = sys.monitoring
+
+        def on_instruction(code: CodeType, offset: int) -> None:
+            nonlocal executed
+            executed += 1
+
+        monitoring.use_tool_id(_TOOL, "counts")
+        try:
+            monitoring.register_callback(_TOOL, monitoring.events.INSTRUCTION, on_instruction)
+            monitoring.set_events(_TOOL, monitoring.events.INSTRUCTION)
+            work()
+        finally:
+            monitoring.set_events(_TOOL, 0)
+            monitoring.free_tool_id(_TOOL)
+        return executed
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        nonlocal executed
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        executed += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return executed
+
+
+@contextmanager
+def traced(statements: list[str]) -> Iterator[None]:
+    """Have every connection that is opened meanwhile note its statements."""
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*args, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    sqlite3.connect = connected  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sqlite3.connect = connect
+
+
+def history(length: int) -> Iterator[Event]:
+    """Yield the history of a coding agent: a condensation about every 60 events, which keeps 4 at the head."""
+    yield SystemMessage(content="You are a coding agent. " * 300)
+    start = 4
+    for n in range(1, length):
+        if n % _CONDENSED_EVERY == 0:
+            yield CondensationAction(
+                forgotten_events_start_id=start, forgotten_events_end_id=n - 20, summary="a summary " * 20,
+                summary_offset=4,
+            )  # fmt: skip
+        elif n % 2:
+            yield Action(tool="bash", arguments={"command": f"ls {n} " + "x" * 400}, call_id=f"call-{n}")
+        else:
+            yield Observation(tool="bash", content="y" * 1_000, call_id=f"call-{n - 1}", cause=n - 1)
+
+
+def count_all(length: int = 10_000) -> dict[str, Count]:
+    """Count every operation on a history of this length, in a new store."""
+    statements: list[str] = []
+
+    def counted(work: Callable[[], object], per: int = 1) -> Count:
+        work()
+        del statements[:]
+        work()
+        asked = len(statements)
+        return Count(round(bytecodes(work) / per), round(asked / per) if per == 1 else asked)
+
+    found: dict[str, Count] = {}
+    with tempfile.TemporaryDirectory() as folder, traced(statements):
+        url = f"sqlite:///{Path(folder)}/counts.db"
+        with open_store(url) as store:
+            store.ingest("c", history(length))
+            views = Views(store)
+            store.register(views)
+            views.current("c")
+            said = Message(source="user", content="hello " * 20)
+            for _ in range(3):
+                store.append("c", said, expected_version=ANY_VERSION)
+            found["append"] = counted(lambda: store.append("c", said, expected_version=ANY_VERSION))
+            batch = [said] * _BATCH
+            found["batch of 500, an event"] = counted(
+                lambda: store.append("b", batch, expected_version=ANY_VERSION), _BATCH
+            )
+            views.current("c")
+            found["warm View"] = counted(lambda: views.current("c"))
+            found["step"] = counted(lambda: _step(store, views))
+            found["load all, an event"] = counted(lambda: sum(1 for _ in store.events("c")), length)
+        found["cold open"] = counted(lambda: _open(url))
+    return found
+
+
+def _step(store: Store, views: Views) -> int:
+    version = store.append("c", _PAIR, expected_version=ANY_VERSION)[-1].id
+    view = views.current("c")
+    assert view.version == version + 1
+    return len(view.events)
+
+
+_PAIR = [Message(source="user", content="what next? " * 5), Message(source="agent", content="this " * 40)]
+
+
+def _open(url: str) -> int:
+    with open_store(url) as store:
+        return len(Views(store).current("c").events)
