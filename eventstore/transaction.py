@@ -207,11 +207,8 @@ class ReadTransaction:
             at_first = befores[begin] if first not in unsure else before[first].shown
             at_last = befores[end - 1] + 1 if last + 1 not in unsure else before[last + 1].shown
             counts = list(befores[begin:end])
-            expected = list(range(at_first, at_first + len(counts)))
-            if counts != expected or at_last - at_first != len(counts):
-                odd = next(
-                    (n for n, (count, due) in enumerate(zip(counts, expected, strict=True)) if count != due), None
-                )
+            if counts != list(range(at_first, at_last)):
+                odd = next((n for n, count in enumerate(counts) if count != at_first + n), None)
                 raise CorruptEvent(
                     self.conversation,
                     last if odd is None else max(ids[begin + odd] - 1, first),

@@ -334,7 +334,7 @@ PROTECTIONS = {
     "one-moment": Protection(
         "a reader sees one moment",
         f"{SQLITE}/recorder.py",
-        '                connection.execute("BEGIN")\n',
+        '            connection.execute("BEGIN")\n',
         "",
         "tests/eventstore/test_sqlite.py -k sees_one_moment",
     ),
