@@ -24,6 +24,7 @@ MODULES = (
     "folding",
     "opening",
     "tail",
+    "listing",
     "cliffs",
     "erasing",
     "rebuilding",

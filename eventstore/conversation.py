@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from eventstore.errors import DocumentsChanged, InvalidEvent, VersionConflict
 from eventstore.events import (
+    ATTRIBUTES,
     NOT_RECORDED,
     CondensationAction,
     CondensationSummary,
@@ -107,7 +108,8 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
 
 
 def check_changes(conversation: str, newest: Mapping[str, int], events: Iterable[Event]) -> None:
-    """Raise ``DocumentsChanged`` where changes of documents, recorded next, do not build on the newest values.
+    """Raise ``DocumentsChanged`` where changes of documents, recorded next, do not build on the newest values, and
+    ``InvalidEvent`` where they give attributes in another form.
 
     ``newest`` are the ids of the events that gave each document its newest value.
     """
@@ -119,6 +121,19 @@ def check_changes(conversation: str, newest: Mapping[str, int], events: Iterable
                 if named != newest.get(name) and not (named is None and name in event.changed):
                     raise DocumentsChanged(conversation, name, event.id)
             newest = event.newest()
+            change = event.changed.get(ATTRIBUTES, {"deleted": True})
+            if "deleted" not in change and not _are_attributes(change.get("value")):
+                raise InvalidEvent(
+                    f"conversation {conversation!r}: attributes are texts, whole numbers and lists of texts by name, "
+                    f"and are stored whole; give them in that form"
+                )
+
+
+def _are_attributes(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(one, str | int) or (isinstance(one, list) and all(isinstance(each, str) for each in one))
+        for one in value.values()
+    )
 
 
 def _check(state: State, event: Event, place: int) -> None:

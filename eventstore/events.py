@@ -27,6 +27,7 @@ from eventstore.errors import InvalidEvent
 from eventstore.ids import EventIds, ids_of_range
 
 __all__ = [
+    "ATTRIBUTES",
     "NOT_RECORDED",
     "Action",
     "AgentCondensationObservation",
@@ -50,6 +51,9 @@ __all__ = [
     "summary_id",
     "summary_of",
 ]
+
+ATTRIBUTES = "attributes"
+"""The name of the document that holds a conversation's attributes: see ``eventstore.listing``."""
 
 NOT_RECORDED = -1
 """The id of an event that is in no conversation yet."""

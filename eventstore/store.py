@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -21,8 +21,17 @@ from eventstore.errors import (
     InvalidEvent,
     StoreUnavailable,
 )
-from eventstore.events import NOT_RECORDED, CondensationAction, DocumentChanges, Event, is_structural, summary_of
+from eventstore.events import (
+    ATTRIBUTES,
+    NOT_RECORDED,
+    CondensationAction,
+    DocumentChanges,
+    Event,
+    is_structural,
+    summary_of,
+)
 from eventstore.importing import Ingestion
+from eventstore.listing import list_again
 from eventstore.recorders.base import (
     Conversation,
     Place,
@@ -316,8 +325,6 @@ class Store:
                     return tuple
                 given, command = new.batch, append._replace(events=[encoded.event for encoded in new.batch])
             decided = decide(State(conversation, version, existing), command)
-            if changes_documents:
-                check_changes(conversation, _newest_documents(transaction, found, database), decided)
             now = self.database.now()
             if found is None:
                 found = transaction.begin(conversation, now, hash_chain.new_salt())
@@ -332,6 +339,8 @@ class Store:
             with_times(decided, recorded_at)
             if self._projections:
                 self._project(writing, decided)
+            if changes_documents:
+                _keep_documents(writing, version, decided)
             writing.end()
             return partial(_recorded, place, conversation, recorded_at, decided)
 
@@ -452,9 +461,16 @@ def _range(start: int, stop: int | None) -> tuple[int, int]:
     return whole("start", start), NUMBER_MAX if stop is None else whole("stop", stop)
 
 
-def _newest_documents(transaction: Transaction, found: Conversation | None, database: Database) -> Mapping[str, int]:
-    changes = found and ReadTransaction(transaction, found, database).documents_before(found.version)
-    return changes[1].newest() if changes else {}
+def _keep_documents(writing: WriteTransaction, version: int, events: Sequence[Event]) -> None:
+    """Check changes of documents among events that were appended at a version, and list the attributes that they give.
+
+    Raises ``DocumentsChanged``, ``InvalidEvent``.
+    """
+    before = writing.documents_before(version)
+    check_changes(writing.conversation, before[1].newest() if before else {}, events)
+    for event in events:
+        if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
+            list_again(writing, event.changed[ATTRIBUTES].get("value"))
 
 
 def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:

@@ -343,6 +343,23 @@ class WriteTransaction(ReadTransaction):
         encoded = [codec.encoded_record(projection, record) for record in records]
         self._reader.put_records(projection, self._conversation.key, encoded)
 
+    @property
+    def database(self) -> Database:
+        """The database, with the settings of this process."""
+        return self._database
+
+    @property
+    def key_id(self) -> str | None:
+        """The name of the key that the conversation is encrypted under; None for a plain one."""
+        return self._conversation.key_id
+
+    def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
+        """Say in lists that the conversation is at a version, was active when its last event was recorded, and has the
+        attributes of these digests, or those that it had.
+        """
+        found = self._conversation
+        self._reader.list_as(found.key, found.updated_at or found.created_at, version, digests)
+
     def delete_records(self, projection: str) -> None:
         self._reader.put_records(projection, self._conversation.key, (), replace_all=True)
 

@@ -20,7 +20,7 @@ that only reads is left to its thread: both raise at once, without an outcome.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
 from eventstore import Action, ConversationRow, Event, KeyRing, Recorded, Store
+from eventstore.listing import RecentConversations
 from eventstore.origins import FoundEvent
 from eventstore.store import EVENT_BYTES_MAX
 from foldlog import histories as sync
@@ -279,7 +280,24 @@ class AsyncHistories:
         erase = partial(self.sync.erase, conversation, reason=reason, complete=complete)
         return await self.pool.run(erase, finish=True)
 
+    async def create(self, conversation: str, attributes: Mapping[str, Any] | None = None) -> AsyncHistory:
+        await self.pool.run(partial(self.sync.create, conversation, attributes), finish=True)
+        return self[conversation]
+
+    async def recent(
+        self,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        limit: int = 100,
+        after: tuple[int, int] | None = None,
+        age_max_s: float = 2.0,
+    ) -> RecentConversations:
+        found = partial(self.sync.recent, attributes, limit=limit, after=after, age_max_s=age_max_s)
+        return await self.pool.run(found, finish=False)
+
     erase.__doc__ = sync.Histories.erase.__doc__
+    create.__doc__ = sync.Histories.create.__doc__
+    recent.__doc__ = sync.Histories.recent.__doc__
 
     async def search(
         self,
@@ -332,6 +350,7 @@ class AsyncHistory:
     at = _method(sync.History.at)
     messages = _method(sync.History.messages)
     tail = _method(sync.History.tail)
+    set_attributes = _method(sync.History.set_attributes, writes=True)
     document = _method(sync.History.document)
     documents = _method(sync.History.documents)
     why = _method(sync.History.why)
@@ -350,6 +369,11 @@ class AsyncHistory:
         last events.
         """
         return AsyncView(self._histories.pool, self.sync)
+
+    @property
+    def attributes(self) -> Coroutine[Any, Any, dict[str, Any]]:
+        """What is said about the history: ``await history.attributes``."""
+        return self._read(lambda: self.sync.attributes)
 
     @property
     def open_calls(self) -> Coroutine[Any, Any, tuple[Action, ...]]:

@@ -35,7 +35,8 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.events import summary_id
+from eventstore.events import ATTRIBUTES, summary_id
+from eventstore.listing import RecentConversations, recent_conversations
 from eventstore.origins import FoundEvent, find
 from eventstore.store import EVENT_BYTES_MAX
 from projections import Difference, NoSuchEvent, NoSuchVersion, View, Views, Why, append_tool_result, interrupt
@@ -146,6 +147,36 @@ class Histories:
         from condensers.strategies.default import default_condenser
 
         return default_condenser()
+
+    def create(self, conversation: str, attributes: Mapping[str, Any] | None = None) -> History:
+        """Begin a history with attributes: texts, whole numbers and lists of texts by name, such as app, user, project,
+        title, parent and tags. Return it.
+
+        The history has one event then, which no View shows. Raises ``VersionConflict`` where it has events already, and
+        what ``History.append`` raises. Durability: on disk when it returns.
+        """
+        self._documents.append(conversation, (), {ATTRIBUTES: dict(attributes or {})}, expected_version=0)
+        return self[conversation]
+
+    def recent(
+        self,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        limit: int = 100,
+        after: tuple[int, int] | None = None,
+        age_max_s: float = 2.0,
+    ) -> RecentConversations:
+        """Return the histories that have all of these attributes, the last active first. Of a list such as tags, name
+        the texts that it must hold.
+
+        The list may be ``age_max_s`` seconds old, and says of when it is; attributes are found at once. Give ``after``
+        of one page for the next. Histories of an encrypted store are found with its keys. Raises ``InvalidArgument``,
+        ``StoreUnavailable``. Cost: the histories returned, and where the list is older than ``age_max_s``, those with
+        events since; the first list of a store reads each history once.
+        """
+        return recent_conversations(
+            self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
+        )
 
     @cached_property
     def _documents(self) -> Documents:
@@ -389,6 +420,27 @@ class History:
             return self._histories._documents.all(self.id, version=version)
         except ConversationNotFound:
             return {}
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What is said about the history: see ``Histories.create``; empty where nothing is said. Cost: two events."""
+        attributes: dict[str, Any] = self.document(ATTRIBUTES, {})
+        return attributes
+
+    def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
+        """Change attributes by name; None removes one. The others stay. Return all of them.
+
+        Others may append at the same time. Raises what ``append`` raises. Durability: on disk when it returns.
+        """
+        while True:
+            version = self.version
+            attributes = {**(self.document(ATTRIBUTES, {}, version=version) if version else {}), **changed}
+            attributes = {name: value for name, value in attributes.items() if value is not None}
+            try:
+                self.append((), expected_version=version, documents={ATTRIBUTES: attributes})
+            except VersionConflict:
+                continue
+            return attributes
 
     def _warn_of_older_summaries(self, recorded: Sequence[Recorded]) -> None:
         """Log a warning, once in a process, where a condensation brought a summary and an older one still stands."""

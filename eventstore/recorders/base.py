@@ -13,12 +13,14 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 __all__ = [
+    "DIGEST_BYTES",
     "PATIENCE_S",
     "SOURCE_KEYS",
     "BareRow",
     "Change",
     "Conversation",
     "Erasure",
+    "ListedConversation",
     "NewForm",
     "NewKey",
     "NewMark",
@@ -44,6 +46,10 @@ SOURCE_KEYS: Final = "foldlog:source:"
 
 PATIENCE_S: Final = 60.0
 """How long a call waits for other writers, or for a server that is away, unless the URL says otherwise."""
+
+
+DIGEST_BYTES: Final = 16
+"""The size of a digest that stands for an attribute in lists."""
 
 
 class Row(NamedTuple):
@@ -185,8 +191,25 @@ def kind_name(kind: bytes) -> str:
     return name
 
 
+class ListedConversation(NamedTuple):
+    """A conversation in a list: when it was active last, and its version, as it was when it was listed. ``attributes``
+    is the record that holds these, if it has any.
+    """
+
+    key: int
+    id: str
+    created_at: int
+    is_encrypted: bool
+    at: int
+    version: int
+    attributes: Record | None
+
+
 class NewKey(NamedTuple):
-    """Another salt and another wrapped data key for a conversation. ``replaces`` is the wrapped key that was found."""
+    """Another salt and another wrapped data key for a conversation. ``replaces`` is the wrapped key that was found.
+
+    Lists find the conversation again once it is listed again.
+    """
 
     salt: bytes
     key_id: str | None
@@ -268,6 +291,21 @@ class Reader(Protocol):
         Without a conversation: those of all conversations, of keys that begin with ``SOURCE_KEYS``.
         """
 
+    def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
+        """Return the keys of visible conversations that have an event after one position, up to another; of all, after
+        position 0; and of those that are to be listed again. With each the version that it is listed at: -1, not
+        listed; -2, to be listed by a process that has its key.
+        """
+
+    def listed(
+        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
+    ) -> Sequence[ListedConversation]:
+        """Return conversations that have all of these digests, the last active first.
+
+        ``before`` is the moment and the key of the last one of the page before. Cost: those that have the first digest,
+        down to the last one returned.
+        """
+
 
 class Transaction(Reader, Protocol):
     """One write transaction. Of a conversation that it asked for, by id or by key, no other writer changes anything
@@ -309,6 +347,11 @@ class Transaction(Reader, Protocol):
 
     def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
         """Keep records; one of the same version is replaced. ``replace_all``: the others are deleted."""
+
+    def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:
+        """Say in lists when a conversation was active last, its version, and the digests of its attributes, if they are
+        others than before. An ``Erasure`` removes all of it.
+        """
 
     def set_value(self, name: str, value: str) -> None:
         """Record a fact about the store; see ``Recorder.value``. Of a tracking, which only goes forward:

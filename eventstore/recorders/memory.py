@@ -16,6 +16,7 @@ from eventstore.recorders.base import (
     Change,
     Conversation,
     Erasure,
+    ListedConversation,
     NewForm,
     NewKey,
     NewMark,
@@ -54,6 +55,7 @@ class _Tables:
         self.idempotency_keys: dict[tuple[int, str], RecalledKey] = {}
         self.source_keys: dict[str, set[int]] = defaultdict(set)
         self.records: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
+        self.listings: dict[int, tuple[int, int, tuple[bytes, ...]]] = {}  # at, version, digests
         self.facts: dict[str, str] = {}
         self.next_key = 1
         self.undo: list[Callable[[], object]] = []
@@ -194,6 +196,38 @@ class MemoryReader:
         places = [(each, name) for name, keys in within.items() for each in keys]
         return [(*place, kept[place]) for place in places if place in kept]
 
+    def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
+        tables = self._tables
+        keys = {key for key, (_, version, _) in tables.listings.items() if version < 0}
+        keys.update(key for at, key, _ in tables.places if after_position < at <= until_position)
+        if after_position <= 0:
+            keys.update(tables.visible.values())
+        return [
+            (key, tables.listings[key][1] if key in tables.listings else -1)
+            for key in keys
+            if tables.conversations[key].erasure is None
+        ]
+
+    def listed(
+        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
+    ) -> Sequence[ListedConversation]:
+        tables = self._tables
+        found = sorted(
+            (
+                (at, key, version)
+                for key, (at, version, kept) in tables.listings.items()
+                if set(digests) <= set(kept) and (before is None or (at, key) < before)
+            ),
+            reverse=True,
+        )
+        listed = []
+        for at, key, version in found[:limit]:
+            one, kept = tables.conversations[key], tables.records.get(("attributes", key), {})
+            record = next(iter(kept.values()), None)
+            encrypted = one.sealed_key is not None
+            listed.append(ListedConversation(key, one.id, one.created_at, encrypted, at, version, record))
+        return listed
+
     def _position(self, key: int, event_id: int) -> int | None:
         return next((position for position, k, row_id in self._tables.places if (k, row_id) == (key, event_id)), None)
 
@@ -274,8 +308,12 @@ class MemoryTransaction(MemoryReader):
             case NewKey(salt, key_id, sealed_key, replaces):
                 if found.sealed_key != replaces or found.erasure is not None:
                     raise KeyReplaced(f"conversation number {key}")
+                if key in self._tables.listings:
+                    self.list_as(key, 0, -1, ())
                 self._change(found._replace(salt=salt, key_id=key_id, sealed_key=sealed_key))
             case Erasure():
+                self._change_listing(key)
+                self._tables.listings.pop(key, None)
                 self._change(found._replace(salt=b"", key_id=None, sealed_key=None, mark=None, erasure=change))
 
     def _replace(self, key: int, rows: Sequence[Row]) -> None:
@@ -331,6 +369,20 @@ class MemoryTransaction(MemoryReader):
         if replace_all:
             kept.clear()
         kept.update((record.version, record) for record in records)
+
+    def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:
+        listings = self._tables.listings
+        before = listings.get(key, (0, 0, ()))[2]
+        self._change_listing(key)
+        listings[key] = at, version, before if digests is None else tuple(digests)
+
+    def _change_listing(self, key: int) -> None:
+        listings = self._tables.listings
+        before = listings.get(key)
+        if before is None:
+            self._tables.undo.append(lambda: listings.pop(key, None))
+        else:
+            self._tables.undo.append(lambda: listings.update({key: before}))
 
     def set_value(self, name: str, value: str) -> None:
         facts = self._tables.facts

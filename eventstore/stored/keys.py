@@ -12,7 +12,7 @@ import binascii
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from typing import TYPE_CHECKING, Protocol
 
 from eventstore.errors import KeyUnavailable
@@ -50,6 +50,7 @@ class KeyRing:
         if not keys:
             raise KeyUnavailable(f"{where} holds no key; {_HOW_TO_MAKE_ONE}")
         self._ciphers = {_name(key): cipher(key) for key in keys}
+        self._digest_keys = {_name(key): blake2b(key=key, person=b"foldlog lookup").digest() for key in keys}
         self.current = _name(keys[0])
 
     @classmethod
@@ -82,6 +83,18 @@ class KeyRing:
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(self._ciphers)})"
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the keys, the one that encrypts first."""
+        return list(self._ciphers)
+
+    def digest(self, key_id: str, text: bytes, size: int) -> bytes:
+        """Return a digest that only a holder of the key can compute. Raises ``KeyUnavailable``."""
+        digest_key = self._digest_keys.get(key_id)
+        if digest_key is None:
+            raise KeyUnavailable(f"key {key_id} is not given; the keys given are {', '.join(self._ciphers)}")
+        return blake2b(text, key=digest_key, digest_size=size).digest()
 
     def wrap(self, conversation: str, secret: bytes) -> bytes:
         """Return the secret of a conversation, encrypted under the first key."""

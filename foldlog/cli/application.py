@@ -21,7 +21,10 @@ __all__ = ["COMMANDS", "build", "main", "module_of"]
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
-    "Histories": ("import", "list", "log", "show", "search", "view", "report", "serve", "documents", "export"),
+    "Histories": (
+        *("import", "list", "log", "show", "search", "view", "report", "serve", "documents", "attributes", "recent"),
+        "export",
+    ),
     "Views": ("why", "diff", "stats", "audit", "rebuild", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
     "The store": ("copy", "backup", "restore", "vacuum", "status", "adapters"),
@@ -46,7 +49,7 @@ _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"]}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
 """The base of what typer raises for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # what a shell reports of a program that SIGINT, or SIGPIPE, ended
-_SHOW_HISTORIES = {"list", "log", "show", "search", "view", "documents", "stats", "why", "diff", "head"}
+_SHOW_HISTORIES = {"list", "log", "show", "search", "view", "documents", "recent", "stats", "why", "diff", "head"}
 _ONLY_SHOW = _SHOW_HISTORIES | {"condensers", "status", "adapters"}
 """Commands that have done what they are for when their reader has read enough (``| head``): they end with 0."""
 

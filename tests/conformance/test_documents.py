@@ -23,7 +23,7 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.documents import _CHAIN_MAX
+from eventstore.document_values import CHAIN_MAX
 from eventstore.maintenance.copy_store import copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify
@@ -75,12 +75,12 @@ def test_what_stays_the_same_adds_nothing(store: Store, documents: Documents):
 def test_a_small_change_of_a_large_value_is_a_small_event(store: Store, documents: Documents):
     state: dict[str, Any] = {"usage": [{"tokens": n} for n in range(500)], "name": "agent"}
     documents.append("c1", (), {"state": state})
-    for turn in range(_CHAIN_MAX + 3):
+    for turn in range(CHAIN_MAX + 3):
         state["usage"].append({"tokens": turn})
         (recorded,) = documents.append("c1", (), {"state": state})
         assert isinstance(recorded.event, DocumentChanges)
         whole = "value" in recorded.event.changed["state"]
-        assert whole == (turn == _CHAIN_MAX)
+        assert whole == (turn == CHAIN_MAX)
         assert documents.get("c1", "state") == Documents(store).get("c1", "state") == state
     assert Documents(store).get("c1", "state", version=11)["usage"][-1] == {"tokens": 9}
 

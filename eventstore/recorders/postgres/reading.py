@@ -8,7 +8,16 @@ from typing import Final, Protocol, cast
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.base import BareRow, Conversation, Erasure, Only, PlacedRow, RecalledKey, Record
+from eventstore.recorders.base import (
+    BareRow,
+    Conversation,
+    Erasure,
+    ListedConversation,
+    Only,
+    PlacedRow,
+    RecalledKey,
+    Record,
+)
 from eventstore.recorders.postgres.binary import BIGINT, BYTEA, array, bigint, text_bytes, to_text
 from eventstore.recorders.postgres.wire import Parameter
 
@@ -108,6 +117,34 @@ class PostgresReader:
             (_int(asked, n, 0), to_text(_values(asked)(n, 1)), _recalled(asked, n, 2)) for n in range(asked.ntuples)
         ]
 
+    def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
+        if after_position <= 0:
+            result = self._ask("all_visible")
+        else:
+            result = self._ask("touched", bigint(after_position), bigint(until_position))
+        value = _values(result)
+        return [(_number(value(n, 0)), _time(value(n, 1))) for n in range(result.ntuples)]
+
+    def listed(
+        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
+    ) -> Sequence[ListedConversation]:
+        at, key = before or (_NO_POSITION, _NO_POSITION)
+        wanted = array(BYTEA, digests)
+        result = self._ask("listed", wanted, bigint(at), bigint(key), bigint(len(digests)), bigint(limit))
+        value = _values(result)
+        return [
+            ListedConversation(
+                _number(value(n, 0)),
+                to_text(value(n, 1)),
+                _time(value(n, 2)),
+                value(n, 3) == _TRUE,
+                _time(value(n, 4)),
+                _time(value(n, 5)),
+                None if result.get_value(n, 6) is None else _record(result, n, 6),
+            )
+            for n in range(result.ntuples)
+        ]
+
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         result = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))
         value = _values(result)
@@ -156,19 +193,22 @@ def _rows(result: PGresult) -> list[BareRow]:
 
 
 def _records(result: PGresult) -> list[Record]:
+    named = result.nfields > 6
+    records = [_record(result, n, 0) for n in range(result.ntuples)]
+    return [r._replace(projection=to_text(_values(result)(n, 6))) for n, r in enumerate(records)] if named else records
+
+
+def _record(result: PGresult, n: int, first: int) -> Record:
+    """Return the record in a row, from a column on."""
     value = _values(result)
-    return [
-        Record(
-            _number(value(n, 0)),
-            _number(value(n, 1)),
-            None if (base := result.get_value(n, 2)) is None else _number(base),
-            value(n, 3),
-            _number(value(n, 4)),
-            _number(value(n, 5)),
-            to_text(value(n, 6)) if result.nfields > 6 else "",
-        )
-        for n in range(result.ntuples)
-    ]
+    return Record(
+        _number(value(n, first)),
+        _number(value(n, first + 1)),
+        None if (base := result.get_value(n, first + 2)) is None else _number(base),
+        value(n, first + 3),
+        _number(value(n, first + 4)),
+        _number(value(n, first + 5)),
+    )
 
 
 def _first_conversation(result: PGresult) -> Conversation | None:

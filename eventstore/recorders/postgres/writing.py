@@ -352,6 +352,7 @@ class PostgresTransaction(PostgresReader):
             case NewKey(salt, key_id, sealed_key, replaces):
                 self._met.pop(key, None)
                 bound_id = None if key_id is None else text_bytes(key_id)
+                self._write("list_again", bigint(key))
                 self._write("set_key", bigint(key), salt, bound_id, sealed_key, replaces)
                 if sealed_key is not None:
                     self._seen_by("stands_key", bigint(key), sealed_key)
@@ -372,6 +373,7 @@ class PostgresTransaction(PostgresReader):
 
     def _erase(self, key: int, erasure: Erasure) -> None:
         erased_at, reason, events, head = erasure
+        self._write("leave_lists", bigint(key))
         self._write("erase_conversation", bigint(key), bigint(erased_at), text_bytes(reason), bigint(events), head)
         self._write("delete_publications", bigint(key))
         self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head, text_bytes(reason))
@@ -406,6 +408,10 @@ class PostgresTransaction(PostgresReader):
                 smallint(encoding),
                 integer(checksum),
             )
+
+    def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:
+        joined = None if digests is None else b"".join(digests)
+        self._write("list_as", bigint(key), bigint(at), bigint(version), joined)
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")

@@ -8,13 +8,24 @@ from typing import Any, Final
 
 import msgspec
 
-from eventstore.recorders.base import BareRow, Conversation, Erasure, Only, PlacedRow, RecalledKey, Record
+from eventstore.recorders.base import (
+    BareRow,
+    Conversation,
+    Erasure,
+    ListedConversation,
+    Only,
+    PlacedRow,
+    RecalledKey,
+    Record,
+)
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.statements import statements
 
 __all__ = ["SQL", "SQLiteReader", "a_position", "bound"]
 
 SQL: Final = statements("sqlite")
+_INTEGER_MAX: Final = 2**63 - 1
+_new: Final = tuple.__new__  # what ListedConversation(...) calls, without the call around it
 _ROWS: Final[dict[Only, str]] = {
     "all": SQL["rows"],
     "structural": SQL["structural_rows"],
@@ -120,6 +131,25 @@ class SQLiteReader:
             else:
                 found += ((key, name, recalled) for _, recalled in self.recalled(key, name, 1, exactly=True))
         return found
+
+    def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
+        if after_position <= 0:
+            return self._execute(SQL["all_visible"]).fetchall()
+        return self._execute(SQL["touched"], (after_position, until_position) * 2).fetchall()
+
+    def listed(
+        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
+    ) -> Sequence[ListedConversation]:
+        at, key = before or (_INTEGER_MAX, _INTEGER_MAX)
+        statement = SQL["listed"].format(others=" ".join([SQL["also_listed"]] * (len(digests) - 1)))
+        rows = self._execute(statement, (digests[0], at, at, key, *digests[1:], limit))
+        return [
+            _new(ListedConversation, (
+                key, _text(name), created_at, encrypted == 1, at, version,
+                None if record[0] is None else Record(*record),
+            ))
+            for key, name, created_at, encrypted, at, version, *record in rows
+        ]  # fmt: skip
 
     def _last_position(self) -> int:
         return a_position(self._execute(SQL["last_position"]))

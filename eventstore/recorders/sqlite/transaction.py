@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eventstore.recorders.base import (
+    DIGEST_BYTES,
     Change,
     Conversation,
     Erasure,
@@ -91,11 +92,14 @@ class SQLiteTransaction(SQLiteReader):
         self._leave_bytes()
         match change:
             case NewKey(salt, key_id, sealed_key, replaces):
+                if self._leave_lists(key):
+                    self.list_as(key, 0, -1, ())
                 bound_id = None if key_id is None else bound(key_id)
                 changed = self._execute(SQL["set_key"], (salt, bound_id, sealed_key, key, replaces))
                 if changed.rowcount != 1:
                     raise KeyReplaced(f"conversation number {key}")
             case Erasure(erased_at, reason, events, head):
+                self._leave_lists(key)
                 self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
             case NewForm(rows):
                 self._replace(key, rows)
@@ -131,6 +135,23 @@ class SQLiteTransaction(SQLiteReader):
         if replace_all:
             self._execute(SQL["delete_records"], (projection, key))
         self._executemany(SQL["put_record"], [(projection, key, *record[:6]) for record in records])
+
+    def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:
+        before = self._leave_lists(key)
+        listed = before if digests is None else tuple(digests)
+        self._execute(SQL["put_listing"], (key, at, version, b"".join(listed)))
+        self._executemany(SQL["put_listed"], [(digest, at, key) for digest in listed])
+
+    def _leave_lists(self, key: int) -> Sequence[bytes]:
+        """Remove a conversation from all lists. Return the digests that it had."""
+        found = self._execute(SQL["listing"], (key,)).fetchone()
+        if found is None:
+            return ()
+        at, stored = found
+        digests = [stored[n : n + DIGEST_BYTES] for n in range(0, len(stored), DIGEST_BYTES)]
+        self._executemany(SQL["delete_listed"], [(digest, at, key) for digest in digests])
+        self._execute(SQL["delete_listing"], (key,))
+        return digests
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")

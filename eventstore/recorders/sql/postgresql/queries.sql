@@ -195,6 +195,69 @@ SELECT greatest(
      WHERE first_position < (SELECT position FROM horizon) ORDER BY first_position DESC LIMIT 1),
     0)
 
+-- name: all_visible
+SELECT c.key, coalesce(l.version, -1) FROM {schema}.conversations c LEFT JOIN {schema}.listing l ON l.conversation = c.key
+WHERE c.visible AND c.erased_at IS NULL
+
+-- name: touched
+SELECT t.key, coalesce(l.version, -1) FROM (
+    SELECT conversation AS key FROM {schema}.events WHERE position > $1::bigint AND position <= $2::bigint
+    UNION SELECT conversation FROM {schema}.publications
+    WHERE first_position > $1::bigint AND first_position <= $2::bigint
+    UNION SELECT conversation FROM {schema}.listing WHERE version < 0
+) t LEFT JOIN {schema}.listing l ON l.conversation = t.key
+
+-- name: listed
+SELECT c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
+       r.version, r.code, r.base, r.body, r.encoding, r.checksum
+FROM (
+    SELECT * FROM {schema}.listed d
+    WHERE digest = ($1::bytea[])[1] AND (at, conversation) < ($2::bigint, $3::bigint) AND (
+        SELECT count(*) FROM {schema}.listed o
+        WHERE o.digest = ANY ($1::bytea[]) AND o.at = d.at AND o.conversation = d.conversation
+    ) = $4::bigint
+    ORDER BY at DESC, conversation DESC LIMIT $5::bigint
+) d
+JOIN {schema}.listing l ON l.conversation = d.conversation
+JOIN {schema}.conversations c ON c.key = d.conversation AND c.erased_at IS NULL
+LEFT JOIN {schema}.records r ON r.conversation = d.conversation AND r.projection = 'attributes'::bytea
+ORDER BY d.at DESC, d.conversation DESC
+
+-- Null digests: those that it has.
+-- name: list_as
+WITH before AS (
+    SELECT at, digests FROM {schema}.listing WHERE conversation = $1::bigint
+), gone AS (
+    DELETE FROM {schema}.listed l USING before, generate_series(0, length(before.digests) / 16 - 1) n
+    WHERE l.digest = substring(before.digests, 16 * n + 1, 16) AND l.at = before.at AND l.conversation = $1::bigint
+        AND (l.at <> $2::bigint OR position(l.digest IN coalesce($4::bytea, before.digests)) = 0)
+), kept AS (
+    SELECT coalesce($4::bytea, (SELECT digests FROM before), '') AS digests
+), now AS (
+    INSERT INTO {schema}.listing (conversation, at, version, digests)
+    SELECT $1::bigint, $2::bigint, $3::bigint, digests FROM kept
+    ON CONFLICT (conversation) DO UPDATE
+    SET at = excluded.at, version = excluded.version, digests = excluded.digests
+)
+INSERT INTO {schema}.listed (digest, at, conversation)
+SELECT substring(kept.digests, 16 * n + 1, 16), $2::bigint, $1::bigint
+FROM kept, generate_series(0, length(kept.digests) / 16 - 1) n
+ON CONFLICT DO NOTHING
+
+-- name: leave_lists
+WITH gone AS (DELETE FROM {schema}.listing WHERE conversation = $1::bigint RETURNING at, digests)
+DELETE FROM {schema}.listed l USING gone, generate_series(0, length(gone.digests) / 16 - 1) n
+WHERE l.digest = substring(gone.digests, 16 * n + 1, 16) AND l.at = gone.at AND l.conversation = $1::bigint
+
+-- name: list_again
+WITH again AS (
+    UPDATE {schema}.listing l SET version = -1, digests = ''
+    FROM (SELECT conversation, at, digests FROM {schema}.listing WHERE conversation = $1::bigint) was
+    WHERE l.conversation = was.conversation RETURNING was.at, was.digests
+)
+DELETE FROM {schema}.listed l USING again, generate_series(0, length(again.digests) / 16 - 1) n
+WHERE l.digest = substring(again.digests, 16 * n + 1, 16) AND l.at = again.at AND l.conversation = $1::bigint
+
 -- name: recall
 SELECT k.first_id, k.events, k.proof, (
     SELECT coalesce(e.position, (

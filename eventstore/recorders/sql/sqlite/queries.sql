@@ -288,6 +288,45 @@ DELETE FROM records WHERE conversation = ?
 -- name: delete_records
 DELETE FROM records WHERE projection = ? AND conversation = ?
 
+-- name: all_visible
+SELECT c.key, coalesce(l.version, -1) FROM conversations c LEFT JOIN listing l ON l.conversation = c.key
+WHERE c.visible AND c.erased_at IS NULL
+
+-- name: touched
+SELECT t.key, coalesce(l.version, -1) FROM (
+    SELECT DISTINCT conversation AS key FROM events WHERE position > ? AND position <= ?
+    UNION SELECT key FROM conversations WHERE first_position > ? AND first_position <= ?
+    UNION SELECT conversation FROM listing WHERE version < 0
+) t LEFT JOIN listing l ON l.conversation = t.key
+
+-- name: listing
+SELECT at, digests FROM listing WHERE conversation = ?
+
+-- name: listed
+SELECT c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
+       r.version, r.code, r.base, r.body, r.encoding, r.checksum
+FROM listed d
+CROSS JOIN listing l ON l.conversation = d.conversation
+CROSS JOIN conversations c ON c.key = d.conversation
+LEFT JOIN records r ON r.conversation = d.conversation AND r.projection = 'attributes'
+WHERE d.digest = ? AND d.at <= ? AND NOT (d.at = ? AND d.conversation >= ?) AND c.erased_at IS NULL {others}
+ORDER BY d.at DESC, d.conversation DESC LIMIT ?
+
+-- name: also_listed
+AND EXISTS (SELECT 1 FROM listed o WHERE o.digest = ? AND o.at = d.at AND o.conversation = d.conversation)
+
+-- name: put_listing
+INSERT OR REPLACE INTO listing (conversation, at, version, digests) VALUES (?, ?, ?, ?)
+
+-- name: put_listed
+INSERT OR IGNORE INTO listed (digest, at, conversation) VALUES (?, ?, ?)
+
+-- name: delete_listed
+DELETE FROM listed WHERE digest = ? AND at = ? AND conversation = ?
+
+-- name: delete_listing
+DELETE FROM listing WHERE conversation = ?
+
 -- name: insert_tracking
 INSERT INTO tracking (application, notification_id) VALUES (?, ?)
 

@@ -1,0 +1,90 @@
+"""The values of documents as the events of a conversation say them: at any version, in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from eventstore.differences import patched
+from eventstore.errors import CorruptEvent, InvalidArgument
+from eventstore.events import DocumentChanges
+from eventstore.transaction import ReadTransaction
+
+__all__ = ["CHAIN_MAX", "DocumentValue", "Newest", "json_text", "newest_documents", "newest_value", "read_value"]
+
+CHAIN_MAX: Final = 64
+"""Differences that build on one whole value, at most: a reader reads these events and the one before them."""
+_encode = msgspec.json.Encoder().encode
+
+
+class DocumentValue(NamedTuple):
+    """A value as it is stored in event ``id``; ``whole`` are the bytes of the last whole value, ``spent`` those of the
+    differences on it, ``depth`` is their number.
+    """
+
+    id: int
+    value: Any
+    whole: int
+    spent: int
+    depth: int
+
+
+class Newest(NamedTuple):
+    """The newest documents of a conversation, as of the event with this head; None before the first one."""
+
+    head: bytes | None
+    ids: Mapping[str, int]
+
+
+def newest_documents(read: ReadTransaction, version: int | None) -> Newest:
+    """Return where the documents are that a conversation had at a version."""
+    stop = read.version if version is None else version
+    if not 0 <= stop <= read.version:
+        raise InvalidArgument(f"conversation {read.conversation!r} has {read.version} events; it had no version {stop}")
+    found = read.documents_before(stop)
+    if found is None:
+        return Newest(None, {})
+    head, changes = found
+    return Newest(head, changes.newest())
+
+
+def newest_value(read: ReadTransaction, name: str, version: int | None = None, default: Any = None) -> Any:
+    """Return the value of a document at a version, the present one if it is None; ``default`` where it has none."""
+    ids = newest_documents(read, version).ids
+    return read_value(read, name, ids[name]).value if name in ids else default
+
+
+def read_value(read: ReadTransaction, name: str, event_id: int) -> DocumentValue:
+    """Return the value that an event gave a document. Raises ``CorruptEvent`` where the events do not fit together."""
+    changes: list[dict[str, Any]] = []
+    place = event_id
+    while True:
+        (event,) = read.events(place, place + 1) if 0 <= place < read.version else (None,)
+        change = event.changed.get(name) if isinstance(event, DocumentChanges) else None
+        if change is None or len(changes) > CHAIN_MAX:
+            raise CorruptEvent(read.conversation, event_id, f"the value of document {name!r} builds on event {place}")
+        if "value" in change:
+            break
+        changes.append(change)
+        place = change["base"]
+    value = change["value"]
+    whole = len(json_text(value))
+    try:
+        for later in reversed(changes):
+            value = patched(value, later["difference"])
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        problem = f"the value of document {name!r} cannot be made of its differences"
+        raise CorruptEvent(read.conversation, event_id, problem) from error
+    return DocumentValue(
+        event_id, value, whole, sum(len(json_text(later["difference"])) for later in changes), len(changes)
+    )
+
+
+def json_text(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        return json.dumps(value).encode()

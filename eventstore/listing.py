@@ -1,0 +1,214 @@
+"""Conversations by attribute and by last activity.
+
+Attributes are the document ``attributes`` of a conversation: texts, numbers or lists of texts by name, such as app,
+user, project, title, parent and tags. They are found through a read model. What changes with each append, the
+last activity, is only written when somebody lists conversations. So a list may be some seconds old, and says of when
+it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from hashlib import blake2b
+from heapq import merge
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from eventstore.arguments import whole
+from eventstore.document_values import newest_value
+from eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
+from eventstore.events import ATTRIBUTES
+from eventstore.recorders.base import DIGEST_BYTES, ListedConversation, Reader, Record, Transaction
+from eventstore.stored.database import Database, translated
+from eventstore.stored.keys import KeyRing
+from eventstore.stored.row_codec import RowCodec
+from eventstore.stored.rows import from_microseconds
+from eventstore.transaction import WriteTransaction
+
+__all__ = ["RecentConversation", "RecentConversations", "list_again", "recent_conversations"]
+
+_EVERY: Final = bytes(DIGEST_BYTES)
+"""The digest that every conversation has."""
+_CODE: Final = 1
+_FACT: Final = "listed"
+"""The fact of the store that says up to which position, and when, conversations were listed."""
+_AT_ONCE: Final = 200
+"""Conversations that are listed in one transaction."""
+_WITH_KEY: Final = -2
+_encode = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class RecentConversation(NamedTuple):
+    """A conversation as lists know it. ``version`` and ``active_at``, the time of its last event, may be older than it
+    is. ``attributes`` are None where the conversation is encrypted and its key is not given.
+    """
+
+    id: str
+    version: int
+    created_at: datetime
+    active_at: datetime
+    attributes: Mapping[str, Any] | None
+
+
+class RecentConversations(NamedTuple):
+    """A page of conversations, the last active first. ``as_of`` is the moment that it is right for: attributes that
+    were set later count too, other events do not. ``after`` continues the list; None at its end.
+    """
+
+    conversations: tuple[RecentConversation, ...]
+    as_of: datetime
+    after: tuple[int, int] | None
+
+
+def recent_conversations(
+    database: Database,
+    attributes: Mapping[str, Any],
+    *,
+    limit: int,
+    after: tuple[int, int] | None,
+    age_max_s: float,
+) -> RecentConversations:
+    """Return the conversations that have all of these attributes, the last active first; see ``Histories.recent``."""
+    whole("limit", limit, 0)
+    wanted = _pairs(attributes)
+    recorder = database.recorder
+    with translated():
+        as_of = _up_to_date(database, age_max_s)
+        keys = database.settings.keys
+        key_ids = [None] if keys is None or not wanted else [None, *keys.names]
+
+        def page(reader: Reader) -> list[tuple[RecentConversation, tuple[int, int]]]:
+            pages = [reader.listed(_digests(wanted, keys, key_id), after, limit) for key_id in key_ids]
+            found = merge(*pages, key=lambda one: (one.at, one.key), reverse=True)
+            return [(_shown(database, reader, one), (one.at, one.key)) for one in islice(found, limit)]
+
+        found = recorder.query(page)
+    conversations = tuple([one for one, _ in found])
+    return RecentConversations(
+        conversations, from_microseconds(as_of), found[-1][1] if limit and len(found) == limit else None
+    )
+
+
+def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) -> None:
+    """Say in lists what a conversation is as this transaction leaves it, with the attributes that it has now."""
+    pairs = _pairs(attributes or {})
+    writing.delete_records(ATTRIBUTES)
+    if attributes:
+        writing.put_records(ATTRIBUTES, [Record(writing.version, _CODE, None, _encode(attributes))])
+    keys = writing.database.settings.keys
+    digests = [_EVERY, *_digests(pairs, keys, writing.key_id)] if pairs else [_EVERY]
+    writing.list_as(writing.version, dict.fromkeys(digests))
+
+
+# --- the read model ---
+
+
+def _up_to_date(database: Database, age_max_s: float) -> int:
+    """List what came since somebody listed conversations, if that is longer ago. Return the moment of the list."""
+    now = database.now()
+    position, at = _last_listed(database.recorder.value(_FACT))
+    if at and now - at <= age_max_s * 1_000_000:
+        return at
+    until = int(database.recorder.value("last_position"))
+    if not database.recorder.writable:
+        return now if until == position else at
+    touched = database.recorder.query(lambda reader: sorted(reader.touched(position, until)))
+    if database.settings.keys is None:
+        touched = [(key, version) for key, version in touched if version != _WITH_KEY]
+    for start in range(0, len(touched), _AT_ONCE):
+        some = touched[start : start + _AT_ONCE]
+        database.recorder.transact(lambda transaction, some=some: _list_some(transaction, database, some))  # type: ignore[misc]
+    if touched or until != position or not at:
+        database.recorder.transact(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))
+    return now
+
+
+def _last_listed(fact: str) -> tuple[int, int]:
+    position, _, at = fact.partition(" ")
+    return (int(position), int(at)) if position.isdecimal() and at.isdecimal() else (0, 0)
+
+
+def _list_some(transaction: Transaction, database: Database, touched: Iterable[tuple[int, int]]) -> None:
+    for key, listed_at in touched:
+        try:
+            found = database.find_key(transaction, key)
+        except CorruptEvent:
+            continue  # ``verify`` names it; a list has it as it was
+        if found is None or found.erasure is not None or not found.visible or found.version == 0:
+            continue
+        writing = WriteTransaction(transaction, found, database)
+        try:
+            changed = writing.documents_before(found.version)
+            if changed is None or changed[1].id >= listed_at:
+                list_again(writing, newest_value(writing, ATTRIBUTES))
+            else:
+                writing.list_as(found.version, None)
+        except KeyUnavailable:
+            writing.list_as(_WITH_KEY, [_EVERY])
+        except (CorruptEvent, InvalidArgument):  # an import may hold attributes of another form
+            writing.list_as(found.version, [_EVERY])
+        else:
+            writing.end()
+
+
+def _shown(database: Database, reader: Reader, one: ListedConversation) -> RecentConversation:
+    return RecentConversation(
+        one.id,
+        max(one.version, 0),
+        from_microseconds(one.created_at),
+        from_microseconds(one.at),
+        _attributes(database, reader, one),
+    )
+
+
+def _attributes(database: Database, reader: Reader, one: ListedConversation) -> Mapping[str, Any] | None:
+    record = one.attributes
+    if record is None:
+        return None if one.version == _WITH_KEY else {}
+    codec = RowCodec.of(one.id)
+    if one.is_encrypted:
+        found = database.find_key(reader, one.key)
+        try:
+            codec = codec if found is None else database.codec_of(found)
+        except KeyUnavailable:
+            return None
+    decoded = codec.decoded_record(ATTRIBUTES, record)
+    if decoded is None:
+        raise CorruptEvent(one.id, record.version - 1, "the attributes that lists keep of it were changed")
+    return _decode(decoded.body)
+
+
+# --- digests ---
+
+
+def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:
+    """Return a text for each attribute; for a list of texts, one for each of them. Raises ``InvalidArgument``."""
+    return [_encode([name, value]) for name, value in _each(attributes)]
+
+
+def _each(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str | int | bool]]:
+    for name, value in attributes.items():
+        if not isinstance(name, str):
+            raise InvalidArgument(f"an attribute is named by a text, not by {name!r}")
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(one, str | int):
+                raise InvalidArgument(f"attribute {name!r} is {one!r}; give a text, a whole number or a list of texts")
+            yield name, one
+
+
+def _digests(pairs: Iterable[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
+    """Return the digests of attributes, as they are in conversations under this key; that of all where there are none.
+
+    A conversation under a key that is not given has others, which cannot be computed without it.
+    """
+    if key_id is None:
+        found = [blake2b(pair, digest_size=DIGEST_BYTES, person=b"foldlog attr").digest() for pair in pairs]
+    elif keys is None:
+        raise KeyUnavailable(f"attributes are kept under key {key_id}; set FOLDLOG_KEY or FOLDLOG_KEY_FILE")
+    else:
+        found = [keys.digest(key_id, pair, DIGEST_BYTES) for pair in pairs]
+    return found or [_EVERY]

@@ -1,0 +1,61 @@
+"""``foldlog attributes``: what is said about a conversation as a whole."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.stores import open_existing
+
+__all__ = ["pairs", "run"]
+
+
+def run(
+    conversation: ConversationId,
+    changed: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set an attribute; without VALUE remove it.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Show or change the attributes of a conversation, such as app, user, project, title, parent and tags.
+
+    A value that is JSON, such as a list of texts, is taken as JSON. foldlog recent lists conversations by them.
+    """
+    from foldlog.histories import Histories
+
+    changes = pairs(changed or ())
+    with open_existing(db) as store:
+        store.conversation(conversation)
+        history = Histories(store)[conversation]
+        attributes = history.set_attributes(**changes) if changes else history.attributes
+    if as_json:
+        terminal.emit({"conversation": conversation, "attributes": attributes})
+        return DONE
+    lines = terminal.PrintedLines()
+    for name, value in attributes.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines.write(
+            (f"{terminal.printable(name, one_line=True)}  ", "bold"), (terminal.printable(text, one_line=True), "")
+        )
+    return DONE
+
+
+def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
+    """Return attributes of texts NAME=VALUE; None for one without a value. Raises ``Refused``."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise Refused(f"{text!r} is not an attribute; give NAME=VALUE, such as user=u1")
+        try:
+            decoded = json.loads(value) if value else None
+        except ValueError:
+            decoded = value
+        found[name] = decoded if decoded is None or isinstance(decoded, int | list) else value
+    return found

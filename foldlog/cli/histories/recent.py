@@ -1,0 +1,57 @@
+"""``foldlog recent``: conversations by attribute and by last activity."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.histories.attributes import pairs
+from foldlog.cli.options import DEFAULT_DB, AsJson, Db
+from foldlog.cli.outcome import DONE
+from foldlog.cli.stores import open_existing
+
+__all__ = ["run"]
+
+
+def run(
+    attributes: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Attributes to have.", show_default="any")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Conversations to list.")] = 100,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """List the conversations that have all of these attributes, the last active first."""
+    from foldlog.histories import Histories
+
+    with open_existing(db) as store:
+        found = Histories(store).recent(pairs(attributes or ()), limit=limit, age_max_s=0)
+    if as_json:
+        terminal.emit(
+            {
+                "as_of": found.as_of.isoformat(),
+                "conversations": [
+                    {
+                        "conversation": one.id,
+                        "version": one.version,
+                        "created_at": one.created_at.isoformat(),
+                        "active_at": one.active_at.isoformat(),
+                        "attributes": one.attributes,
+                    }
+                    for one in found.conversations
+                ],
+            }
+        )
+        return DONE
+    lines = terminal.PrintedLines()
+    for one in found.conversations:
+        said = "encrypted" if one.attributes is None else json.dumps(one.attributes, ensure_ascii=False)
+        lines.write(
+            (f"{one.active_at:%Y-%m-%d %H:%M}  ", "dim"),
+            (f"{terminal.printable(one.id, one_line=True)}  ", "bold"),
+            (terminal.printable(said, one_line=True), ""),
+        )
+    return DONE

@@ -1,0 +1,180 @@
+"""Conversations by attribute and by last activity, on every recorder."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import ConversationErased, InvalidArgument, InvalidEvent, KeyRing, Message, Store, VersionConflict
+from eventstore.maintenance.copy_store import copy_store
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import verify
+from eventstore.opening import open_store
+from eventstore.recorders.base import Recorder
+from eventstore.stored.row_codec import WriteSettings
+from foldlog import Histories
+
+KEYS = KeyRing([SecretStr("22" * 32)])
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 20, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(seconds=1)
+        return self.now
+
+
+@pytest.fixture
+def histories(recorder: Recorder) -> Histories:
+    return Histories(Store(recorder, clock=Clock()))
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def names(found: object) -> list[str]:
+    return [one.id for one in found.conversations]  # type: ignore[attr-defined]
+
+
+def test_histories_are_found_by_their_attributes_at_once(histories: Histories):
+    histories.create("a", {"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1})
+    histories.create("b", {"user": "u1", "app": "mail", "tags": ["red"]})
+    histories.create("c", {"user": "u2"})
+    for attributes, expected in [
+        ({}, "cba"),
+        ({"user": "u1"}, "ba"),
+        ({"user": "u1", "app": "chat"}, "a"),
+        ({"tags": "red"}, "ba"),
+        ({"tags": ["red", "big"]}, "a"),
+        ({"size": 1}, "a"),
+        ({"size": True}, ""),
+        ({"user": "u3"}, ""),
+        ({"app": "u1"}, ""),
+    ]:
+        assert "".join(names(histories.recent(attributes, age_max_s=3600))) == expected, attributes
+    (found,) = histories.recent({"app": "chat"}).conversations
+    assert (found.attributes, found.version) == ({"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1}, 1)
+    assert len(histories["a"].view) == 0
+
+
+def test_attributes_change_and_stay_with_their_versions(histories: Histories):
+    history = histories.create("a", {"user": "u1", "title": "first"})
+    history.append(said("hi"))
+    assert history.set_attributes(title="second", user=None, project="p") == {"title": "second", "project": "p"}
+    assert history.attributes == {"title": "second", "project": "p"}
+    assert history.document("attributes", version=2) == {"user": "u1", "title": "first"}
+    assert names(histories.recent({"user": "u1"})) == []
+    assert names(histories.recent({"title": "first"})) == []
+    assert names(histories.recent({"title": "second"})) == ["a"]
+    assert histories["new"].set_attributes(user="u1") == {"user": "u1"}
+    assert names(histories.recent({"user": "u1"})) == ["new"]
+    with pytest.raises(VersionConflict):
+        histories.create("a")
+    for wrong in ({"a": 1.5}, {"a": None}, {"a": [1]}, {"a": {"b": "c"}}):
+        with pytest.raises(InvalidEvent, match="attributes are texts, whole numbers and lists"):
+            histories.create("wrong", wrong)
+    with pytest.raises(InvalidArgument, match=r"attribute 'a' is 1\.5"):
+        histories.recent({"a": 1.5})
+    assert "wrong" not in histories
+
+
+def test_the_last_active_comes_first_and_the_list_says_how_old_it_is(histories: Histories):
+    for name in "abc":
+        histories.create(name, {"user": "u1"})
+    first = histories.recent({"user": "u1"}, age_max_s=0)
+    assert names(first) == ["c", "b", "a"]
+    recorded = histories["a"].append(said("newest"))
+    old = histories.recent({"user": "u1"}, age_max_s=3600)
+    assert (names(old), old.as_of) == (["c", "b", "a"], first.as_of)
+    new = histories.recent({"user": "u1"}, age_max_s=0)
+    assert names(new) == ["a", "c", "b"]
+    assert new.as_of > recorded[0].recorded_at
+    assert (new.conversations[0].active_at, new.conversations[0].version) == (recorded[0].recorded_at, 2)
+
+
+def test_a_long_list_comes_page_by_page(histories: Histories):
+    for n in range(7):
+        histories.create(f"c{n}", {"user": "u1"})
+    pages, after = [], None
+    while True:
+        page = histories.recent({"user": "u1"}, limit=3, after=after)
+        pages.append(names(page))
+        after = page.after
+        if after is None:
+            break
+    assert pages == [["c6", "c5", "c4"], ["c3", "c2", "c1"], ["c0"]]
+    assert histories.recent(limit=0).conversations == ()
+
+
+def test_histories_without_attributes_and_from_elsewhere_are_listed(histories: Histories):
+    histories["plain"].append(said("a"))
+    histories.store.ingest("imported", [said("b")])
+    assert names(histories.recent(age_max_s=0)) == ["imported", "plain"]
+    histories.create("a", {"user": "u1"})
+    with open_store("memory:") as store:
+        list(copy_store(histories.store, store))
+        other = Histories(store)
+        assert names(other.recent({"user": "u1"}, age_max_s=0)) == ["a"]
+        assert set(names(other.recent(age_max_s=0))) == {"a", "imported", "plain"}
+        assert [dict(one.attributes or {}) for one in other.recent({"user": "u1"}).conversations] == [{"user": "u1"}]
+
+
+def test_an_erased_history_leaves_every_list_at_once(histories: Histories):
+    histories.create("a", {"user": "u1"})
+    histories.recent(age_max_s=0)
+    erase(histories.store, "a", reason="asked for")
+    assert names(histories.recent({"user": "u1"}, age_max_s=3600)) == []
+    assert names(histories.recent(age_max_s=0)) == []
+    with pytest.raises(ConversationErased):
+        histories["a"].set_attributes(user="u1")
+
+
+def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(recorder: Recorder):
+    plain, encrypted = (Histories(Store(recorder, WriteSettings(keys=keys))) for keys in (None, KEYS))
+    encrypted.create("secret", {"user": "u1"})
+    plain.create("open", {"user": "u1"})
+    assert set(names(encrypted.recent({"user": "u1"}, age_max_s=0))) == {"secret", "open"}
+    assert names(plain.recent({"user": "u1"}, age_max_s=0)) == ["open"]
+    by_id = {one.id: one.attributes for one in plain.recent().conversations}
+    assert by_id == {"secret": None, "open": {"user": "u1"}}
+    assert not any(verdict.findings for verdict in verify(encrypted.store))
+
+
+def test_after_rekey_attributes_are_found_under_the_new_key(recorder: Recorder):
+    plain = Histories(Store(recorder))
+    plain.create("a", {"user": "u1"})
+    plain.recent(age_max_s=0)
+    other = KeyRing([SecretStr("33" * 32), SecretStr("22" * 32)])
+    for keys in (KEYS, other):
+        again = Histories(Store(recorder, WriteSettings(keys=keys)))
+        assert [result.problem for result in rekey(again.store)] == [None]
+        assert names(again.recent({"user": "u1"}, age_max_s=0)) == ["a"]
+    assert names(Histories(Store(recorder)).recent({"user": "u1"}, age_max_s=0)) == []
+    assert [result.problem for result in rekey(again.store, decrypt=True)] == [None]
+    assert names(Histories(Store(recorder)).recent({"user": "u1"}, age_max_s=0)) == ["a"]
+
+
+def test_lists_are_right_whoever_writes_and_lists_at_once(histories: Histories):
+    def work(name: str) -> None:
+        for n in range(6):
+            history = histories[f"{name}{n}"]
+            history.append(said("a"))
+            history.set_attributes(user=name)
+            histories.recent({"user": name}, age_max_s=0)
+            history.append(said("b"))
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "xyz"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name in "xyz":
+        found = histories.recent({"user": name}, age_max_s=0).conversations
+        assert {(one.id, one.version) for one in found} == {(f"{name}{n}", 3) for n in range(6)}
