@@ -92,6 +92,8 @@ class RollingCondenser(Condenser, ABC):
             "events_before": len(view),
             "events_after": len(view) - len(forgotten),
         }
+        if Reason.EVENTS in self.reasons(view):
+            metadata["events_max"] = getattr(self, "max_size", None)
         if whole:
             metadata["events_kept_whole"] = whole
         return Condensation(with_reports(forget(forgotten, metadata), reports))

@@ -253,10 +253,13 @@ class SummarizingCondenser(RollingCondenser):
                 f"{tokens_before}: it is larger than what it stands for",
                 summary.reports,
             )
+        reasons = self._reasons(view, agent_llm, over)
         metadata = {
             "condenser": self.type,
             "outcome": outcome,
-            "reason": ", ".join(sorted(self._reasons(view, agent_llm, over))) or "asked for",
+            "reason": ", ".join(sorted(reasons)) or "asked for",
+            **({"events_max": self._size} if Reason.EVENTS in reasons else {}),
+            **({} if over is None else {"tokens_max": over.limit}),
             "events_before": len(view),
             "events_after": len(view) - len(forgotten) + 1,
             **summary.metadata,

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -19,29 +18,36 @@ from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_or_create
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterator
 
-    from eventstore import CondensationAction, CondensationRequest, Store
-    from projections import View, Views
+    from eventstore import CondensationAction, Event, Store
+    from foldlog.histories import Histories, History
+    from projections import Why
 
-__all__ = ["SAMPLE", "run"]
+__all__ = ["LIVE", "SAMPLE", "run"]
 
 SAMPLE = Path(__file__).parent.parent / "sample" / "tidewatch.jsonl"
-_CONVERSATION = "tidewatch"
+_IMPORTED = "tidewatch"
+LIVE = "tidewatch-live"
+"""The same work once more, condensed by foldlog while it is appended."""
+_CONDENSER = {"type": "digest", "max_size": 80}
 _DEMO_DB = "sqlite:///foldlog-demo.db"
 
 
-class _Forgetting(NamedTuple):
-    """One condensation, and the View around it."""
+class _Shown(NamedTuple):
+    """What the demo tells: figures, and the fate of one event."""
 
-    condensation: CondensationAction
-    before: View
-    after: View
-    requests: Sequence[CondensationRequest]
-
-    @property
-    def why(self) -> str:
-        return because(self.condensation, self.requests) or f"without a reason, at {len(self.before)} events"
+    added: int
+    imported: int
+    events: int
+    view_events: int
+    log_tokens: int
+    view_tokens: int
+    calls: int
+    sent: int
+    sent_whole: int
+    condensations: tuple[tuple[CondensationAction, str], ...]
+    why: Why
 
 
 def run(
@@ -50,18 +56,24 @@ def run(
     ] = _DEMO_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show the main job on the shipped history: an agent's work of 286 events, with five condensations."""
-    from projections import Views
+    """Show the main job on the shipped history: an agent's work of 286 events, condensed while it goes on.
+
+    Example: foldlog demo --db try.db
+    """
+    from foldlog.histories import Histories
 
     with open_or_create(db) as store:
         added = _import_sample(store)
-        views = Views(store)
-        condensations = views.current(_CONVERSATION).condensations
-        forgettings = [_around(store, views, condensation) for condensation in condensations]
-        if as_json:
-            terminal.emit(_as_json(db, views, forgettings, added))
-        else:
-            _show(db, store, views, forgettings, added)
+        histories = Histories(store, condenser=_CONDENSER)
+        with terminal.progress() as bars:
+            bar = bars.add_task("working", unit="events", total=store.version(_IMPORTED))
+            for _ in _work_again(store, histories[LIVE]):
+                bars.advance(bar)
+        shown = _figures(histories, added)
+    if as_json:
+        terminal.emit(_as_json(db, shown))
+    else:
+        _show(db, shown)
     return DONE
 
 
@@ -69,117 +81,174 @@ def _import_sample(store: Store) -> int:
     from foldlog.cli.histories.import_ import bring_in
     from foldlog.formats import open_sources
 
-    (brought,) = bring_in(store, open_sources([SAMPLE]), _CONVERSATION, quiet=True)
+    (brought,) = bring_in(store, open_sources([SAMPLE]), _IMPORTED, quiet=True)
     if not brought.version:
         raise Refused(f"{brought.findings[0]}; give the demo a store of its own with --db URL")
     return brought.added
 
 
-def _around(store: Store, views: Views, condensation: CondensationAction) -> _Forgetting:
-    requests = requests_before(store, _CONVERSATION, condensation.id)
-    before = views.at(_CONVERSATION, version=condensation.id)
-    return _Forgetting(condensation, before, views.at(_CONVERSATION, version=condensation.id + 1), requests)
+def _work_again(store: Store, history: History) -> Iterator[Event]:
+    """Append what the imported agent and its user did, as a runtime does: a step before each call of the model.
+
+    Yields each event. What a demo that was interrupted has appended is not appended again.
+    """
+    from msgspec.structs import replace
+
+    from condensers import Condensation
+    from eventstore import ANY_VERSION, Action, UnknownEvent, is_structural
+
+    ids: dict[int | None, int] = {}
+    response: str | None = None
+    for event in store.events(_IMPORTED):
+        yield event
+        if is_structural(event) or isinstance(event, UnknownEvent):
+            continue
+        if isinstance(event, Action) and event.response_id != response:
+            response = event.response_id
+            while not _is_done(store, history) and isinstance(history.step(), Condensation):
+                pass
+        again = replace(event, id=-1, cause=ids.get(event.cause), origin=None)
+        key = f"demo-{event.id}"
+        [recorded] = store.append(history.id, again, expected_version=ANY_VERSION, idempotency_key=key)
+        ids[event.id] = recorded.id
 
 
-def _show(db: str, store: Store, views: Views, forgettings: list[_Forgetting], added: int) -> None:
+def _is_done(store: Store, history: History) -> bool:
+    """Whether all of the work was appended before: it ends with an annotation."""
+    from eventstore import Annotation
+
+    last = store.version(_IMPORTED) - 1
+    wanted = next(iter(store.events(_IMPORTED, last)))
+    return any(
+        isinstance(event, Annotation) and isinstance(wanted, Annotation) and event.data == wanted.data
+        for event in (history.events(history.version - 1) if history.version else ())
+    )
+
+
+def _figures(histories: Histories, added: int) -> _Shown:
+    from eventstore import Action, Observation
+
+    history = histories[LIVE]
+    view, lifetimes = history.view, history.lifetimes()
+    sizes = lifetimes.sizes
+    whole = 0
+    sums = [0]
+    for one in lifetimes.events:
+        whole += one.tokens
+        sums.append(whole)
+    responses: dict[str | None, int] = {}
+    for event in history.events():
+        if isinstance(event, Action):
+            responses.setdefault(event.response_id, event.id)
+    condensations = tuple(
+        (one, because(one, requests_before(histories.store, LIVE, one.id))) for one in view.condensations
+    )
+    (first, last), *_ = condensations[0][0].forgotten.intervals[-1:]
+    forgotten = next(event.id for event in history.events(first, last + 1) if isinstance(event, Observation))
+    return _Shown(
+        added=added,
+        imported=histories.store.version(_IMPORTED),
+        events=history.version,
+        view_events=len(view),
+        log_tokens=sums[-1],
+        view_tokens=sizes[-1],
+        calls=len(responses),
+        sent=sum(sizes[version] for version in responses.values()),
+        sent_whole=sum(sums[version] for version in responses.values()),
+        condensations=condensations,
+        why=history.why(forgotten),
+    )
+
+
+def _show(db: str, shown: _Shown) -> None:
+    from rich.text import Text
+
     from eventstore.urls import without_password
-    from foldlog.cli.gist import count
-    from foldlog.cli.histories.view import show
+    from foldlog.cli.gist import gist, label
+    from foldlog.cli.tables import Column, print_rows
 
     console = terminal.console()
-    view, version = views.current(_CONVERSATION), store.version(_CONVERSATION)
-    last = forgettings[-1]
-    name = terminal.printable(without_password(db))
-    imported = f"{count(version, 'event')} imported into" if added else f"{count(version, 'event')}, already in"
-    _heading(console, f"1. A history: {imported} {name}")
+    where = terminal.printable(without_password(db))
+    what = "imported into" if shown.added else "already in"
+    _heading("A history")
     console.print(
-        "An agent fixes a flaky test of an invented project, then adds one feature after another. "
-        "Five times its history grew too long for its model, and a part of it was condensed."
+        f"{shown.imported:,} events {what} {where}: an agent fixes a flaky test of an invented project, then adds one "
+        f"feature after another. Below it works once more, and foldlog condenses whatever exceeds 80 events."
     )
-    _heading(console, "2. The View: what the model is shown now")
-    show(console, _CONVERSATION, view)
-    _heading(console, "3. What was forgotten, and why")
-    for forgetting in forgettings:
-        _show_forgetting(console, forgetting)
-    console.print(
-        f"All {version:,} events are still in the log: {_program()} log {_CONVERSATION} --db {name}", soft_wrap=True
-    )
-    _heading(console, "4. The View before the last condensation")
-    show(console, _CONVERSATION, last.before)
-    _heading(console, "5. Go on from here")
-    for command in map(terminal.printable, _commands(db, last)):
-        console.print(f"  {command}", soft_wrap=True)
+    _heading("Before and after")
+    columns = (Column(""), Column("events", justify="right"), Column("tokens, about", justify="right"))
+    rows = [
+        ("the log, where nothing is lost", f"{shown.events:,}", f"{shown.log_tokens:,}"),
+        ("the View: what the model is shown now", f"{shown.view_events:,}", f"{shown.view_tokens:,}"),
+        (f"sent in {shown.calls:,} calls without condensing", "", f"{shown.sent_whole:,}"),
+        (f"sent in {shown.calls:,} calls with it", "", f"{shown.sent:,}"),
+    ]
+    print_rows(console, columns, rows)
+    _heading("What was forgotten, and why")
+    for action, why in shown.condensations:
+        forgotten = sum(last - first + 1 for first, last in action.forgotten.intervals)
+        console.print(f"  {action.id:>4}  forgot {forgotten} events: {why}")
+    answer = shown.why
+    event = f"event {answer.event.id} ({label(answer.event)}: {gist(answer.event, 60)})"
+    line = Text.assemble("\n", (event, "cyan"), f"\nis {answer.fate} at version {answer.version:,}: ")
+    console.print(line.append(terminal.printable(f"{answer.reason}, {shown.condensations[0][1]}", one_line=True)))
+    if answer.summary is not None:
+        told = terminal.printable(answer.summary.content, one_line=True)
+        console.print(Text(f"In its place: {told[:160]}…", style="magenta"))
+    _heading("Try next")
+    for command, what in _commands(db, shown):
+        console.print(f"  {terminal.printable(command):<62}  {what}", soft_wrap=True)
 
 
-def _heading(console: Console, text: str) -> None:
+def _heading(text: str) -> None:
     from rich.text import Text
 
-    console.print()
-    console.print(Text(text, style="bold reverse"))
-    console.print()
+    terminal.console().print(Text(f"\n{text}", style="bold"))
 
 
-def _show_forgetting(console: Console, forgetting: _Forgetting) -> None:
-    from rich.text import Text
-
-    from foldlog.cli.gist import count, interval_words
-
-    condensation, _, after, _ = forgetting
-    intervals, summaries = condensation.forgotten
-    forgotten = sum(last - first + 1 for first, last in intervals)
-    also = f" and {count(len(summaries), 'earlier summary', 'earlier summaries')}" if summaries else ""
-    console.print(
-        Text.assemble(
-            (f"{condensation.id:>6}  ", "dim"),
-            (f"forgot {count(forgotten, 'event')}{also}", "bold yellow"),
-            f" ({interval_words(intervals)})",
-        )
-    )
-    console.print(f"        why: {forgetting.why}; {len(after)} are shown after it")
-    if condensation.summary is not None:
-        instead = f"        instead: {terminal.printable(condensation.summary, one_line=True)}"
-        terminal.print_line(console, Text(instead, style="magenta"))
-
-
-def _commands(db: str, last: _Forgetting) -> list[str]:
-    here, last_id = f"--db {shlex.quote(db)}", last.condensation.id
+def _commands(db: str, shown: _Shown) -> list[tuple[str, str]]:
+    here = "" if db == os.environ.get("FOLDLOG_DB") else f" --db {shlex.quote(db)}"
+    last = shown.condensations[-1][0].id
     return [
-        f"{_program()} {rest}"
-        for rest in (
-            f"list {here}",
-            f"view {_CONVERSATION} {here} --at {last_id}",
-            f"log {_CONVERSATION} {here} --start {last_id - 5} --stop {last_id + 2}",
-            f"view {_CONVERSATION} {here} --json",
-            f"export {_CONVERSATION} {here} --output {_CONVERSATION}.jsonl",
+        (f"{_program()} {command}{here}", what)
+        for command, what in (
+            ("list", "all conversations"),
+            (f"view {LIVE}", "what the model is shown now"),
+            (f"view {LIVE} --at {last}", "what it was shown before"),
+            (f"why {LIVE} {shown.why.event.id}", "what became of one event"),
+            ('search "flaky test"', "who mentioned it"),
+            (f"compare {_IMPORTED}", "what a condenser would save"),
+            (f"stats {LIVE}", "figures, and a plot"),
         )
     ]
 
 
 def _program() -> str:
-    """Return the command that started this process, as the shell finds it."""
+    """Return the command as the shell that this was started from finds it."""
     return "foldlog" if shutil.which("foldlog") else shlex.quote(os.path.relpath(sys.argv[0]))
 
 
-def _as_json(db: str, views: Views, forgettings: list[_Forgetting], added: int) -> dict[str, Any]:
-    from foldlog.cli.histories.view import document
-
+def _as_json(db: str, shown: _Shown) -> dict[str, Any]:
     return {
         "db": db,
-        "added": added,
-        "view": document(_CONVERSATION, views.current(_CONVERSATION)),
+        "added": shown.added,
+        "conversations": [_IMPORTED, LIVE],
+        "events": shown.events,
+        "view_events": shown.view_events,
+        "log_tokens": shown.log_tokens,
+        "view_tokens": shown.view_tokens,
+        "calls": shown.calls,
+        "tokens_sent": shown.sent,
+        "tokens_sent_without_condensing": shown.sent_whole,
         "condensations": [
             {
-                "id": condensation.id,
-                "why": forgetting.why,
-                "forgotten": [list(interval) for interval in condensation.forgotten.intervals],
-                "forgotten_summaries": list(condensation.forgotten.summaries),
-                "shown_before": len(forgetting.before),
-                "shown_after": len(forgetting.after),
-                "summary": condensation.summary,
+                "id": action.id,
+                "why": why,
+                "forgotten": [list(interval) for interval in action.forgotten.intervals],
+                "summary": action.summary,
             }
-            for forgetting in forgettings
-            for condensation in [forgetting.condensation]
+            for action, why in shown.condensations
         ],
-        "view_before_the_last": document(_CONVERSATION, forgettings[-1].before),
-        "try": _commands(db, forgettings[-1]),
+        "why": {"event": shown.why.event.id, "fate": shown.why.fate, "reason": shown.why.reason},
+        "try": [command for command, _ in _commands(db, shown)],
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from foldlog.cli.terminal import printable
 
@@ -18,7 +18,8 @@ _WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "event
 
 
 def because(condensation: CondensationAction, requests: Sequence[CondensationRequest] = ()) -> str:
-    """Return why it was made, in printable words: ``too many events, asked for (the prompt was too long)``.
+    """Return why it was made, in printable words: ``View of 90 events exceeded 80, asked for (the prompt was too
+    long)``. Without the figures, which a condensation may not tell: ``too many events``.
 
     ``requests`` are those that it fulfils: see ``requests_before``. Empty if no reason is recorded.
     """
@@ -26,7 +27,7 @@ def because(condensation: CondensationAction, requests: Sequence[CondensationReq
     if outcome == "declined":
         return f"declined: {printable(str(said or 'no reason given'), one_line=True)}"
     codes = [] if said is None else str(said).split(", ")
-    words = [_WORDS[code] for code in codes] if set(codes) <= _WORDS.keys() else [str(said)]
+    words = [_in_words(code, condensation.metadata) for code in codes] if set(codes) <= _WORDS.keys() else [str(said)]
     if requests and _ASKED not in words:
         words.append(_ASKED)
     given = "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
@@ -34,6 +35,14 @@ def because(condensation: CondensationAction, requests: Sequence[CondensationReq
     if outcome == "reset":
         told += "; no less would do: the context was reset"
     return printable(told, one_line=True)
+
+
+def _in_words(code: str, told: Mapping[str, Any]) -> str:
+    """Return a reason with the figures that the condensation tells."""
+    before, most = told.get(f"{code}_before"), told.get(f"{code}_max")
+    if type(before) is int and type(most) is int:
+        return f"View of {before:,} {code} exceeded {most:,}"
+    return _WORDS[code]
 
 
 _FEW = 64

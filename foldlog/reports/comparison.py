@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from condensers.replays import Replay
 
-__all__ = ["comparison"]
+__all__ = ["comparison", "verdict_of"]
 
 
 def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[dict[str, Any]]:
@@ -35,3 +35,41 @@ def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[dic
         }
         for name, replay in replays.items()
     ]
+
+
+def verdict_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return in sentences what the figures of ``comparison`` say: which strategy sends least, and at what price.
+
+    Where tokens were not counted, the sizes of the Views stand for them.
+    """
+    counted = all(row["tokens_sent"] is not None for row in rows)
+    key, unit = ("tokens_sent", "tokens") if counted else ("view_events_peak", "events in its largest View")
+    ordered = sorted(rows, key=lambda row: row[key])
+    best, worst = ordered[0], ordered[-1]
+    if best[key] == worst[key]:
+        first = "All strategies" if len(rows) > 1 else best["strategy"]
+        return [f"{first} {'send' if len(rows) > 1 else 'sends'} {best[key]:,} {unit}.", *map(_price, ordered)]
+    saved = 100 * (1 - best[key] / worst[key])
+    verb = "sends least" if counted else "keeps Views smallest"
+    first = (
+        f"{best['strategy']} {verb}: {_short(best[key])} instead of {_short(worst[key])} {unit} "
+        f"({saved:.0f} % less than {worst['strategy']})."
+    )
+    return [first, *map(_price, ordered)]
+
+
+def _price(row: Mapping[str, Any]) -> str:
+    """Return what one strategy costs: events lost, those of the user among them, and its own model."""
+    lost, said = row["events_lost"], len(row["user_messages_lost"])
+    words = f"loses {lost:,} events" + (f", {said:,} of them said by the user" if said else "")
+    words = "loses no event" if not lost else words
+    summaries = f"; {row['events_summarized']:,} stand in a summary" if row["events_summarized"] else ""
+    cost = "nothing" if not row["condenser_cost"] else f"${row['condenser_cost']:.4f}"
+    return f"{row['strategy']} {words}{summaries}; its own model costs {cost}."
+
+
+def _short(number: int) -> str:
+    """Return ``3.3 million``, ``812,000`` or ``93``: as exact as an eye wants it."""
+    if number >= 1_000_000:
+        return f"{number / 1_000_000:.1f} million"
+    return f"{round(number, -3):,}" if number >= 10_000 else f"{number:,}"

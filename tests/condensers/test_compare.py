@@ -18,7 +18,8 @@ from condensers.replays import replay
 from condensers.strategies.llm_summary import LLMSummarizingCondenser
 from eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
 from eventstore.events import is_structural
-from foldlog.reports.comparison import comparison, plot_comparison
+from foldlog.reports.comparison import comparison
+from foldlog.reports.plots import plot_comparison
 from projections import View
 from projections.intervals import contains
 from projections.retractions import intervals_kept

@@ -545,6 +545,8 @@ def test_the_condensation_says_how_it_came_about():
         "condenser": "llm",
         "outcome": "condensed",
         "reason": "events, tokens",
+        "events_max": 10,
+        "tokens_max": 100,
         "events_before": 15,
         "events_after": 5,
         "tokens_before": 150,

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sysconfig
@@ -309,29 +310,47 @@ def test_a_table_fits_the_terminal_and_cuts_no_figure(foldlog, condensed_thrice,
     assert "…" not in ran.out or command == "audit", "only a summary may be cut"
 
 
-def test_the_demo_shows_the_view_what_was_forgotten_and_why(foldlog, tmp_path):
+def test_the_demo_shows_before_and_after_one_reason_and_what_to_try_in_forty_lines(foldlog, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     ran = foldlog("demo")
     assert ran.status == 0
+    assert len(ran.out.splitlines()) <= 40
+    document = foldlog("demo", "--json").document
     for words in (
         "286 events imported into sqlite:///foldlog-demo.db",
-        "tidewatch at version 286: the model is shown 20 events",
-        "forgot 56 events (5-60)",
-        "why: asked for; 20 are shown after it",
-        "tidewatch at version 280: the model is shown 58 events",
+        f"{document['view_events']:,} ",
+        f"{document['tokens_sent']:,}",
+        f"{document['tokens_sent_without_condensing']:,}",
+        "forgot 43 events: View of 82 events exceeded 80",
+        "condensation 84 forgot it at version 85, View of 82 events exceeded 80",
         "foldlog list --db sqlite:///foldlog-demo.db",
     ):
         assert words in ran.out
-    assert foldlog("list", "--db", "sqlite:///foldlog-demo.db").status == 0
+    assert 2 * document["tokens_sent"] < document["tokens_sent_without_condensing"]
+
+
+def test_what_the_demo_says_of_its_view_is_true(foldlog):
+    document = foldlog("demo", "--json").document
+    db = ("--db", "sqlite:///foldlog-demo.db")
+    assert len(foldlog("view", "tidewatch-live", "--json", *db).document["ids"]) == document["view_events"]
+    whole, live = (foldlog("log", name, "--json", *db).document["events"] for name in ("tidewatch", "tidewatch-live"))
+    structural = {"condensation", "condensation_request"}
+    said = [
+        [event.get("content", event.get("arguments")) for event in log if event["kind"] not in structural]
+        for log in (whole, live)
+    ]
+    assert said[0] == said[1]
+    assert foldlog("verify", *db).status == 0
 
 
 def test_the_commands_that_the_demo_names_work(foldlog):
     for command in foldlog("demo", "--json").document["try"]:
-        assert foldlog(*command.split()[1:]).status == 0, command
+        assert foldlog(*shlex.split(command)[1:]).status == 0, command
 
 
 def test_the_demo_can_be_seen_again(foldlog):
-    foldlog("demo")
-    assert foldlog("demo", "--json").document["added"] == 0
+    first = foldlog("demo", "--json").document
+    assert foldlog("demo", "--json").document == {**first, "added": 0}
 
 
 def test_it_says_its_version(foldlog):

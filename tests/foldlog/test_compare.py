@@ -86,8 +86,8 @@ def test_without_files_the_default_is_shown_beside_forgetting_nothing(foldlog, w
 def test_people_read_a_table(foldlog, work, config):
     out = foldlog("compare", "c1", "--config", config("amortized", "max_size = 20"), "--config", config("noop")).out
     assert out.startswith(f"c1: {2 * CALLS + 2} events, {CALLS} calls of the agent's model\n")
-    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[1:]}
-    assert out.splitlines()[1].split() == ["amortized", "noop"]
+    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[5:]}
+    assert out.splitlines()[5].split() == ["amortized", "noop"]
     assert cells["largest View, events"] == ["19", "59"]
     assert cells["condensations"][1] == "0"
     assert int(cells["events lost"][0]) > int(cells["events lost"][1]) == 0
@@ -214,3 +214,31 @@ def test_a_history_without_an_agent_is_compared_too(foldlog, work):
     ran = foldlog("compare", "quiet", "--plot", "views.png")
     assert (ran.status, ran.err) == (0, "")
     assert "quiet: 1 event, 0 calls of the agent's model" in ran.out
+
+
+def test_the_verdict_comes_first(foldlog, work, config):
+    small, whole = config("amortized", "max_size = 20"), config("noop")
+    ran = foldlog("compare", "c1", "--config", small, "--config", whole)
+    verdict = ran.out.splitlines()[1:4]
+    assert verdict[0].startswith("amortized sends least: ")
+    assert "less than noop" in verdict[0]
+    assert verdict[1].startswith("amortized loses ")
+    assert verdict[2] == "noop loses no event; its own model costs nothing."
+    assert foldlog("compare", "c1", "--config", small, "--config", whole, "--json").document["verdict"] == verdict
+    assert foldlog("compare", "c1", "--config", whole).out.splitlines()[1].startswith("noop sends ")
+
+
+def test_a_page_holds_verdict_and_figures_and_takes_nothing_for_markup(foldlog, work, config, tmp_path):
+    hostile = "<script>alert(1)</script>&\"'"
+    with open_store("sqlite:///foldlog.db") as store:
+        events = [Message(source=("user", "agent")[n % 2], content=hostile) for n in range(8)]
+        store.append(hostile, events, expected_version=0)
+    assert foldlog("compare", hostile, "--html", "page.html").status == 0
+    page = (tmp_path / "page.html").read_text()
+    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o600
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;&#x27;: condensers compared" in page
+    for words in ("default", "noop", "events lost", "<polyline", "its own model costs nothing"):
+        assert words in page
+    assert foldlog("compare", "c1", "--html", "no/such/folder/page.html").status == 2

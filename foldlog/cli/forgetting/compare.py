@@ -13,6 +13,7 @@ from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def run(
             show_default="the default condenser, and one that forgets nothing",
         ),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with the verdict, figures and plots.")
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the Views' sizes over time: a PNG, SVG or PDF.")
     ] = None,
@@ -45,11 +49,12 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Replay a history under several condensers, and show what each would have sent, forgotten and cost.
+    """Replay a history under several condensers, and say which sends least, what it costs, and which events it loses.
 
     Nothing is changed in the store. The history's own condensations are left out. A condenser with a model asks it.
     """
-    from foldlog.reports.comparison import comparison
+    from foldlog.reports.comparison import comparison, verdict_of
+    from foldlog.reports.comparison_page import write_page
     from foldlog.reports.plots import PlotRefused, check_plot, plot_comparison
 
     model = agent_model(agent)
@@ -66,10 +71,18 @@ def run(
     rows = comparison(replays, asks)
     if plot is not None:
         plot_comparison(replays, plot, title=conversation)
+    verdict = verdict_of(rows)
+    if html is not None:
+        write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows), replays=replays)
     if as_json:
-        terminal.emit(_document(conversation, version, model, replays, rows, plot))
+        terminal.emit(_document(conversation, version, model, replays, rows, verdict, plot, html))
     else:
-        _show(terminal.console(), conversation, version, model, rows, plot)
+        with paged():
+            _show(terminal.console(), conversation, version, model, rows, verdict)
+        for path in (plot, html):
+            if path is not None:
+                told = f"The Views over time: {terminal.printable(str(path))}"
+                terminal.console().print(told, soft_wrap=True)
     return DONE
 
 
@@ -136,13 +149,17 @@ def _document(
     model: AgentModel | None,
     replays: Mapping[str, Replay],
     rows: list[dict[str, Any]],
+    verdict: list[str],
     plot: Path | None,
+    html: Path | None,
 ) -> dict[str, Any]:
     return {
         "conversation": conversation,
         "version": version,
         "counted_as": None if model is None else model.model,
         "plot": None if plot is None else str(plot),
+        "html": None if html is None else str(html),
+        "verdict": verdict,
         "strategies": [{**row, **_over_time(replays[row["strategy"]])} for row in rows],
     }
 
@@ -184,7 +201,7 @@ def _show(
     version: int,
     model: AgentModel | None,
     rows: list[dict[str, Any]],
-    plot: Path | None,
+    verdict: list[str],
 ) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -194,22 +211,31 @@ def _show(
     name = terminal.printable(conversation, one_line=True)
     calls = count(rows[0]["turns"], "call")
     console.print(Text(f"{name}: {count(version, 'event')}, {calls} of the agent's model", style="bold"))
+    for line in verdict:
+        console.print(terminal.printable(line, one_line=True))
+    console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     for row in rows:
         table.add_column(Text(terminal.printable(row["strategy"], one_line=True)), justify="right", overflow="fold")
-    for heading, key, form in _FIGURES:
-        if key in _ALWAYS or any(row[key] for row in rows):
-            table.add_row(heading, *("–" if row[key] is None else form.format(row[key]) for row in rows))
-    if any(row["user_messages_lost"] for row in rows):
-        table.add_row("  of them said by the user", *(_ids(row["user_messages_lost"]) for row in rows))
+    for heading, *cells in figure_rows(rows)[1:]:
+        table.add_row(heading, *cells)
     console.print(table)
     if model is None:
         console.print("Tokens were not counted; for that: pip install 'foldlog[llm]'")
     else:
         console.print(f"Tokens as {terminal.printable(model.model)} counts them. Nothing was changed in the store.")
-    if plot is not None:
-        console.print(f"The Views over time: {terminal.printable(str(plot))}", soft_wrap=True)
+
+
+def figure_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the figures as a table of texts: first the headings, one column for each strategy."""
+    table = [["", *(row["strategy"] for row in rows)]]
+    for heading, key, form in _FIGURES:
+        if key in _ALWAYS or any(row[key] for row in rows):
+            table.append([heading, *("–" if row[key] is None else form.format(row[key]) for row in rows)])
+    if any(row["user_messages_lost"] for row in rows):
+        table.append(["  of them said by the user", *(_ids(row["user_messages_lost"]) for row in rows)])
+    return table
 
 
 def _ids(ids: list[int]) -> str:
