@@ -14,55 +14,25 @@ from condensers import event_tokens
 from condensers.reports import reports_of
 from eventstore.events import (
     Action,
-    Annotation,
     CondensationAction,
     CondensationRequest,
-    CondensationSummary,
     Event,
-    Message,
     Observation,
     Retraction,
-    SystemMessage,
     summary_id,
 )
 from eventstore.results import Logged
 from foldlog.cli.gist import gist
 from foldlog.cli.reasons import because
+from foldlog.kinds import KINDS, label
 from projections.lifetimes import Lifetime, Span
 from projections.lifetimes_fold import LifetimesFold
 from projections.units import WaitingCalls
 
-__all__ = ["GIST", "KINDS", "PageFold", "kind_of"]
-
-KINDS = (
-    *("system", "user", "agent", "environment", "action", "observation", "error", "summary"),
-    *("annotation", "request", "condensation", "retraction", "unknown"),
-)
-"""The kinds of events that the page tells apart. A column has their indices."""
+__all__ = ["GIST", "PageFold"]
 
 GIST = 160
 """Characters of the line that says what an event says."""
-
-
-def kind_of(event: Event) -> str:
-    """Return the kind of an event, one of ``KINDS``."""
-    match event:
-        case Message(source=source):
-            return source
-        case Observation(is_error=is_error):
-            return "error" if is_error else "observation"
-    return _KINDS.get(type(event), "unknown")
-
-
-_KINDS: dict[type, str] = {
-    SystemMessage: "system",
-    Action: "action",
-    CondensationSummary: "summary",
-    Annotation: "annotation",
-    CondensationRequest: "request",
-    CondensationAction: "condensation",
-    Retraction: "retraction",
-}
 
 
 class PageFold:
@@ -98,7 +68,7 @@ class PageFold:
 
     def _noted(self, logged: Iterable[Logged]) -> Iterator[Event]:
         for recorded_at, event in logged:
-            kind = kind_of(event)
+            kind = label(event)
             self._kinds.append(KINDS.index(kind))
             self._times.append(self._time(event, recorded_at))
             self.gists.append(gist(event, GIST))

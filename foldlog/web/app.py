@@ -25,9 +25,11 @@ from eventstore import (
 )
 from foldlog.cli.terminal import json_text
 from foldlog.page import assets
+from foldlog.search import SearchRefused
 from foldlog.web.access import Access
 from foldlog.web.conversations import Conversations
 from foldlog.web.pages import Pages
+from foldlog.web.search import Search
 
 __all__ = ["application"]
 
@@ -41,6 +43,7 @@ _STATUS: dict[type[EventStoreError], int] = {
     UnknownEventType: 501,
     StoreUnavailable: 503,
     InvalidArgument: 400,
+    SearchRefused: 409,
 }
 
 Document = Callable[[Request], Any]
@@ -61,11 +64,13 @@ def application(
     """
     pages = Pages(store, limit)
     conversations = Conversations(store, path)
+    search = Search(store)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         await to_thread.run_sync(conversations.close)
+        await to_thread.run_sync(search.close)
 
     routes = [
         Route("/", _page),
@@ -77,6 +82,9 @@ def application(
         _api("gists", lambda request: _gists(pages, request)),
         _api("event", lambda request: _event(pages, request)),
         _api("find", lambda request: {"hits": list(pages.find(_id(request), request.query_params.get("words", "")))}),
+        _api(
+            "search", lambda request: search.found(request.query_params.get("words", ""), _number(request, "limit", 50))
+        ),
         Route("/api/follow", lambda request: _follow(store, request)),
     ]
     guard = Middleware(Access, token=token, names=names, port=port)
@@ -100,11 +108,11 @@ def _api(name: str, document: Document) -> Route:
     async def answered(request: Request) -> Response:
         try:
             found = await to_thread.run_sync(document, request)
-        except _BadRequest as error:
-            return _json({"error": str(error)}, 400)
         except EventStoreError as error:
             status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
             return _json({"error": str(error)}, status)
+        except ValueError as error:
+            return _json({"error": str(error)}, 400)
         return _json(found)
 
     return Route(f"/api/{name}", answered)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from eventstore import Action, CondensationAction, Message, Observation, open_store
+from foldlog.kinds import KINDS
 from foldlog.page import assets
-from foldlog.page.document import KINDS
 from foldlog.page.report import write_report
 from tests.foldlog.records import said
 from tests.page_samples import HOSTILE, hostile_history

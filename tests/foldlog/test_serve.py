@@ -14,7 +14,7 @@ import pytest
 
 import foldlog
 from eventstore import Action, CondensationAction, Message, Observation, Retraction, open_store
-from foldlog.page.document import KINDS
+from foldlog.kinds import KINDS
 from foldlog.web.access import POLICY
 from foldlog.web.app import application
 from tests.page_samples import HOSTILE, hostile_history, usual_history
@@ -74,6 +74,15 @@ def test_an_event_is_told_in_full_and_found_by_its_words(client):
     hits = client.get("/api/find", params={"id": "usual", "words": "MAKE test-3"}).json()["hits"]
     assert [hit["id"] for hit in hits] == [8]
     assert "make test-3" in hits[0]["snippet"]
+
+
+def test_all_conversations_are_searched(client):
+    hits = client.get("/api/search", params={"words": "build repair", "limit": 5}).json()["hits"]
+    assert [(hit["conversation"], hit["event"], hit["kind"]) for hit in hits] == [("usual", 1, "user")]
+    snippet, highlights = hits[0]["snippet"], hits[0]["highlights"]
+    assert [snippet[start:stop] for start, stop in highlights] == ["build", "repair"]
+    refused = client.get("/api/search", params={"words": "-"})
+    assert (refused.status, "word" in refused.json()["error"]) == (400, True)
 
 
 def test_the_list_and_the_fleet_count_every_conversation(client, store):

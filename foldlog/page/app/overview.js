@@ -145,6 +145,10 @@ export class Overview {
     this.draw();
   }
 
+  titleOf(id) {
+    return this.all.find((one) => one.id === id)?.title ?? id;
+  }
+
   sortBy(name) {
     this.falling = this.sort === name ? !this.falling : name !== "title";
     this.sort = name;
@@ -182,20 +186,35 @@ export class Overview {
     if (!words) return this.choose();
     let reply;
     try {
-      reply = await this.ask(`search?${new URLSearchParams({ words })}`);
-    } catch {
-      return; // no index: titles and ids are searched
+      reply = await this.ask(`search?${new URLSearchParams({ words, limit: MOST_HITS })}`);
+    } catch (error) {
+      this.hits.hidden = false;
+      return this.hits.replaceChildren(el("p", { class: "soft" }, said(`Titles and ids only: ${error.message}`)));
     }
     if (words !== this.box.value.trim()) return;
     this.found = new Set(reply.hits.map((hit) => hit.conversation));
     this.hits.hidden = false;
     this.hits.replaceChildren(
-      el("h2", {}, count(reply.hits.length, "event")),
-      ...reply.hits.slice(0, 50).map((hit) =>
-        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, said(hit.title ?? hit.conversation)), el("span", { class: "soft" }, ` ${hit.event} ${hit.kind ?? ""} `), said(hit.snippet))),
+      el("h2", {}, reply.hits.length ? `${count(reply.hits.length, "event")}${reply.hits.length === MOST_HITS ? ", the best" : ""}` : "No event contains these words."),
+      ...reply.hits.map((hit) =>
+        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, said(this.titleOf(hit.conversation))), el("span", { class: "soft" }, ` ${hit.kind} ${hit.event}  `), marked(hit.snippet, hit.highlights))),
     );
     this.choose();
   }
+}
+
+const MOST_HITS = 50;
+
+// A snippet with what was found in it.
+function marked(text, highlights) {
+  const node = el("bdi");
+  let start = 0;
+  for (const [from, to] of highlights) {
+    node.append(printable(text.slice(start, from)), el("mark", {}, printable(text.slice(from, to))));
+    start = to;
+  }
+  node.append(printable(text.slice(start)));
+  return node;
 }
 
 function address(id, event) {
