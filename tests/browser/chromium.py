@@ -8,6 +8,7 @@ import os
 import queue
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -21,8 +22,15 @@ PATIENCE_S = 60.0
 """How long an answer may take on a machine that has other work."""
 
 
+_WITH_PIPES = (
+    "import os, sys; given = [os.dup(os.dup(int(fd))) for fd in sys.argv[1:3]]; "
+    "os.dup2(given[0], 3); os.dup2(given[1], 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
+"""A program that becomes another one, which reads its descriptor 3 and writes 4."""
+
+
 class BrowserUnavailable(Exception):
-    """There is no browser here that can be started."""
+    """There is no browser here."""
 
 
 class PageFailed(Exception):
@@ -48,7 +56,7 @@ class Chromium:
         ]
 
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", *command],
+            [sys.executable, "-c", _WITH_PIPES, str(theirs_in), str(theirs_out), *command],
             pass_fds=(theirs_in, theirs_out),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -62,9 +70,9 @@ class Chromium:
         threading.Thread(target=self._read, daemon=True).start()
         try:
             self.version = self.send("Browser.getVersion")["product"]
-        except (TimeoutError, OSError) as error:
+        except BaseException:
             self.close()
-            raise BrowserUnavailable(f"{program} does not start: {error}") from error
+            raise
 
     def _read(self) -> None:
         rest = b""

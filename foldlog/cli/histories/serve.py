@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -91,4 +92,5 @@ def _serve(
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False, lifespan="on"
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    with suppress(KeyboardInterrupt):  # which is how a server ends
+        uvicorn.Server(config).run(sockets=[listener])

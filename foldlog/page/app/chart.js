@@ -8,6 +8,7 @@ const LEFT = 58;
 const RIGHT = 16;
 const AXIS = 40;
 const ROOMY = 600;
+const TALLEST = 26;
 const STATE_WORDS = {
   "not yet": "comes later", "never shown": "never shown", pending: "pending: not sent yet", unsent: "shown, not sent",
   masked: "shown, masked", shown: "shown", summarized: "summarized", forgotten: "forgotten", "taken back": "taken back",
@@ -37,7 +38,7 @@ export class Chart {
   // Show all versions, or the newest where all would be too thin to be seen.
   open(history) {
     this.history = history;
-    this.window ??= history.byCame.length > ROOMY ? this.newest() : [0, Math.max(1, history.version)];
+    this.window ??= history.byCame.length > ROOMY ? this.newest() : [0, history.version + 1];
     this.layOut();
   }
 
@@ -45,17 +46,17 @@ export class Chart {
   newest() {
     const { version, byCame } = this.history;
     const first = byCame[Math.max(0, byCame.length - ROOMY / 2)];
-    return [Math.min(this.history.came(first), version - 1), version];
+    return [Math.min(this.history.came(first), version), version + 1];
   }
 
   get isWhole() {
-    return this.window[0] === 0 && this.window[1] >= this.history.version;
+    return this.window[0] === 0 && this.window[1] > this.history.version;
   }
 
   setWindow(first, last) {
-    const version = Math.max(1, this.history.version);
-    const span = Math.min(version, Math.max(8, Math.round(last - first)));
-    const start = Math.min(Math.max(0, Math.round(first)), version - span);
+    const columns = this.history.version + 1;
+    const span = Math.min(columns, Math.max(8, Math.round(last - first)));
+    const start = Math.min(Math.max(0, Math.round(first)), columns - span);
     if (start === this.window[0] && start + span === this.window[1]) return;
     this.window = [start, start + span];
     this.layOut();
@@ -71,7 +72,7 @@ export class Chart {
   // Keep a version in the window.
   reveal(version) {
     const [first, last] = this.window;
-    if (version >= first && version <= last) return;
+    if (version >= first && version < last) return;
     const span = last - first;
     this.setWindow(version - span / 2, version + span / 2);
   }
@@ -114,14 +115,24 @@ export class Chart {
     return LEFT + ((version - first) / (last - first)) * this.box.plotWidth;
   }
 
+  // The middle of the column of a version.
+  middle(version) {
+    return this.x(version + 0.5);
+  }
+
   versionAt(x) {
     const [first, last] = this.window;
-    const version = first + ((x - LEFT) / this.box.plotWidth) * (last - first);
-    return Math.round(Math.min(last, this.history.version, Math.max(first, version)));
+    const version = Math.floor(first + ((x - LEFT) / this.box.plotWidth) * (last - first));
+    return Math.min(last - 1, this.history.version, Math.max(first, version));
+  }
+
+  // Few rows do not fill the picture.
+  get rowsHeight() {
+    return Math.min(this.box.livesHeight, this.rows.length * TALLEST);
   }
 
   y(top) {
-    return this.box.livesTop + (top / (this.tops[this.rows.length] || 1)) * this.box.livesHeight;
+    return this.box.livesTop + (top / (this.tops[this.rows.length] || 1)) * this.rowsHeight;
   }
 
   // The place of the row of an event, or of where it would be.
@@ -137,7 +148,7 @@ export class Chart {
   }
 
   rowAt(y) {
-    const top = ((y - this.box.livesTop) / this.box.livesHeight) * this.tops[this.rows.length];
+    const top = ((y - this.box.livesTop) / this.rowsHeight) * this.tops[this.rows.length];
     if (top < 0 || top >= this.tops[this.rows.length]) return null;
     let low = 0;
     let high = this.rows.length - 1;
@@ -208,7 +219,7 @@ export class Chart {
     const context = this.canvas(this.base);
     if (!this.history.version) return;
     this.slider.min = this.window[0];
-    this.slider.max = Math.min(this.window[1], this.history.version);
+    this.slider.max = Math.min(this.window[1] - 1, this.history.version);
     this.drawSizes(context);
     this.drawAxis(context);
     this.drawLives(context);
@@ -221,24 +232,22 @@ export class Chart {
     const { sizes, total, limit } = this.history;
     const [first, last] = this.window;
     let most = 1;
-    for (let version = first; version <= Math.min(last, this.history.version); version += 1) most = Math.max(most, total[version]);
+    for (let version = first; version < Math.min(last, this.history.version + 1); version += 1) most = Math.max(most, total[version]);
     if (limit && limit < most * 2) most = Math.max(most, limit);
     const scale = (tokens) => sizesTop + sizesHeight - (tokens / (most * 1.04)) * sizesHeight;
     this.scale = scale;
-    const columns = Math.min(Math.ceil(this.box.plotWidth), (last - first + 1) * 1);
-    const step = (last - first) / columns;
-    const steps = step > 1 ? columns : last - first;
-    const below = new Float64Array(steps + 1);
+    const steps = Math.min(Math.ceil(this.box.plotWidth), last - first);
+    const below = new Float64Array(steps);
     for (let group = 0; group < sizes.length; group += 1) {
       context.fillStyle = this.colors.groups[group];
       context.beginPath();
-      for (let place = 0; place <= steps; place += 1) {
-        const version = Math.round(first + (place * (last - first)) / Math.max(1, steps));
+      for (let place = 0; place < steps; place += 1) {
+        const version = Math.floor(first + (place * (last - first)) / steps);
         if (version > this.history.version) break;
-        const next = this.x(Math.min(last, first + ((place + 1) * (last - first)) / Math.max(1, steps)));
         const tokens = sizes[group][version];
         if (tokens > 0) {
-          const x = this.x(version);
+          const x = LEFT + (place / steps) * this.box.plotWidth;
+          const next = LEFT + ((place + 1) / steps) * this.box.plotWidth;
           const top = scale(below[place] + tokens);
           context.rect(x, top, Math.max(0.5, next - x), Math.max(0.4, scale(below[place]) - top));
         }
@@ -275,8 +284,8 @@ export class Chart {
     context.textBaseline = "middle";
     context.textAlign = "center";
     const tick = niceStep((last - first) / Math.max(2, this.box.plotWidth / 110));
-    for (let version = Math.ceil(first / tick) * tick; version <= last; version += tick) {
-      const x = Math.round(this.x(version)) + 0.5;
+    for (let version = Math.ceil(first / tick) * tick; version < last; version += tick) {
+      const x = Math.round(this.middle(version)) + 0.5;
       context.fillRect(x - 0.5, top + 2, 1, 4);
       const aligned = x > LEFT + this.box.plotWidth - 20 ? "right" : x < LEFT + 20 ? "left" : "center";
       context.textAlign = aligned;
@@ -290,7 +299,7 @@ export class Chart {
     }
     context.textAlign = "right";
     let drawn = -Infinity;
-    const gap = niceStep((this.rows.length || 1) / Math.max(1, livesHeight / 34));
+    const gap = niceStep((this.rows.length || 1) / Math.max(1, this.rowsHeight / 34));
     for (let place = 0; place < this.rows.length; place += 1) {
       const id = this.history.came(this.rows[place]);
       const y = this.y((this.tops[place] + this.tops[place + 1]) / 2);
@@ -321,19 +330,18 @@ export class Chart {
     context.restore();
   }
 
-  // More rows than pixels: each line of pixels shows the rarest kind among its rows.
+  // More rows than pixels: each line of pixels shows a rare kind among its rows, or else the row in the middle.
   drawThin(context) {
     const { livesTop, livesHeight } = this.box;
     const lines = [];
     let place = 0;
-    for (let line = 0; line < livesHeight; line += 1) {
+    for (let line = 0; line < livesHeight && place < this.rows.length; line += 1) {
       const until = ((line + 1) / livesHeight) * this.tops[this.rows.length];
-      let chosen = null;
-      for (; place < this.rows.length && (this.tops[place] < until || chosen === null); place += 1) {
-        const id = this.rows[place];
-        if (chosen === null || RARE[this.history.group(id)] > RARE[this.history.group(chosen)]) chosen = id;
-      }
-      if (chosen !== null) lines.push([chosen, livesTop + line, livesTop + line + 1]);
+      const first = place;
+      do place += 1;
+      while (place < this.rows.length && this.tops[place] < until);
+      const rare = this.rows.slice(first, place).find((id) => RARE.has(this.history.group(id)));
+      lines.push([rare ?? this.rows[(first + place) >> 1] ?? this.rows[first], livesTop + line, livesTop + line + 1]);
     }
     this.drawGone(context, lines);
     for (const [id, top] of lines) this.drawRow(context, id, top, 1);
@@ -341,7 +349,7 @@ export class Chart {
 
   // What left the View, hatched from then on. Neighbours that left together are one area.
   drawGone(context, lines) {
-    const right = this.x(Math.min(this.window[1], this.history.version));
+    const right = this.x(Math.min(this.window[1], this.history.version + 1));
     let area = null;
     const close = () => {
       if (!area) return;
@@ -369,7 +377,7 @@ export class Chart {
 
   drawRow(context, id, top, height) {
     const color = this.colors.groups[this.history.group(id)];
-    const last = Math.min(this.window[1], this.history.version);
+    const last = Math.min(this.window[1], this.history.version + 1);
     const masked = this.history.maskedAt.get(id) ?? Infinity;
     const bar = (from, to, alpha) => {
       const x = Math.max(LEFT, this.x(from));
@@ -400,7 +408,7 @@ export class Chart {
 
   // Each condensation as a line from the first row that it took out to its own.
   drawEdges(context) {
-    const last = Math.min(this.window[1], this.history.version);
+    const last = Math.min(this.window[1], this.history.version + 1);
     for (const change of this.history.changes.values()) {
       if (change.kind === "request" || change.id + 1 < this.window[0] || change.id + 1 > last) continue;
       const removed = this.history.removedBy.get(change.id);
@@ -522,15 +530,15 @@ export class Chart {
       if (now === before) return;
       const top = this.y(this.tops[place]);
       context.fillStyle = now ? this.colors.entered : this.colors.left;
-      context.fillRect(now ? this.x(version) + 2 : this.x(from) - 6, top, 4, Math.max(1, this.y(this.tops[place + 1]) - top));
+      context.fillRect(now ? this.middle(version) + 2 : this.middle(from) - 6, top, 4, Math.max(1, this.y(this.tops[place + 1]) - top));
     });
   }
 
   drawVersion(context, version, dashed) {
     const [first, last] = this.window;
-    if (version < first || version > last) return;
+    if (version < first || version >= last) return;
     const { sizesTop, sizesHeight, livesTop, livesHeight } = this.box;
-    const x = Math.round(this.x(version));
+    const x = Math.round(this.middle(version));
     context.strokeStyle = this.colors.ground;
     context.lineWidth = 4;
     const line = () => {
@@ -664,7 +672,7 @@ export class Chart {
   }
 }
 
-const RARE = [4, 5, 6, 2, 1, 3];
+const RARE = new Set([0, 1, 2]);
 
 function niceStep(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));

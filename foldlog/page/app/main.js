@@ -104,8 +104,8 @@ class App {
       this.growing = false;
     }
     this.takings.clear();
-    if (whole && this.history.byCame.length <= 600) this.chart.window = [0, this.history.version];
-    else if (atEnd) this.chart.window = [Math.max(0, this.history.version - span), this.history.version];
+    if (whole && this.history.byCame.length <= 600) this.chart.window = [0, this.history.version + 1];
+    else if (atEnd) this.chart.window = [Math.max(0, this.history.version + 1 - span), this.history.version + 1];
     if (atEnd) this.version = this.history.version;
     this.chart.open(this.history);
     this.facts.replaceChildren(this.describe());
@@ -274,7 +274,8 @@ class App {
   legendParts() {
     const { history, version } = this;
     const words = ["system", "user", "summaries", "agent", "observations"];
-    return words.map((word, group) => this.legendPart(`g${group}`, word, short(history.sizes[group]?.[version] ?? 0)));
+    const parts = words.map((word, group) => this.legendPart(`g${group}`, word, short(history.sizes[group]?.[version] ?? 0)));
+    return [...parts, el("span", { class: "wide" }, "versions across, events down")];
   }
 
   // How many events are in each state at this version, but for those that are shown.
@@ -331,11 +332,11 @@ class App {
           this.chart.node,
           el("div", { class: "tools" },
             el("span", { class: "soft" }, "Row height"), el("span", { class: "choices" }, heights("equal"), heights("tokens")),
-            this.states, el("span", { class: "grow" }), el("span", { class: "soft wide" }, "versions across, events down"),
+            this.states, el("span", { class: "grow" }),
             el("span", { class: "choices" },
               el("button", { title: "Zoom out (−)", "aria-label": "Zoom out", onclick: () => this.chart.zoom(1.6) }, "−"),
               el("button", { title: "Zoom in (+)", "aria-label": "Zoom in", onclick: () => this.chart.zoom(1 / 1.6) }, "+"),
-              el("button", { onclick: () => this.chart.setWindow(0, this.history.version) }, "Whole history")))),
+              el("button", { onclick: () => this.chart.setWindow(0, this.history.version + 1) }, "Whole history")))),
         el("section", { class: "moment", "aria-label": "One version" },
           el("div", { class: "momentary" },
             el("div", { class: "row" }, this.title, el("span", { class: "choices steps" },

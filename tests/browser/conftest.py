@@ -1,0 +1,82 @@
+"""Tests of the page in a headless Chromium: ``scripts/test --adapters browser`` runs them. Where there is none they say
+so and are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from eventstore import Event, open_store
+from foldlog.page.report import write_report
+from projections import Views
+from tests.browser.chromium import BrowserUnavailable, Chromium
+
+if os.environ.get("FOLDLOG_TEST_BROWSER") != "1":
+    collect_ignore_glob = ["test_*.py"]  # a browser takes a minute, and not every machine has one
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Chromium]:
+    try:
+        browser = Chromium()
+    except BrowserUnavailable as error:
+        pytest.skip(f"{error}; on Debian: apt-get install chromium")
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory) -> Path:
+    """The folder of the screenshots: ``$FOLDLOG_SCREENSHOTS``, where it is given."""
+    folder = Path(os.environ.get("FOLDLOG_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def report(tmp_path) -> Callable[..., str]:
+    """``report(events)``: the URL of a report of a conversation of these events."""
+
+    def written(events, name: str = "c", **options) -> str:
+        with open_store("memory:") as store:
+            store.ingest(name, iter(events))
+            write_report(store, name, tmp_path / "report.html", **options)
+        return (tmp_path / "report.html").as_uri()
+
+    return written
+
+
+@pytest.fixture
+def stored(tmp_path) -> Callable[..., str]:
+    """``stored(name, events)``: put a conversation into the store of ``served``, and return the store's URL."""
+    url = f"sqlite:///{tmp_path}/history.db"
+
+    def put(name: str, events: Iterator[Event]) -> str:
+        with open_store(url) as store:
+            store.register(Views(store))
+            store.ingest(name, iter(events))
+        return url
+
+    return put
+
+
+@contextmanager
+def serving(url: str) -> Iterator[str]:
+    """The address of a server over a store, with its token."""
+    command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--db", url]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+        process.stdout.close()

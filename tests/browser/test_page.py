@@ -1,0 +1,303 @@
+"""The page in a browser: it shows what the store says, runs nothing that a history says, and looks as it should."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from eventstore import Message, open_store
+from foldlog.formats import open_sources
+from projections import Views
+from tests.browser.conftest import serving
+from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
+
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
+REAL = Path(__file__).parents[3] / "shared" / "data"
+SIZES = {"wide": (1440, 900), "small": (800, 600), "phone": (390, 844)}
+THEMES = ("light", "dark")
+V = "window.foldlog"
+BUTTONS = "Array.from(document.querySelectorAll('button'))"
+LINES = "Array.from(document.querySelectorAll('.line'), (each) => each.innerText)"
+NAMELESS = """Array.from(document.querySelectorAll('button, a, input'))
+  .filter((each) => !(each.innerText || each.ariaLabel || '').trim()).length"""
+
+
+def sample() -> list:
+    (source,) = open_sources([SAMPLE])
+    return list(source.events())
+
+
+def nothing_happened(page, home: str) -> None:
+    """Nothing ran, nothing was thrown or refused, and nothing but the page's own address was asked for."""
+    assert page.ask("window.attacked") is None
+    assert page.problems == []
+    assert [url for url in page.requests if not url.startswith((home, "data:,"))] == []
+    assert page.ask("document.querySelectorAll('iframe, img, svg, object, embed, video, audio, base').length") == 0
+    links = page.ask("Array.from(document.querySelectorAll('a'), (each) => each.getAttribute('href'))")
+    assert [link for link in links if not link.startswith("./")] == []
+
+
+def click_through(page) -> None:
+    """Open every event and every condensation at several versions, each way on from there, and search for attacks."""
+    ids = page.ask(f"{V}.history.ordered.concat(Array.from({V}.history.changes.keys()))")
+    assert len(ids) > 50
+    for place, event in enumerate(ids):
+        page.ask(f"{V}.choose({event}, {V}.history.version - {place % 5})")
+        page.wait("document.querySelector('.body pre')")
+        if place % 9 == 0:
+            ways = page.ask("document.querySelectorAll('.ways button').length")
+            for way in range(ways):
+                page.ask(f"document.querySelectorAll('.ways button')[{way}]?.click()")
+                page.settle()
+                page.ask(f"{V}.choose({event})")
+                page.settle()
+    page.ask(f"{V}.choose(null)")
+    for text in (*HOSTILE, "attacked alert"):
+        page.ask(f"{V}.find({json.dumps(text)})")
+        page.settle()
+    page.click("input[type=search]")
+    page.type("script")
+    page.wait(f"{V}.hits?.length && document.querySelector('.line mark')")
+    page.press("Enter")
+    page.press("Escape")
+    for key in ("Home", "PageDown", "Enter", "PageDown", "ArrowRight", "Escape", "+", "-", "End"):
+        page.press(key)
+    for x in range(80, 760, 170):
+        page.click_at(x, 150)
+        page.click_at(x, 420)
+    for label in ("tokens", "Whole history", "All", "entered", "left"):
+        page.ask(f"{BUTTONS}.find((each) => each.textContent.includes({json.dumps(label)}))?.click()")
+        page.settle()
+
+
+def test_a_hostile_history_runs_nothing_in_a_report(chromium, report):
+    url = report(hostile_history(LONG_LINE), limit=1_000)
+    with chromium.new_page() as page:
+        page.open(url)
+        click_through(page)
+        nothing_happened(page, url)
+        assert page.ask("document.title").startswith("__proto__")
+
+
+def test_a_hostile_history_runs_nothing_on_the_server(chromium, stored):
+    stored("hostile", hostile_history(100_000))
+    store = stored(HOSTILE[0], [Message(source="user", content=HOSTILE[1], meta={"title": HOSTILE[5]})])
+    with serving(store) as address, chromium.new_page() as page:
+        home = address.split("?")[0]
+        page.open(address)
+        page.wait("document.querySelectorAll('a.row').length === 2")
+        page.click("input[type=search]")
+        page.type("script attacked")
+        page.wait("document.querySelector('.hit mark')")
+        page.click(".hit")
+        page.wait(f"{V}.history")
+        page.open(f"{home}?id=hostile")
+        click_through(page)
+        page.open(f"{home}?id=%3Cscript%3Ealert(1)%3C%2Fscript%3E")
+        assert "no conversation" in page.text(".failure")
+        refused = [each for each in page.problems if "404" in each]
+        page.problems = [each for each in page.problems if each not in refused]
+        nothing_happened(page, home)
+
+
+def test_control_characters_are_seen_and_steer_nothing(chromium, report):
+    with chromium.new_page() as page:
+        page.open(report([Message(source="user", content=HOSTILE[12])]))
+        page.ask(f"{V}.choose(0)")
+        page.wait("document.querySelector('.body pre')")
+        assert "user\\u202egpj.exe" in page.text(".body pre")
+        assert "\u202e" not in page.ask("document.body.textContent")
+
+
+def test_a_very_long_line_opens_and_is_shown_in_parts(chromium, report):
+    with chromium.new_page() as page:
+        page.open(report([Message(source="user", content="<b>" * (LONG_LINE // 3))]))
+        page.ask(f"{V}.choose(0)")
+        page.wait("document.querySelector('.more')")
+        assert page.ask("document.querySelector('.body pre').textContent.length") < 25_000
+        page.click(".more")
+        assert 100_000 <= page.ask("document.querySelector('.body pre').textContent.length") < 105_000
+        assert page.ask("document.querySelectorAll('.body b').length") == 0
+
+
+def histories():
+    yield "sample", sample
+    yield "usual", lambda: list(usual_history())
+    yield "hostile", lambda: list(hostile_history())
+    if REAL.is_dir():
+        for source in list(open_sources([REAL / "openhands_v0", REAL / "claude_code"]))[:24]:
+            yield source.name, lambda source=source: list(source.events())
+
+
+@pytest.mark.parametrize("events", [pytest.param(make, id=str(name)[:40]) for name, make in histories()])
+def test_the_page_shows_the_view_of_every_version_and_every_difference(chromium, report, events):
+    events = events()
+    with open_store("memory:") as store, chromium.new_page() as page:
+        store.ingest("c", iter(events))
+        views = Views(store)
+        page.open(report(events))
+        shown = page.ask(f"Array.from({{length: {len(events) + 1}}}, (_, v) => {V}.history.view(v))")
+        assert shown == [[event.id for event in views.at("c", version)] for version in range(len(events) + 1)]
+        lives = views.lifetimes("c")
+        states = f"{V}.history.ordered.map((id) => [id, {V}.history.state(id, version)])"
+        moments = page.ask(f"Array.from({{length: {len(events) + 1}}}, (_, version) => {states})")
+        for version, told in enumerate(moments):
+            for event, state in told:
+                said = {"masked": "shown", "unsent": "pending"}.get(state, state)
+                assert said == lives.of(event).at(version), (version, event, state)
+        for before, after in [
+            (0, len(events)),
+            (len(events) // 3, len(events)),
+            (len(events) // 2, len(events) // 2 + 1),
+        ]:
+            if after > len(events):
+                continue
+            lines = page.ask(
+                f"{V}.history.entries({after}, {before}, 'all', new Set()).map((one) => [one.mark, one.id])"
+            )
+            difference = views.difference("c", before, after)
+            assert {one for mark, one in lines if mark == "+"} == {event.id for event in difference.entered}
+            assert {one for mark, one in lines if mark == "−"} == {event.id for event in difference.left}
+            listed = [one for mark, one in lines if one is not None and mark != "−"]
+            assert listed == [event.id for event in views.at("c", after)]
+        assert page.problems == []
+
+
+def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(chromium, report):
+    with chromium.new_page() as page:
+        url = report(sample())
+        page.open(url)
+        assert "Version 286" in page.text(".momentary h2")
+        page.press("PageUp")
+        assert "Version 281 of 286" in page.text(".momentary h2")
+        page.press("ArrowLeft")
+        page.press("Enter")
+        page.press("ArrowRight")
+        assert "280 → 281" in page.text(".comparing")
+        assert "43 left" in page.text(".comparing")
+        page.wait("location.hash.includes('from=280')")
+        assert page.ask("location.hash") == "#v=281&from=280"
+        page.open(url + "#v=246&e=30")
+        assert "condensation 93 forgot it at version 94" in page.text(".why")
+        assert "summary −200 stands for it now" in page.text(".why")
+        page.wait("document.querySelector('.body pre')")
+        assert page.ask("document.querySelector('.line[aria-selected=true]')?.innerText").split()[0] == "30"
+        page.click(".ways button", "What the model knew when it wrote this")
+        assert "Version 30 of 286" in page.text(".momentary h2")
+        page.click(".ways button", "Its observation, 31")
+        assert "Observation 31" in page.text(".detail h2")
+
+
+def test_the_server_follows_new_events(chromium, stored):
+    store = stored("c", usual_history())
+    with serving(store) as address, foldlog.open(store) as histories, chromium.new_page() as page:
+        page.open(address)
+        page.wait("document.querySelector('a.row')?.innerText.includes('build fails')")
+        page.click("a.row")
+        page.wait(f"{V}.history?.version === {histories['c'].version}")
+        histories["c"].append([Message(source="user", content="something new"), Message(source="agent", content="yes")])
+        page.wait(f"{V}.history.version === {histories['c'].version}")
+        page.settle()
+        assert f"Version {histories['c'].version}" in page.text(".momentary h2")
+        page.wait(f"{LINES}.some((text) => text.includes('something new'))")
+        histories["c"].retract(3)
+        page.wait(f"{V}.history.version === {histories['c'].version}")
+        expected = [event.id for event in histories["c"].view]
+        assert page.ask(f"{V}.history.view({V}.history.version)") == expected
+        assert page.problems == []
+
+
+def test_only_lines_in_sight_are_elements_and_none_is_blank_while_scrolling(chromium, report):
+    from benchmarks.workload import history
+
+    with chromium.new_page() as page:
+        page.open(report(history(10_000)))
+        page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.ids).gap)")
+        page.wait(f"{V}.source.gists.size === 5")
+        page.settle()
+        blank = page.ask(
+            """(async () => {
+              const list = document.querySelector('.list'), gaps = [];
+              for (let step = 0; step < 120; step += 1) {
+                list.scrollTop += step % 3 ? 1700 : 24000;
+                await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+                const { top, bottom } = list.getBoundingClientRect();
+                const lines = Array.from(document.querySelectorAll('.line')).filter((line) => {
+                  const box = line.getBoundingClientRect();
+                  return box.bottom > top && box.top < bottom;
+                });
+                const first = Math.min(...lines.map((line) => line.getBoundingClientRect().top));
+                const last = Math.max(...lines.map((line) => line.getBoundingClientRect().bottom));
+                const empty = lines.filter((line) => line.querySelector('.waiting'));
+                if (first > top + 1 || last < bottom - 1 || empty.length) gaps.push([step, first - top, bottom - last]);
+              }
+              return [gaps, document.querySelectorAll('.line').length, list.scrollHeight];
+            })()"""
+        )
+        gaps, lines, height = blank
+        assert gaps == []
+        assert lines < 120
+        assert height > 200_000
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_pictures(chromium, report, stored, pictures, size, theme):
+    """Keep a picture of each state in each size and theme; nothing is wider than the window, everything has a name."""
+    for name in ("sample", "usual"):
+        stored(name, sample() if name == "sample" else usual_history())
+    store = stored("x" * 300, [Message(source="user", content="one event")])
+    with chromium.new_page(*SIZES[size], theme) as page, serving(store) as address:
+        home = address.split("?")[0]
+
+        def keep(name: str) -> None:
+            page.settle()
+            page.screenshot(pictures / f"{name}-{size}-{theme}.png")
+            assert page.ask("document.documentElement.scrollWidth <= innerWidth"), name
+            assert page.ask(NAMELESS) == 0, name
+
+        url = report(sample(), "sample/tidewatch", limit=20_000)
+        page.open(url)
+        keep("history")
+        page.open(f"{url}#v=246&e=30")
+        page.wait("document.querySelector('.body pre')")
+        keep("forgotten")
+        page.open(f"{url}#v=281&from=280&e=280")
+        page.wait("document.querySelector('.body pre')")
+        keep("compared")
+        page.ask(f"{V}.choose(null)")
+        page.ask(f"{V}.compare(null)")
+        page.ask(f"{V}.find('pytest fails')")
+        page.settle()
+        page.ask(f"{BUTTONS}.find((each) => each.textContent === 'tokens').click()")
+        keep("search")
+        page.ask(f"{V}.help.showModal()")
+        keep("help")
+        page.open(report(usual_history()))
+        page.press("ArrowLeft")
+        page.press("ArrowLeft")
+        page.press("ArrowLeft")
+        keep("states")
+        page.open(report([Message(source="user", content="only this")]))
+        keep("one-event")
+        page.open(address)
+        page.wait(f"{V}.counted === 3")
+        page.settle()
+        keep("conversations")
+        page.open(f"{home}?id=none")
+        keep("error")
+        page.problems = [each for each in page.problems if "404" not in each]
+        assert page.problems == []
+
+
+def test_a_store_without_conversations_says_what_to_do(chromium, tmp_path, pictures):
+    url = f"sqlite:///{tmp_path}/empty.db"
+    open_store(url).close()
+    with serving(url) as address, chromium.new_page() as page:
+        page.open(address)
+        assert "foldlog import PATH" in page.text(".rows")
+        page.screenshot(pictures / "empty-wide-light.png")
+        assert page.problems == []
