@@ -127,6 +127,32 @@ def test_nothing_in_the_script_makes_markup_of_a_text_or_code_of_a_text():
     assert re.findall(r"https?://|@import|url\(", assets.script() + assets.style()) == []
 
 
+def contrast(some: str, other: str) -> float:
+    """The contrast of two colours, as the guidelines for accessible pages define it."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    lighter, darker = sorted((luminance(some), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1, 2], ids=["light", "dark", "dark by the system"])
+def test_texts_can_be_read_and_kinds_told_apart(theme):
+    blocks = re.findall(r":root[^{]*\{(.*?)\}", assets.style(), re.DOTALL)
+    themes = [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in blocks]
+    colour = themes[theme]
+    for name in ("ink", "soft", "focus", "entered", "left", "limit", "user-text", "summary"):
+        for ground in ("ground", "panel"):
+            assert contrast(colour[name], colour[ground]) >= 4.5, (name, ground)
+    kinds = ("system", "user", "summary", "agent", "observation")
+    assert all(contrast(colour[kind], colour["ground"]) >= 3 for kind in kinds)
+    neighbours = [("agent", "observation"), ("user", "summary"), ("summary", "observation"), ("system", "agent")]
+    assert all(contrast(colour[one], colour[other]) >= 1.3 for one, other in neighbours)
+
+
 def test_the_file_is_small_beside_the_texts(tmp_path):
     from benchmarks.workload import history
 

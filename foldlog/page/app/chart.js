@@ -181,7 +181,7 @@ export class Chart {
     const style = getComputedStyle(document.documentElement);
     const named = (name) => style.getPropertyValue(`--${name}`).trim();
     this.colors = { font: named("font"), groups: GROUPS.map(named) };
-    for (const name of ["ink", "soft", "line", "ground", "hatch", "hatch-ground", "fold", "fold-ground", "back-ground", "entered", "left", "focus", "limit"]) {
+    for (const name of ["user-text", "ink", "soft", "line", "ground", "hatch", "hatch-ground", "fold", "fold-ground", "back-ground", "entered", "left", "focus", "limit"]) {
       this.colors[name] = named(name);
     }
     this.patterns = {
@@ -462,7 +462,7 @@ export class Chart {
     }
     for (const id of this.rows) {
       if (id >= 0 && this.history.kind(id) === "user") {
-        label(id, printable(this.app.source.gist(id) ?? ""), this.colors.groups[1], false, 70);
+        label(id, printable(this.app.source.gist(id) ?? ""), this.colors["user-text"], false, 70);
       }
     }
   }
