@@ -6,6 +6,7 @@ knows of Views or models.
     store.py transaction.py results.py    append, read, follow; one read or write transaction
     events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append
     opening.py urls.py importing.py       which store a URL names; a foreign history into one conversation
+    forking.py                            a conversation that shares the past of another
     stored/ recorders/                    an event as a row; rows in a database
     maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
 """
@@ -14,6 +15,7 @@ from eventstore.conversation import ANY_VERSION, AnyVersion
 from eventstore.documents import DELETED, Documents
 from eventstore.errors import (
     ConversationErased,
+    ConversationHasForks,
     ConversationNotFound,
     CorruptEvent,
     DocumentsChanged,
@@ -72,6 +74,7 @@ __all__ = [
     "CondensationSummary",
     "Content",
     "ConversationErased",
+    "ConversationHasForks",
     "ConversationNotFound",
     "ConversationRow",
     "CorruptEvent",

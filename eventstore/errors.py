@@ -7,6 +7,7 @@
     ├── HistoryDiverged        an imported history differs from the stored one: import it under another id
     ├── ConversationNotFound   no such conversation: check the id
     ├── ConversationErased     it was erased on purpose: only a receipt is left
+    ├── ConversationHasForks   forks need events of it: erase them too
     ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
     ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another one
     │   └── InvalidOption      an option or an address is wrong, such as a mistyped URL: correct it
@@ -89,6 +90,18 @@ class ConversationErased(EventStoreError):
             f"its events are gone and its id cannot be used again"
         )
         self.conversation, self.erased_at, self.reason = conversation, erased_at, reason
+
+
+class ConversationHasForks(EventStoreError):
+    """Forks of the conversation need events of it. Nothing was erased; erase the forks too."""
+
+    def __init__(self, conversation: str, forks: tuple[str, ...]) -> None:
+        names = ", ".join(map(repr, forks[:10])) + (", …" if len(forks) > 10 else "")
+        super().__init__(
+            f"conversation {conversation!r} has {len(forks)} forks that read events of it ({names}); nothing was "
+            f"erased. To erase them too: --with-forks, or erase(…, with_forks=True)"
+        )
+        self.conversation, self.forks = conversation, forks
 
 
 class InvalidEvent(EventStoreError, ValueError):

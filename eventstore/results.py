@@ -36,7 +36,8 @@ class Logged(NamedTuple):
 class ConversationRow(NamedTuple):
     """A conversation in a list. ``head`` is that of its last event, in hexadecimal: publish it, and every later change
     to the history shows. An erased conversation has its version and head of before; ``bytes_pending`` says that bytes
-    of its events may still be in the store's file: ``vacuum`` removes them.
+    of its events may still be in the store's file: ``vacuum`` removes them. A fork names its ``parent``, and the
+    version up to which it shares the parent's events.
     """
 
     id: str
@@ -47,6 +48,8 @@ class ConversationRow(NamedTuple):
     erased_at: datetime | None
     erased_reason: str | None
     bytes_pending: bool = False
+    parent: str | None = None
+    parent_version: int | None = None
 
 
 class Ingested(NamedTuple):
@@ -70,4 +73,6 @@ def listed(found: Conversation, *, bytes_pending: bool = False) -> ConversationR
         erased_at=None if erasure is None else from_microseconds(erasure.erased_at),
         erased_reason=None if erasure is None else erasure.reason,
         bytes_pending=bytes_pending and erasure is not None,
+        parent=found.parent_id,
+        parent_version=None if found.parent is None else found.parent_version,
     )

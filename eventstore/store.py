@@ -30,6 +30,7 @@ from eventstore.events import (
     is_structural,
     summary_of,
 )
+from eventstore.forking import begin_fork
 from eventstore.importing import Ingestion
 from eventstore.listing import list_again
 from eventstore.recorders.base import (
@@ -148,6 +149,20 @@ class Store:
         ingestion = Ingestion(conversation, self.database, self._project, self.database.now)
         with translated():
             return Ingested(*ingestion.run(self._encoded_history(events)))
+
+    def fork(self, conversation: str, at: int, new_id: str) -> ConversationRow:
+        """Begin the conversation ``new_id``, which shares the events of another one up to version ``at``.
+
+        Its ids go on from ``at``. It has expected versions and idempotency keys of its own; what is appended to one of
+        the two does not change the other. Its first event commits to its parent's head at ``at``.
+
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation does not
+        have that version, ``VersionConflict`` where ``new_id`` exists, ``StoreUnavailable``. Durability: on disk when
+        it returns. Cost: one row, however long the past is.
+        """
+        return listed(
+            self._transact(lambda transaction: begin_fork(self.database, transaction, conversation, at, new_id))
+        )
 
     def register(self, projection: InlineProjection) -> None:
         """Have ``projection`` called in the transaction of every append with structural events, from now on; one of the

@@ -20,6 +20,7 @@ from eventstore.events import DocumentChanges, Event
 from eventstore.recorders.base import (
     BareRow,
     Conversation,
+    Grown,
     NewKey,
     NewMark,
     Place,
@@ -30,7 +31,7 @@ from eventstore.recorders.base import (
     Transaction,
 )
 from eventstore.recorders.errors import IntegrityError
-from eventstore.stored.database import Database, encrypted, translated
+from eventstore.stored.database import Database, Segment, encrypted, translated
 from eventstore.stored.marks import mark_of
 from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
@@ -72,6 +73,7 @@ class ReadTransaction:
         self._conversation = conversation
         self._database = database
         self._known_codec = codec
+        self._past: tuple[Segment, ...] | None = None if conversation.parent is not None else ()
 
     @property
     def conversation(self) -> str:
@@ -108,7 +110,10 @@ class ReadTransaction:
         start, stop = max(whole("start", start), 0), self._last(stop)
         while start < stop:
             end = min(start + _PAGE, stop)
-            yield from self._database.events(self._reader, self._conversation, start, end)
+            if start < self._conversation.begins:
+                yield from dense_events(self.conversation, self.rows(start, end, end - start), start, end)
+            else:
+                yield from self._database.events(self._reader, self._conversation, start, end, self._codec())
             start = end
 
     def tail(self, count: int) -> tuple[Event, ...]:
@@ -148,12 +153,15 @@ class ReadTransaction:
         if intervals:  # ascending, so the ends say it of all
             whole("the first interval", intervals[0][0])
             whole("the last interval", intervals[-1][1])
-        bare = self._reader.shown_rows(self._conversation.key, intervals)
-        events = events_of(bare) if self._codec().are_plain(bare) else None
-        if events is None:
-            rows = self._decoded(bare)
-            conversation = self.conversation
-            events = [event_of(conversation, row) for row in rows]
+        bare: list[BareRow] = []
+        events: list[Event] = []
+        for key, codec, within in self._parts(intervals):
+            some = self._reader.shown_rows(key, within)
+            plain = events_of(some) if codec.are_plain(some) else None
+            if plain is None:
+                plain = [event_of(self.conversation, row) for row in codec.decoded(some, self._database)]
+            bare += some
+            events += plain
         self._check_that_all_are_there(intervals, list(map(_id_of_row, bare)), list(map(_shown_before, bare)))
         return events
 
@@ -167,17 +175,21 @@ class ReadTransaction:
             return
         before = self._counts_before([start, stop])
         expected, all_of_them = before[start].structural, before[stop].structural
-        while expected < all_of_them:
-            bare = self._reader.rows(self._conversation.key, start, stop, _PAGE, "structural")
-            plain = events_of(bare) if self._codec().are_plain(bare) else None
-            events = (event_of(self.conversation, row) for row in self._decoded(bare)) if plain is None else plain
-            for event, before_it in zip(events, map(_structural_before, bare), strict=True):
-                if before_it != expected:
-                    raise CorruptEvent(self.conversation, start, _HIDDEN)
-                yield event
-                start, expected = event.id + 1, expected + 1
-            if expected < all_of_them and len(bare) < _PAGE:
-                raise CorruptEvent(self.conversation, start, _HIDDEN)
+        for key, codec, ((first, last),) in self._parts([(start, stop - 1)]):
+            start = first
+            while expected < all_of_them:
+                bare = self._reader.rows(key, start, last + 1, _PAGE, "structural")
+                plain = events_of(bare) if codec.are_plain(bare) else None
+                events = (event_of(self.conversation, row) for row in codec.decoded(bare, self._database))
+                for event, before_it in zip(plain or events, map(_structural_before, bare), strict=True):
+                    if before_it != expected:
+                        raise CorruptEvent(self.conversation, start, _HIDDEN)
+                    yield event
+                    start, expected = event.id + 1, expected + 1
+                if len(bare) < _PAGE:
+                    break
+        if expected < all_of_them:
+            raise CorruptEvent(self.conversation, start, _HIDDEN)
 
     def _last(self, stop: int | None) -> int:
         return self.version if stop is None else min(whole("stop", stop), self.version)
@@ -235,6 +247,11 @@ class ReadTransaction:
         Raises ``CorruptEvent`` where they are unreadable. Cost: one event.
         """
         rows = self._decoded(self._reader.rows(self._conversation.key, 0, version, 1, "documents"))
+        for part in reversed(self.past):
+            if rows:
+                break
+            found = self._reader.rows(part.key, 0, min(version, part.stop), 1, "documents")
+            rows = part.codec.decoded(found, self._database) if found else ()
         if not rows:
             return None
         decoded = rows[0]
@@ -249,13 +266,13 @@ class ReadTransaction:
         Raises ``CorruptEvent`` where the newest is of a later version than the history has: then its end is missing.
         """
         asked = _ANY_VERSION if version is None else whole("version", version)
-        codec = self._codec()
-        while True:
-            stored = self._reader.records(self._conversation.key, projection, asked, 1, backwards=True)
-            record = codec.decoded_record(projection, stored[0]) if stored else None
-            if not stored or record is not None:
+        record = self._record_of(projection, self._conversation.key, self._codec(), asked)
+        for part in reversed(self.past):
+            if record is not None and record.version > part.stop:
                 break
-            asked = min(asked, stored[0].version) - 1
+            older = self._record_of(projection, part.key, part.codec, min(asked, part.stop))
+            if older is not None and (record is None or older.version > record.version):
+                record = older
         if version is None and record is not None and record.version > self.version:
             raise CorruptEvent(self.conversation, self.version, f"it is missing: {projection!r} knows {record.version}")
         return record
@@ -263,11 +280,13 @@ class ReadTransaction:
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
         """Return the records of a projection for versions greater than ``after``, ascending, read a page at a time."""
         whole("after", after)
-        codec = self._codec()
-        while stored := self._reader.records(self._conversation.key, projection, after, _PAGE):
-            decoded = [codec.decoded_record(projection, record) for record in stored]
-            yield from (record for record in decoded if record is not None)
-            after = max(after, stored[-1].version)
+        for part in self.past:
+            for record in self._records_of(projection, part.key, part.codec, after):
+                if record.version > part.stop:
+                    break
+                yield record
+                after = record.version
+        yield from self._records_of(projection, self._conversation.key, self._codec(), after)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
         """Return the versions of the records whose bytes are not those that were put: other reads pass over them, so
@@ -285,11 +304,23 @@ class ReadTransaction:
 
     def rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Return rows with ``start <= id < stop``, plain; one that is not as it was written is marked."""
+        if start < self._conversation.begins:
+            return self._database.rows_across(self._reader, self.past, self._own(), start, stop, limit)
         return self._decoded(self._reader.rows(self._conversation.key, start, stop, limit))
 
     def structural_rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Return the structural rows of these."""
+        if start < self._conversation.begins:
+            own = self._own()
+            return self._database.rows_across(self._reader, self.past, own, start, stop, limit, "structural")
         return self._decoded(self._reader.rows(self._conversation.key, start, stop, limit, "structural"))
+
+    @property
+    def past(self) -> tuple[Segment, ...]:
+        """The parts of the conversation that are stored under other keys: of a fork, the oldest first."""
+        if self._past is None:
+            self._past = self._database.past(self._reader, self._conversation)
+        return self._past
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
         """Return what an idempotency key stands for. Raises ``CorruptEvent`` where it was changed without the key."""
@@ -318,6 +349,34 @@ class ReadTransaction:
         if codec is None:
             codec = self._known_codec = self._database.codec_of(self._conversation)
         return codec
+
+    def _own(self) -> Segment:
+        found = self._conversation
+        return Segment(found.key, found.id, self._codec(), found.begins, found.version)
+
+    def _parts(self, intervals: Sequence[tuple[int, int]]) -> Iterable[tuple[int, RowCodec, Sequence[tuple[int, int]]]]:
+        """Yield what to read of each key for inclusive intervals of ids."""
+        found = self._conversation
+        if not intervals or intervals[0][0] >= found.begins:
+            yield found.key, self._codec(), intervals
+            return
+        for part in (*self.past, self._own()):
+            if within := _clipped(intervals, part.start, part.stop):
+                yield part.key, part.codec, within
+
+    def _record_of(self, projection: str, key: int, codec: RowCodec, asked: int) -> Record | None:
+        while True:
+            stored = self._reader.records(key, projection, asked, 1, backwards=True)
+            record = codec.decoded_record(projection, stored[0]) if stored else None
+            if not stored or record is not None:
+                return record
+            asked = min(asked, stored[0].version) - 1
+
+    def _records_of(self, projection: str, key: int, codec: RowCodec, after: int) -> Iterator[Record]:
+        while stored := self._reader.records(key, projection, after, _PAGE):
+            decoded = [codec.decoded_record(projection, record) for record in stored]
+            yield from (record for record in decoded if record is not None)
+            after = max(after, stored[-1].version)
 
     def _decoded(self, rows: Sequence[BareRow]) -> Sequence[Row]:
         return self._codec().decoded(rows, self._database) if rows else ()
@@ -367,7 +426,10 @@ class WriteTransaction(ReadTransaction):
 
     def insert(self, rows: Sequence[Row]) -> Place:
         """Insert the next rows of the conversation, which are plain."""
-        place = self._reader.insert(self._conversation.key, self._encoded(rows))
+        found = self._conversation
+        if found.parent is not None and found.version == found.begins:
+            self._reader.change(found.key, Grown())
+        place = self._reader.insert(found.key, self._encoded(rows))
         self._conversation = self._conversation.grown(rows[-1])
         self._changed = True
         return place
@@ -393,6 +455,11 @@ class WriteTransaction(ReadTransaction):
             mark = codec.mark
             self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
             self._changed = True
+
+    def begin(self) -> None:
+        """Encrypt a new fork where the store has a key."""
+        self._codec_to_write()
+        self._changed = True
 
     def end(self) -> None:
         """Write the mark of an encrypted conversation as this transaction leaves it."""
@@ -421,6 +488,8 @@ class WriteTransaction(ReadTransaction):
             return codec
         found = self._conversation
         renewed, data_key, mark = encrypted(found, codec.data_key, keys)
+        if found.version == found.begins:
+            mark = mark._replace(pending_until=0)  # a new fork has no rows of its own
         self._reader.change(found.key, NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key))
         self._conversation = renewed
         self._changed = True
@@ -453,6 +522,11 @@ def reading(store: Store, conversation: str) -> Iterator[ReadTransaction]:
     database = store.database
     with translated(), database.recorder.read() as reader:
         yield ReadTransaction(reader, find_existing(database, reader, conversation), database)
+
+
+def _clipped(intervals: Sequence[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
+    """Return the parts of inclusive intervals with ``start <= id < stop``."""
+    return [(max(a, start), min(b, stop - 1)) for a, b in intervals if a < stop and b >= start]
 
 
 def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -646,6 +647,18 @@ class History:
             return self._views.lifetimes(self.id, event_tokens)
         except ConversationNotFound:
             return Lifetimes(self.id, 0, (), {}, ())
+
+    def fork(self, at: int | None = None, id: str | None = None) -> History:
+        """Begin a history that shares the events of this one up to version ``at``, by default the present one.
+
+        ``id`` names it; by default it is the name of this one with a random ending. Both go on by themselves. Raises
+        ``InvalidArgument`` where this history does not have that version, ``VersionConflict`` where ``id`` exists, and
+        ``ConversationNotFound`` where this history has no events. Durability: on disk when it returns. Cost: one row.
+        """
+        version = self._store.version(self.id) if at is None else at
+        name = f"{self.id}@{version}-{secrets.token_hex(4)}" if id is None else id
+        self._store.fork(self.id, version, name)
+        return self._histories[name]
 
     def difference(self, before: int, after: int) -> Difference:
         """Return what entered the View and what left it between two versions, and what was summarized. Raises

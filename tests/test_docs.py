@@ -8,7 +8,13 @@ import pytest
 from tests import cli_reference
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "docs/PROJECTIONS.md", ROOT / "docs/RESUMING.md", ROOT / "docs/MESSAGES.md"]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs/FORKS.md",
+    ROOT / "docs/PROJECTIONS.md",
+    ROOT / "docs/RESUMING.md",
+    ROOT / "docs/MESSAGES.md",
+]
 """Pages whose examples stand on their own: each is run in an empty folder."""
 
 

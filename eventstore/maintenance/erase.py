@@ -6,18 +6,19 @@ What stays is a receipt: when, why, how many events, and the last head, which sa
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from uuid import uuid4
 
-from eventstore.errors import ConversationNotFound, StoreUnavailable
-from eventstore.recorders.base import Conversation, Erasure, Recorder, RecorderOnDisk, Transaction
+from eventstore.errors import ConversationHasForks, ConversationNotFound, StoreUnavailable
+from eventstore.recorders.base import Conversation, Erasure, Reader, Recorder, RecorderOnDisk, Transaction
 from eventstore.recorders.errors import StillRead
 from eventstore.results import ConversationRow, listed
 from eventstore.store import Store
-from eventstore.stored.database import Database, translated
+from eventstore.stored.database import Database, start_after, translated
 from eventstore.transaction import staged_keys
 
-__all__ = ["erase", "purge"]
+__all__ = ["erase", "forks_of", "purge"]
 
 _CHUNK = 1_000
 _REST_S = 0.005
@@ -26,7 +27,13 @@ _RETRY_S = 0.05
 
 
 def erase(
-    store: Store, conversation: str, *, reason: str, complete: bool = True, patience_s: float = 60.0
+    store: Store,
+    conversation: str,
+    *,
+    reason: str,
+    complete: bool = True,
+    patience_s: float = 60.0,
+    with_forks: bool = False,
 ) -> ConversationRow:
     """Erase ``conversation``. Return what is left of it, and whether its bytes are gone from the files: where they are
     not, ``vacuum`` completes it, or the next erasure: without ``complete``, that is left to them. Called again, it
@@ -35,10 +42,31 @@ def erase(
     It works in small transactions, so that others need not wait. Readers that are open keep what they read alive: it
     waits up to ``patience_s`` seconds for them, then raises ``StoreUnavailable``, and has to be run again.
 
-    Raises ``ConversationNotFound``. Cost: its events, writing the log back, and reading the file once.
+    Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, and theirs.
+
+    Raises ``ConversationNotFound``, and ``ConversationHasForks`` where it has forks that are not erased with it. Cost:
+    its events, writing the log back, and reading the file once.
     """
     with translated():
+        if with_forks:
+            for fork in list(_forks(store.database, conversation)):
+                _erased(store.database, fork, reason, complete=False, patience_s=patience_s)
         return _erased(store.database, conversation, reason, complete=complete, patience_s=patience_s)
+
+
+def forks_of(store: Store, conversation: str) -> Iterator[str]:
+    """Yield the ids of all forks of a conversation that are not erased, theirs before them."""
+    with translated():
+        yield from _forks(store.database, conversation)
+
+
+def _forks(database: Database, conversation: str) -> Iterator[str]:
+    with database.recorder.read() as reader:
+        found = database.find(reader, conversation)
+        forks = [] if found is None else _names(reader, found.key)
+    for fork in forks:
+        yield from _forks(database, fork)
+        yield fork
 
 
 def _erased(
@@ -55,12 +83,22 @@ def _erased(
     return listed(erased, bytes_pending=not gone)
 
 
+def _names(reader: Reader, key: int) -> list[str]:
+    """Return the ids of the forks of a conversation that are not erased."""
+    names: list[str] = []
+    while page := reader.conversations(start_after(names[-1] if names else None), _CHUNK, forks_of=key):
+        names += [fork.id for fork in page]
+    return names
+
+
 def _mark(transaction: Transaction, conversation: str, reason: str, now: int) -> Conversation:
     found = transaction.conversation(conversation)
     if found is None:
         raise ConversationNotFound(conversation)
     if found.erasure is not None:
         return found
+    if forks := _names(transaction, found.key):
+        raise ConversationHasForks(conversation, tuple(forks))
     erasure = Erasure(max(now, found.updated_at or now), reason, found.version, found.head or b"")
     transaction.change(found.key, erasure)
     transaction.set_value("removals", uuid4().hex)

@@ -11,7 +11,7 @@ from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
 
-__all__ = ["MISSING", "Finding", "Pass"]
+__all__ = ["MISSING", "Finding", "Pass", "Start"]
 
 _PAGE = 1_000
 MISSING = ("it is missing", "they are missing")
@@ -35,10 +35,22 @@ class Finding(NamedTuple):
         return f"{where}: {self.problem}"
 
 
+class Start(NamedTuple):
+    """Where a pass begins: the id of the first row, the head that it follows, and the numbers of shown and structural
+    events before it; None if unknown.
+    """
+
+    id: int
+    head: bytes | None
+    counts: tuple[int, int] | None
+
+
 class Pass:
     """The pass over one conversation's rows, in the order of their ids."""
 
-    def __init__(self, codec: RowCodec, limit: Limit, salt: bytes, wanted: dict[int, bytes]) -> None:
+    def __init__(
+        self, codec: RowCodec, limit: Limit, salt: bytes, wanted: dict[int, bytes], start: Start | None = None
+    ) -> None:
         self.findings: list[Finding] = []
         self.suspects = Suspects()
         self.wanted = wanted
@@ -48,9 +60,10 @@ class Pass:
         self._salt = salt
         self.proved = False
         """Whether any row follows the head before it: if none does, it may be the salt that is not what it was."""
-        self._next = 0
-        self._head: bytes | None = hash_chain.seed(codec.conversation, salt) if salt else None
-        self._counts: tuple[int, int] | None = (0, 0)
+        start = start or Start(0, hash_chain.seed(codec.conversation, salt), (0, 0))
+        self._next = start.id
+        self._head: bytes | None = start.head if salt else None
+        self._counts: tuple[int, int] | None = start.counts
 
     def over(self, recorder: Recorder, key: int, version: int) -> None:
         """Go over all rows of the conversation."""

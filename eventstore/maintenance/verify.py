@@ -13,10 +13,11 @@ from typing import NamedTuple
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
-from eventstore.maintenance.row_checks import MISSING, Finding, Pass
-from eventstore.recorders.base import Conversation, Erasure, RecorderOnDisk
+from eventstore.maintenance.row_checks import MISSING, Finding, Pass, Start
+from eventstore.recorders.base import Conversation, Erasure, RecorderOnDisk, as_rows
 from eventstore.recorders.errors import RecorderError
 from eventstore.store import Store
+from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, columns_are_sound, start_after, translated
 from eventstore.stored.row_codec import RowCodec
 from eventstore.transaction import staged_keys
@@ -79,7 +80,9 @@ def verdicts(
             found = reader.conversation(conversation)
         if found is None and conversation not in heads:
             raise ConversationNotFound(conversation)
-        yield _absent(conversation, heads[conversation]) if found is None else _verdict(database, found, heads)
+        yield (
+            _absent(conversation, heads[conversation]) if found is None else _verdict(database, found, heads, past=True)
+        )
         return
     unlisted: list[Finding] = []
     with ThreadPoolExecutor(1, "check") as beside:
@@ -113,10 +116,15 @@ def _absent(conversation: str, kept: Sequence[Published]) -> Verdict:
     return Verdict(conversation, 0, None, None, (Finding(None, None, problem),))
 
 
-def _verdict(database: Database, found: Conversation, heads: Mapping[str, Sequence[Published]]) -> Verdict:
+def _verdict(
+    database: Database, found: Conversation, heads: Mapping[str, Sequence[Published]], *, past: bool = False
+) -> Verdict:
+    """Return the verdict on a conversation; with ``past`` also on the events that a fork shares."""
     kept = heads.get(found.id, ())
     try:
-        findings = list(_of_an_erased(database, found, kept) if found.erasure else _findings(database, found, kept))
+        findings = list(
+            _of_an_erased(database, found, kept) if found.erasure else _findings(database, found, kept, past)
+        )
     except KeyUnavailable as error:
         findings = [Finding(None, None, f"it could not be checked: {error}")]
     except RecorderError as error:
@@ -160,7 +168,7 @@ def _of_an_erased(database: Database, found: Conversation, kept: Iterable[Publis
             yield Finding(None, None, f"its receipt is not of the history whose head at version {version} was kept")
 
 
-def _findings(database: Database, found: Conversation, kept: Sequence[Published]) -> Iterator[Finding]:
+def _findings(database: Database, found: Conversation, kept: Sequence[Published], past: bool) -> Iterator[Finding]:
     if not columns_are_sound(found):
         yield Finding(None, None, "its own row, or what leads to its last event, is damaged")
     if found.version == 0:
@@ -174,12 +182,13 @@ def _findings(database: Database, found: Conversation, kept: Sequence[Published]
     salt = found.salt if codec.data_key is None else codec.data_key.salt
     if not salt:
         yield Finding(None, None, "its salt is lost, so nothing proves its heads")
-    chain = Pass(codec, database, salt, dict(kept))
+    start = None if found.parent is None else _start_of_fork(database, found, salt)
+    chain = Pass(codec, database, salt, {version: head for version, head in kept if version > found.begins}, start)
     chain.over(database.recorder, found.key, found.version)
     if salt and chain.suspects and not chain.proved:
         yield Finding(None, None, "its salt is not what it was, or all of it was changed: nothing proves its heads")
         salt = b""
-        chain = Pass(codec, database, salt, dict(kept))
+        chain = Pass(codec, database, salt, dict(kept), start and start._replace(head=None))
         chain.over(database.recorder, found.key, found.version)
     yield from chain.findings
     for first, last, problem in diagnosed(database, found.key, codec, salt, chain.suspects, _others(database, found)):
@@ -191,7 +200,49 @@ def _findings(database: Database, found: Conversation, kept: Sequence[Published]
         elif version in chain.wanted and not chain.suspects:
             problem = f"at version {version} its head is not the one that was published: its history was rewritten"
             yield Finding(None, None, f"{problem} ({head.hex()} was)")
+    if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
+        yield from _of_its_past(database, found, kept)
     yield from _beside(database, found, codec)
+
+
+def _start_of_fork(database: Database, found: Conversation, salt: bytes) -> Start:
+    """Return what a fork's first own event must follow: its parent's last shared event."""
+    with database.recorder.read() as reader:
+        rows = as_rows(reader.rows(found.parent or 0, found.begins - 1, found.begins, 1))
+    if not rows or type(rows[0].head) is not bytes:
+        return Start(found.begins, None, None)
+    last = rows[0]
+    head = hash_chain.border(found.id, salt, found.begins, last.head)
+    return Start(found.begins, head, (last.shown_before + last.shown, last.structural_before + last.structural))
+
+
+def _of_its_past(database: Database, found: Conversation, kept: Sequence[Published]) -> Iterator[Finding]:
+    """Yield findings in the events that a fork shares: those of each ancestor up to where the fork leaves it."""
+    with database.recorder.read() as reader:
+        try:
+            whole = database.find_key(reader, found.key)  # a list leaves out the ancestors
+            past = () if whole is None else database.past(reader, whole)
+        except CorruptEvent as error:
+            yield Finding(0, found.begins - 1, error.problem)
+            return
+        ancestors = [database.find_key(reader, part.key) for part in past]
+    wanted = {version: head for version, head in kept if version <= found.begins}
+    for part, ancestor in zip(past, ancestors, strict=True):
+        if ancestor is None or ancestor.erasure is not None:
+            yield Finding(part.start, part.stop - 1, f"conversation {part.id!r}, which holds them, is not there")
+            continue
+        salt = ancestor.salt if part.codec.data_key is None else part.codec.data_key.salt
+        start = None if ancestor.parent is None else _start_of_fork(database, ancestor, salt)
+        heads = {version: head for version, head in wanted.items() if part.start < version <= part.stop}
+        chain = Pass(part.codec, database, salt, heads, start)
+        chain.over(database.recorder, part.key, part.stop)
+        yield from chain.findings
+        for first, last, problem in diagnosed(database, part.key, part.codec, salt, chain.suspects, iter(())):
+            yield Finding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
+        for version, head in chain.wanted.items():
+            if not chain.suspects:
+                problem = f"at version {version} its head is not the one that was published: its history was rewritten"
+                yield Finding(None, None, f"{problem} ({head.hex()} was)")
 
 
 def _others(database: Database, found: Conversation) -> Iterator[str]:

@@ -16,10 +16,13 @@ __all__ = [
     "DIGEST_BYTES",
     "PATIENCE_S",
     "SOURCE_KEYS",
+    "Ancestor",
     "BareRow",
     "Change",
     "Conversation",
     "Erasure",
+    "Fork",
+    "Grown",
     "ListedConversation",
     "NewForm",
     "NewKey",
@@ -99,11 +102,27 @@ class Erasure(NamedTuple):
     head: bytes
 
 
+class Ancestor(NamedTuple):
+    """A conversation that a fork's past belongs to, and the version at which the past leaves it. ``parent`` is its own
+    parent.
+    """
+
+    key: int
+    stop: int
+    id: str
+    encrypted: bool
+    parent: int | None
+
+
 class Conversation(NamedTuple):
     """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
     empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are how many such
     events it has: what its last event says was before it, and that event itself. ``astray``: the database contradicts
     itself about which event is the last. ``visible``: it is not staged. ``mark`` is the row codec's (``stored.marks``).
+
+    A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
+    event of its own, the last one is its parent's. ``lineage`` holds its ancestors, its parent first; a list leaves it
+    out.
     """
 
     key: int
@@ -123,6 +142,13 @@ class Conversation(NamedTuple):
     astray: bool = False
     visible: bool = True
     mark: bytes | None = None
+    parent_id: str | None = None
+    lineage: tuple[Ancestor, ...] = ()
+
+    @property
+    def begins(self) -> int:
+        """The id of the first event that is stored under its own key."""
+        return 0 if self.parent is None else self.parent_version or 0
 
     def grown(self, last: Row) -> Conversation:
         """Return the conversation with ``last`` as its newest row."""
@@ -223,13 +249,32 @@ class NewMark(NamedTuple):
     mark: bytes | None
 
 
+class Grown(NamedTuple):
+    """A fork gets its first event: from now on it is damaged if it has none."""
+
+
 class NewForm(NamedTuple):
     """Existing rows in another form: their encoding, body and checksum change, and nothing else."""
 
     rows: Sequence[Row]
 
 
-Change = NewKey | NewMark | NewForm | Erasure
+class Fork(NamedTuple):
+    """Where a fork begins: in ``parent``, after ``border``, one of the rows stored under the parent's own key."""
+
+    parent: Conversation
+    border: Row
+
+    def begun(self, empty: Conversation) -> Conversation:
+        """Return a new fork as a read finds it."""
+        parent, border = self
+        stop = border.id + 1
+        ancestor = Ancestor(parent.key, stop, parent.id, parent.sealed_key is not None, parent.parent)
+        forked = empty._replace(parent=parent.key, parent_version=stop, parent_id=parent.id)
+        return forked._replace(lineage=(ancestor, *parent.lineage)).grown(border)
+
+
+Change = NewKey | NewMark | NewForm | Grown | Erasure
 """What can be changed of a conversation that exists. An ``Erasure`` replaces it: its rows cannot be read any more, salt
 and key are gone at once, and ``delete`` removes the rest.
 """
@@ -249,9 +294,11 @@ class Reader(Protocol):
         asking whether the database contradicts itself.
         """
 
-    def conversations(self, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:
+    def conversations(
+        self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
+    ) -> Sequence[Conversation]:
         """Return published conversations, or staged ones, with ids from ``start`` on, in the order of their ids' UTF-8
-        bytes.
+        bytes. ``forks_of``: only forks of the conversation with this key that are not erased.
         """
 
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
@@ -312,9 +359,11 @@ class Transaction(Reader, Protocol):
     until it ends.
     """
 
-    def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
+    def begin(
+        self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False, fork: Fork | None = None
+    ) -> Conversation:
         """Begin a new, empty conversation. A staged one is invisible until it is published, and shares its id without a
-        lock.
+        lock. A ``fork`` begins with its parent's events.
         """
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:

@@ -12,10 +12,13 @@ from typing import TypeVar
 
 from eventstore.recorders.base import (
     SOURCE_KEYS,
+    Ancestor,
     BareRow,
     Change,
     Conversation,
     Erasure,
+    Fork,
+    Grown,
     ListedConversation,
     NewForm,
     NewKey,
@@ -137,11 +140,16 @@ class MemoryReader:
 
     def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
         key = self._tables.visible.get(name) if isinstance(name, str) else name
-        return self._with_tail(key) if key in self._tables.conversations else None
+        return self._with_lineage(self._with_tail(key)) if key in self._tables.conversations else None
 
-    def conversations(self, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:
+    def conversations(
+        self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
+    ) -> Sequence[Conversation]:
         tables, visible = self._tables, set(self._tables.visible.values())
         keys = [key for key in tables.conversations if (key in visible) is not staged]
+        if forks_of is not None:
+            forks = [(key, tables.conversations[key]) for key in keys]
+            keys = [key for key, fork in forks if fork.parent == forks_of and fork.erasure is None]
         keys.sort(key=lambda key: _order(tables.conversations[key].id))
         first = bisect.bisect_left(keys, _order(start), key=lambda key: _order(tables.conversations[key].id))
         return [self._with_tail(key) for key in keys[first : first + limit]]
@@ -235,24 +243,34 @@ class MemoryReader:
         conversation = self._tables.conversations[key]
         conversation = conversation._replace(visible=self._tables.visible.get(conversation.id) == key)
         rows = self._tables.rows[key]
-        if not rows:
-            return conversation
-        last = rows[-1]
-        return conversation._replace(
-            version=last.id + 1,
-            updated_at=last.recorded_at,
-            head=last.head,
-            shown=last.shown_before + last.shown,
-            structural=last.structural_before + last.structural,
-        )
+        if not rows and conversation.parent is not None:
+            begins = conversation.begins
+            rows = _slice(self._tables.rows[conversation.parent], begins - 1, begins)
+        if not rows and conversation.parent is not None:
+            begins = conversation.begins
+            rows = _slice(self._tables.rows[conversation.parent], begins - 1, begins)
+        return conversation.grown(rows[-1]) if rows else conversation
+
+    def _with_lineage(self, fork: Conversation) -> Conversation:
+        lineage: list[Ancestor] = []
+        stop, parent = fork.begins, fork.parent
+        while parent is not None:
+            found = self._tables.conversations[parent]
+            lineage.append(Ancestor(parent, stop, found.id, found.sealed_key is not None, found.parent))
+            stop, parent = found.begins, found.parent
+        return fork._replace(lineage=tuple(lineage))
 
 
 class MemoryTransaction(MemoryReader):
-    def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
+    def begin(
+        self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False, fork: Fork | None = None
+    ) -> Conversation:
         tables = self._tables
         key = tables.next_key
         tables.next_key += 1
         conversation = Conversation(key, conversation_id, created_at, salt, 0, None, None)
+        if fork is not None:
+            conversation = fork.begun(conversation)
         tables.undo.append(
             lambda: [kept.pop(key, None) for kept in (tables.conversations, tables.rows, tables.structural)]
         )
@@ -305,6 +323,8 @@ class MemoryTransaction(MemoryReader):
                 self._change(found._replace(mark=mark))
             case NewForm(rows):
                 self._replace(key, rows)
+            case Grown():
+                pass  # nothing in memory is damaged
             case NewKey(salt, key_id, sealed_key, replaces):
                 if found.sealed_key != replaces or found.erasure is not None:
                     raise KeyReplaced(f"conversation number {key}")

@@ -16,16 +16,25 @@ from typing import NamedTuple
 from eventstore.arguments import moment, to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable
 from eventstore.events import Event
-from eventstore.recorders.base import BareRow, Conversation, Reader, Recorder, Row, as_rows
+from eventstore.recorders.base import Ancestor, BareRow, Conversation, Only, Reader, Recorder, Row, as_rows
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import Mark, read_mark
-from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged
+from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
 from eventstore.stored.rows import dense_events, events_of
 
-__all__ = ["Database", "DecodedRow", "columns_are_sound", "encrypted", "is_moment", "start_after", "translated"]
+__all__ = [
+    "Database",
+    "DecodedRow",
+    "Segment",
+    "columns_are_sound",
+    "encrypted",
+    "is_moment",
+    "start_after",
+    "translated",
+]
 
 _YEAR_10000 = 253_402_300_800_000_000
 """In microseconds since 1970: the first moment that a datetime cannot hold."""
@@ -52,6 +61,16 @@ class DecodedRow(NamedTuple):
     row: Row
 
 
+class Segment(NamedTuple):
+    """A part of a fork: the events ``start <= id < stop``, stored under one conversation's key."""
+
+    key: int
+    id: str
+    codec: RowCodec
+    start: int
+    stop: int
+
+
 class Database:
     """A recorder, how this process writes rows to it, and the codecs of its conversations. Thread-safe.
 
@@ -68,6 +87,7 @@ class Database:
         self.bytes_max = self.event_bytes_max = EVENT_BYTES_MAX
         self._keys = DataKeys(self.settings.keys)
         self._known: dict[str, _Known] = {}
+        self._pasts: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
 
     @property
     def uuid(self) -> str:
@@ -164,6 +184,9 @@ class Database:
 
     def rows(self, reader: Reader, found: Conversation, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Read rows of a conversation that may have been found in an earlier transaction; see ``RowCodec.decoded``."""
+        if start < found.begins:
+            own = Segment(found.key, found.id, self.codec_of(found), found.begins, found.version)
+            return self.rows_across(reader, self.past(reader, found), own, start, stop, limit)
         bare = reader.rows(found.key, start, stop, limit)
         return self._decoded(reader, found, self.codec_of(found), bare)
 
@@ -175,17 +198,71 @@ class Database:
             decoded = (_NOBODYS if now is None else self.codec_of(now)).decoded(bare, self)
         return decoded
 
-    def events(self, reader: Reader, found: Conversation, start: int, stop: int) -> Iterable[Event]:
+    def events(
+        self, reader: Reader, found: Conversation, start: int, stop: int, codec: RowCodec | None = None
+    ) -> Iterable[Event]:
         """Return the events ``start`` to ``stop`` of a conversation that may have been found in an earlier transaction.
         It raises ``CorruptEvent`` at the first that is missing or unreadable.
         """
+        if start < found.begins:
+            return dense_events(found.id, self.rows(reader, found, start, stop, stop - start), start, stop)
         bare = reader.rows(found.key, start, stop, stop - start)
-        codec = self.codec_of(found)
+        codec = codec or self.codec_of(found)
         if codec.are_plain(bare):
             events = events_of(bare)
             if events is not None and list(map(_id_of, bare)) == list(range(start, stop)):
                 return events
         return dense_events(found.id, self._decoded(reader, found, codec, bare), start, stop)
+
+    def past(self, reader: Reader, found: Conversation) -> tuple[Segment, ...]:
+        """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` where an ancestor is missing.
+
+        Cost: one question for each encrypted ancestor that is met for the first time.
+        """
+        if found.parent is None:
+            return ()
+        lineage = found.lineage
+        known = self._pasts.get(found.key)
+        if known is not None and known[0] == lineage:
+            return known[1]
+        if not lineage or lineage[0].stop != found.begins or lineage[-1].parent is not None:
+            raise CorruptEvent(found.id, 0, "the conversation that it was forked from is missing")
+        starts = [*(ancestor.stop for ancestor in lineage[1:]), 0]
+        parts = [
+            Segment(ancestor.key, ancestor.id, self._codec_of_ancestor(reader, ancestor), start, ancestor.stop)
+            for ancestor, start in zip(lineage, starts, strict=True)
+        ]
+        past = tuple(reversed(parts))
+        if all(part.codec.data_key is None or self._lasts(part.codec) for part in past):
+            if len(self._pasts) >= _KNOWN_MAX:
+                self._pasts.clear()
+            self._pasts[found.key] = lineage, past
+        return past
+
+    def rows_across(
+        self,
+        reader: Reader,
+        past: Sequence[Segment],
+        own: Segment,
+        start: int,
+        stop: int,
+        limit: int,
+        only: Only = "all",
+    ) -> Sequence[Row]:
+        """Read rows of a fork that begin in its past, by id; see ``Reader.rows`` for ``only``, but not documents."""
+        parts: list[Sequence[Row]] = []
+        for part in (*past, own):
+            first, last = max(start, part.start), min(stop, part.stop)
+            if first < last and limit > 0:
+                rows = reader.rows(part.key, first, last, limit, only)
+                decoded = part.codec.decoded(rows, self)
+                if any_damaged(decoded):
+                    # Another process may have changed the encryption since, as in ``rows``.
+                    now = self.find_key(reader, part.key)
+                    decoded = (_NOBODYS if now is None else self.codec_of(now)).decoded(rows, self)
+                limit -= len(rows)
+                parts.append(decoded)
+        return joined(parts, self) if parts else ()
 
     def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
         """Read rows of all conversations in the order of positions; see ``RowCodec.decoded``."""
@@ -240,6 +317,14 @@ class Database:
         this process has keys, only one that reads nothing but what was written with the conversation's.
         """
         return self.settings.keys is None or codec.is_strict
+
+    def _codec_of_ancestor(self, reader: Reader, ancestor: Ancestor) -> RowCodec:
+        if not ancestor.encrypted:
+            return RowCodec.of(ancestor.id)
+        found = self.find_key(reader, ancestor.key)
+        if found is None:
+            raise CorruptEvent(ancestor.id, 0, "it is missing, and a fork needs it")
+        return self.codec_of(found)
 
     def _checked(self, found: Conversation | None) -> Conversation | None:
         """Check the conversation's row. Its salt may be encrypted: without the key it can be found, but not read."""

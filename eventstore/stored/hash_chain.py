@@ -3,6 +3,10 @@
     head(-1) = SHA-256("foldlog" || salt || id of the conversation)
     head(n)  = SHA-256(head(n-1) || salt || id, schema, shown, structural, recorded_at, kind || body)
 
+The first event of a fork's own follows, in the place of its parent's head:
+
+    border   = SHA-256("foldlog fork" || salt || version || parent's head || id of the fork)
+
 Each head vouches for its event and for every event before it. It is over the plain text as first written, so that
 encryption, compression, copying and upcasting leave it whole. Publishing one head makes every change to that history
 visible to its keeper; without the salt, which is erased with the conversation, it says nothing of what it covers.
@@ -28,6 +32,7 @@ __all__ = [
     "HEAD_BYTES",
     "SALT_BYTES",
     "Chain",
+    "border",
     "checksum",
     "checksum_seed",
     "link",
@@ -56,6 +61,11 @@ def new_salt() -> bytes:
 def seed(conversation: str, salt: bytes) -> bytes:
     """Return the head of an empty conversation."""
     return sha256(b"foldlog" + salt + _bytes(conversation)).digest()
+
+
+def border(conversation: str, salt: bytes, version: int, head: bytes) -> bytes:
+    """Return what a fork's first own event follows: ``head`` is its parent's at ``version``, ``salt`` its own."""
+    return sha256(b"foldlog fork%b%b%b%b" % (salt, version.to_bytes(8), head, _bytes(conversation))).digest()
 
 
 def link(

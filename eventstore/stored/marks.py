@@ -22,6 +22,7 @@ _HEAD_BYTES: Final = 32
 _FORM: Final = 1
 _says = struct.Struct(">B3Q")
 _ends = struct.Struct(">?5q")
+_forked = struct.Struct(">q")
 
 
 class Mark(NamedTuple):
@@ -73,4 +74,8 @@ def _place(conversation: Conversation, says: bytes) -> bytes:
         return b"mark\0" + says + _ends.pack(False, conversation.created_at, 0, 0, 0, 0) + bytes(_HEAD_BYTES)
     _, _, created_at, _, version, updated_at, head, *_ = conversation
     ends = _ends.pack(True, created_at, version, updated_at or 0, conversation.shown, conversation.structural)
-    return b"mark\0" + says + ends + (head or bytes(_HEAD_BYTES))
+    place = b"mark\0" + says + ends + (head or bytes(_HEAD_BYTES))
+    if conversation.parent is None:
+        return place
+    parent = (conversation.parent_id or "").encode("utf-8", "surrogatepass")
+    return b"%bfork\0%b%b" % (place, _forked.pack(conversation.begins), parent)

@@ -292,6 +292,14 @@ class _Decompressed(Sequence[Row]):
         return _Decompressed(found, self._limit) if isinstance(place, slice) else _decompressed(found, self._limit)
 
 
+def joined(parts: Sequence[Sequence[Row]], limit: Limit) -> Sequence[Row]:
+    """Return rows that several codecs decoded as one sequence."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = [row for part in parts for row in not_decompressed(part)]
+    return _Decompressed(rows, limit) if any(row.encoding > PLAIN for row in rows) else rows
+
+
 def any_damaged(rows: Sequence[Row]) -> bool:
     """Whether one of these rows, as ``RowCodec.decoded`` gave them, is marked. It decompresses none of them."""
     return any(row.encoding == DAMAGED for row in not_decompressed(rows))

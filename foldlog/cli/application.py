@@ -22,7 +22,20 @@ __all__ = ["COMMANDS", "build", "main", "module_of"]
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
     "Histories": (
-        *("import", "list", "log", "show", "search", "view", "report", "serve", "documents", "attributes", "recent"),
+        *(
+            "import",
+            "list",
+            "log",
+            "show",
+            "search",
+            "view",
+            "fork",
+            "report",
+            "serve",
+            "documents",
+            "attributes",
+            "recent",
+        ),
         "export",
     ),
     "Views": ("why", "diff", "stats", "audit", "rebuild", "bench"),

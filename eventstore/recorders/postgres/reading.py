@@ -9,6 +9,7 @@ from typing import Final, Protocol, cast
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.base import (
+    Ancestor,
     BareRow,
     Conversation,
     Erasure,
@@ -44,10 +45,32 @@ class PostgresReader:
 
     def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
         if isinstance(name, int):
-            return _first_conversation(self._ask("conversation_of", bigint(name)))
-        return _first_conversation(self._ask("conversation", text_bytes(name)))
+            return self._with_lineage(_first_conversation(self._ask("conversation_of", bigint(name))))
+        return self._with_lineage(_first_conversation(self._ask("conversation", text_bytes(name))))
 
-    def conversations(self, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:
+    def _with_lineage(self, found: Conversation | None) -> Conversation | None:
+        if found is None or found.parent is None:
+            return found
+        result = self._ask("lineage", bigint(found.key))
+        value = _values(result)
+        lineage = [
+            Ancestor(
+                _number(value(n, 0)),
+                _number(value(n, 1)),
+                to_text(value(n, 2)),
+                value(n, 3) == _TRUE,
+                None if (parent := result.get_value(n, 4)) is None else _number(parent),
+            )
+            for n in range(result.ntuples)
+        ]
+        return found._replace(lineage=tuple(lineage))
+
+    def conversations(
+        self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
+    ) -> Sequence[Conversation]:
+        if forks_of is not None:
+            result = self._ask("forks", bigint(forks_of), text_bytes(start), bigint(limit))
+            return [_conversation(result, n) for n in range(result.ntuples)]
         statement = "staged_conversations" if staged else "conversations"
         result = self._ask(statement, text_bytes(start), bigint(limit))
         return [_conversation(result, n) for n in range(result.ntuples)]
@@ -238,4 +261,6 @@ def _conversation(result: PGresult, n: int) -> Conversation:
         structural=0 if is_empty else _number(value(n, 17)) + (value(n, 18) == _TRUE),
         visible=value(n, 19) == _TRUE,
         mark=may_be_null(n, 20),
+        parent_id=None if (parent_id := may_be_null(n, 21)) is None else to_text(parent_id),
+        astray=may_be_null(n, 22) == _TRUE,
     )

@@ -17,6 +17,8 @@ from eventstore.recorders.base import (
     Change,
     Conversation,
     Erasure,
+    Fork,
+    Grown,
     NewForm,
     NewKey,
     NewMark,
@@ -285,7 +287,9 @@ class PostgresTransaction(PostgresReader):
             return None
         return super().conversation(key)
 
-    def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
+    def begin(
+        self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False, fork: Fork | None = None
+    ) -> Conversation:
         key = self._numbered().key()
         self._write(
             "begin_conversation",
@@ -294,10 +298,14 @@ class PostgresTransaction(PostgresReader):
             boolean(not staged),
             bigint(created_at),
             salt,
+            None if fork is None else bigint(fork.parent.key),
+            None if fork is None else bigint(fork.border.id + 1),
         )
         self._seen_by("stands_conversation", bigint(key), salt)
         self._locked.add(key)  # no other transaction knows of it
         begun = Conversation(key, conversation_id, created_at, salt, 0, None, None, visible=not staged)
+        if fork is not None:
+            begun = fork.begun(begun)
         if not staged:
             self._met[key] = begun
         return begun
@@ -356,6 +364,8 @@ class PostgresTransaction(PostgresReader):
                 self._write("set_key", bigint(key), salt, bound_id, sealed_key, replaces)
                 if sealed_key is not None:
                     self._seen_by("stands_key", bigint(key), sealed_key)
+            case Grown():
+                self._write("grow_fork", bigint(key))
             case NewForm(rows):
                 self._replace(key, rows)
             case Erasure():

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from eventstore.recorders.base import (
+    Ancestor,
     BareRow,
     Conversation,
     Erasure,
@@ -58,19 +59,33 @@ class SQLiteReader:
     def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
         if isinstance(name, int):
             found = self._execute(SQL["conversation_of"], (name,)).fetchone()
-            return _conversation(_text(found[0]), found[1:]) if found else None
+            return self._with_lineage(_conversation(_text(found[0]), found[1:])) if found else None
         bound_name = (bound(name),)
         if known is not None and known.erasure is None and known.visible:
             found = self._execute(SQL["conversation_as_known"], bound_name).fetchone()
             if found is not None and found == (
                 known.key, known.created_at, known.salt, known.version, known.updated_at, known.head,
                 known.sealed_key, known.shown, known.structural, known.mark,
-            ):  # fmt: skip
+            ) and (known.parent is None or self._lineage(known.key) == known.lineage):  # fmt: skip
                 return known
         found = self._execute(SQL["conversation"], bound_name).fetchone()
-        return _conversation(name, found[1:]) if found else None
+        return self._with_lineage(_conversation(name, found[1:])) if found else None
 
-    def conversations(self, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:
+    def _with_lineage(self, found: Conversation) -> Conversation:
+        return found if found.parent is None else found._replace(lineage=self._lineage(found.key))
+
+    def _lineage(self, key: int) -> tuple[Ancestor, ...]:
+        return tuple(
+            Ancestor(ancestor, stop, _text(name), encrypted == 1, parent)
+            for ancestor, stop, name, encrypted, parent in self._execute(SQL["lineage"], (key,))
+        )
+
+    def conversations(
+        self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
+    ) -> Sequence[Conversation]:
+        if forks_of is not None:
+            rows = self._execute(SQL["forks"], (forks_of, bound(start), limit)).fetchall()
+            return [_conversation(_text(row[0]), row[1:]) for row in rows]
         statement = SQL["staged_conversations" if staged else "conversations"]
         rows = self._execute(statement, (bound(start), limit)).fetchall()
         return [_conversation(_text(row[0]), row[1:]) for row in rows]
@@ -197,7 +212,7 @@ def _id(row: BareRow) -> int:
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
     (key, visible, created_at, parent, parent_version, salt, key_id, sealed_key,
-     erased_at, erased_reason, erased_events, erased_head, mark, last_id, updated_at, head,
+     erased_at, erased_reason, erased_events, erased_head, mark, parent_id, last_id, updated_at, head,
      shown, structural, astray) = found  # fmt: skip
     return Conversation(
         key=key,
@@ -219,4 +234,5 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
         astray=bool(astray) or type(last_id) not in (int, type(None)),
         visible=visible == 1,
         mark=mark,
+        parent_id=None if parent_id is None else _text(parent_id),
     )

@@ -11,6 +11,8 @@ from eventstore.recorders.base import (
     Change,
     Conversation,
     Erasure,
+    Fork,
+    Grown,
     NewForm,
     NewKey,
     NewMark,
@@ -51,13 +53,18 @@ class SQLiteTransaction(SQLiteReader):
                 self._versions.learn(found)
         return found
 
-    def begin(self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False) -> Conversation:
+    def begin(
+        self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False, fork: Fork | None = None
+    ) -> Conversation:
+        border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
         cursor = self._execute(
-            SQL["begin_conversation"], (bound(conversation_id), 0 if staged else 1, created_at, salt)
+            SQL["begin_conversation"], (bound(conversation_id), 0 if staged else 1, created_at, salt, *border)
         )
         key = cursor.lastrowid
         assert key is not None  # an INSERT into a rowid table has one
         begun = Conversation(key, conversation_id, created_at, salt, 0, None, None, visible=not staged)
+        if fork is not None:
+            begun = fork.begun(begun)
         if not staged:
             self._versions.learn(begun)
         return begun
@@ -87,6 +94,9 @@ class SQLiteTransaction(SQLiteReader):
         if type(change) is NewMark:
             self._execute(SQL["set_mark"], (change.mark, key))
             self._versions.mark(key, change.mark)
+            return
+        if type(change) is Grown:
+            self._execute(SQL["grow_fork"], (key,))
             return
         self._versions.forget()
         self._leave_bytes()

@@ -169,6 +169,7 @@ def _as_json(line: _Line) -> dict[str, Any]:
         "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
         "erased_reason": row.erased_reason,
         **({"bytes_pending": True} if row.bytes_pending else {}),
+        **({} if row.parent is None else {"parent": row.parent, "parent_version": row.parent_version}),
         **({} if more is None else more._asdict()),
     }
 
@@ -212,7 +213,7 @@ def _show(db: str, lines: Iterator[_Line]) -> None:
 def _columns(width: int, *, long: bool) -> list[_Column]:
     roomy = width >= _ROOMY
     columns = [
-        _Column("conversation", lambda line: terminal.printable(line.row.id, one_line=True)),
+        _Column("conversation", _name),
         _Column("events", _events, "right"),
     ]
     if not long:
@@ -226,6 +227,13 @@ def _columns(width: int, *, long: bool) -> list[_Column]:
         columns.append(_Column("condensed", lambda line: _figure(line.more and line.more.condensations), "right"))
     columns.append(_Column("last activity" if roomy else "last", lambda line: _activity(line)[: 16 if roomy else 10]))
     return columns
+
+
+def _name(line: _Line) -> str:
+    """Return the id; of a fork also the conversation and the version that it left."""
+    row = line.row
+    name = row.id if row.parent is None else f"{row.id} (fork of {row.parent} at {row.parent_version})"
+    return terminal.printable(name, one_line=True)
 
 
 def _write_line(

@@ -30,6 +30,7 @@ def run(
     audit: Annotated[
         Path | None, typer.Option("--audit", metavar="FILE", help="Erase it from this audit database too.")
     ] = None,
+    with_forks: Annotated[bool, typer.Option("--with-forks", help="Erase its forks too, and theirs.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -40,7 +41,9 @@ def run(
     when, why, how many events, and the last head. Its id is not used again. Archives and backups made before still hold
     it; later ones hold the receipt.
     """
+    from eventstore import ConversationHasForks
     from eventstore.maintenance.erase import erase as erase_conversation
+    from eventstore.maintenance.erase import forks_of
 
     if not reason.strip():
         raise Refused("--reason is empty; say why, the receipt keeps it")
@@ -50,9 +53,13 @@ def run(
             _check(store, audit)
         if not yes:
             _ask(store, conversation)
-        receipt = erase_conversation(store, conversation, reason=reason)
+        forks = list(forks_of(store, conversation)) if with_forks else []
+        try:
+            receipt = erase_conversation(store, conversation, reason=reason, with_forks=with_forks)
+        except ConversationHasForks as error:
+            raise Refused(str(error)) from error
         left = _erase_from_search(store)
-        problem = None if audit is None else _erase_there(store, audit, conversation)
+        problem = None if audit is None else _erase_there(store, audit, [conversation, *forks])
     erased_at = "" if receipt.erased_at is None else receipt.erased_at.isoformat()
     if as_json:
         terminal.emit(
@@ -63,11 +70,13 @@ def run(
                 "events": receipt.version,
                 "head": receipt.head,
                 "bytes_pending": receipt.bytes_pending,
+                **({"forks": forks} if forks else {}),
             }
         )
     else:
         name = terminal.printable(receipt.id, one_line=True)
         said = f"{name}: erased at {erased_at}, {count(receipt.version, 'event')}, head {receipt.head}"
+        said += f"; with {count(len(forks), 'fork')}" if forks else ""
         terminal.console().print(said, soft_wrap=True)
     if receipt.bytes_pending:
         terminal.warn(
@@ -137,15 +146,15 @@ def _erase_from_search(store: Store) -> str | None:
     return None
 
 
-def _erase_there(store: Store, audit: Path, conversation: str) -> str | None:
-    """Erase the conversation from the audit database. Return what went wrong, or None."""
+def _erase_there(store: Store, audit: Path, conversations: list[str]) -> str | None:
+    """Erase the conversations from the audit database. Return what went wrong, or None."""
     import sqlite3
 
     from eventstore import EventStoreError
     from foldlog.reports.audit_database import update
 
     try:
-        update(store, audit, [conversation])
+        update(store, audit, conversations)
     except (EventStoreError, OSError, sqlite3.Error) as error:
         return str(error)
     return None

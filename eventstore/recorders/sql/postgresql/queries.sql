@@ -69,9 +69,14 @@ SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'fol
 -- part: conversations_as_found
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
-       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark
+       coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
+       coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
+       coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
+       p.id, c.grown AND c.erased_at IS NULL AND e.id IS NULL
 FROM {schema}.conversations c
 LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+LEFT JOIN {schema}.events b ON e.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
+LEFT JOIN {schema}.conversations p ON p.key = c.parent
 
 -- name: conversation
 {conversations_as_found}
@@ -113,19 +118,25 @@ WHERE c.key = $1::bigint
 -- name: conversations
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
-       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark
+       coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
+       coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
+       coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
+       p.id, c.grown AND c.erased_at IS NULL AND e.id IS NULL
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
     ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
 ) c
 LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+LEFT JOIN {schema}.events b ON e.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
+LEFT JOIN {schema}.conversations p ON p.key = c.parent
 ORDER BY substring(c.id, 1, 256), c.id
 
 -- name: staged_conversations
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
-       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark
+       e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark,
+       NULL::bytea, NULL::boolean
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE NOT visible AND id >= $1::bytea
@@ -306,8 +317,28 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value
 SELECT hashtextextended(pg_current_snapshot()::text, 0)
 
 -- name: begin_conversation
-INSERT INTO {schema}.conversations (key, id, visible, created_at, salt)
-VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea)
+INSERT INTO {schema}.conversations (key, id, visible, created_at, salt, parent, parent_version)
+VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea, $6::bigint, $7::bigint)
+
+-- name: grow_fork
+UPDATE {schema}.conversations SET grown = true WHERE key = $1::bigint
+
+-- name: forks
+{conversations_as_found}
+WHERE c.parent = $1::bigint AND c.visible AND c.erased_at IS NULL AND c.id >= $2::bytea
+ORDER BY c.id LIMIT $3::bigint
+
+-- The conversations that a fork's past belongs to, and the versions at which it left them.
+-- name: lineage
+WITH RECURSIVE past (key, stop) AS (
+    SELECT parent, parent_version FROM {schema}.conversations WHERE key = $1::bigint AND parent IS NOT NULL
+    UNION ALL
+    SELECT c.parent, c.parent_version FROM past JOIN {schema}.conversations c ON c.key = past.key
+    WHERE c.parent IS NOT NULL AND c.parent_version < past.stop
+)
+SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent
+FROM past JOIN {schema}.conversations c ON c.key = past.key
+ORDER BY past.stop DESC
 
 -- name: insert_events
 INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,

@@ -5,22 +5,27 @@
 -- The newest event of a conversation is the last that the index has, so entries that a damaged page hides would shorten the
 -- history. Hence the last column of the three questions for conversations, which is true where the database contradicts
 -- itself: the entry, or the one behind it, is not what its row says; the one before it has no smaller id; the one behind it
--- is not the beginning of another conversation (the library's begin with 1, and rows are deleted from the last one on); the
--- next rows that were recorded, or the newest of all, are of the same conversation; or the very newest is not in the index.
+-- is not the beginning of another conversation (the library's begin with 1, forks where they left their parent, and rows are
+-- deleted from the last one on); the next rows that were recorded, or the newest of all, are of the same conversation; or the very newest is not in the index.
 -- part: conversations_as_found
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, e.id, e.recorded_at, e.head,
-       e.shown_before + e.shown, e.structural_before + e.structural,
-       e.id IS NOT i.id OR i.id <= (
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, p.id,
+       coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
+       coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
+       coalesce(e.structural_before + e.structural, b.structural_before + b.structural),
+       c.grown AND c.erased_at IS NULL AND i.id IS NULL OR e.id IS NOT i.id OR i.id <= (
            SELECT id FROM events INDEXED BY events_by_id WHERE conversation = c.key ORDER BY id DESC LIMIT 1 OFFSET 1
        ) OR COALESCE((
            -- Not a row value: of (conversation, id) > (?, ?) SQLite would walk all ids of the conversation.
            SELECT 1 FROM events n INDEXED BY events_by_id WHERE n.conversation = c.key AND n.id > i.id LIMIT 1
        ), (
-           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > 1 OR n.id = 1 AND EXISTS (
-               SELECT 1 FROM events f INDEXED BY events_by_id WHERE f.conversation = n.conversation AND f.id = 0
-           )
+           SELECT r.conversation IS NOT n.conversation OR r.id IS NOT n.id OR n.id > coalesce(o.parent_version, 0) + 1
+               OR n.id = coalesce(o.parent_version, 0) + 1 AND EXISTS (
+                   SELECT 1 FROM events f INDEXED BY events_by_id
+                   WHERE f.conversation = n.conversation AND f.id = coalesce(o.parent_version, 0)
+               )
            FROM events n INDEXED BY events_by_id LEFT JOIN events r ON r.position = n.position
+           LEFT JOIN conversations o ON o.key = n.conversation
            WHERE n.conversation > c.key ORDER BY n.conversation, n.id LIMIT 1
        )) OR EXISTS (
            SELECT 1 FROM (SELECT conversation, id FROM events NOT INDEXED ORDER BY position DESC LIMIT 16) newest
@@ -39,15 +44,21 @@ FROM conversations c
 LEFT JOIN events i INDEXED BY events_by_id
     ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)
 LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
+LEFT JOIN events b INDEXED BY events_by_id
+    ON i.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
+LEFT JOIN conversations p ON p.key = c.parent
 
 -- The same without the last column: for a conversation that this process has checked, or has written, and that is still
 -- as it was then.
 -- name: conversation_as_known
-SELECT c.key, c.created_at, coalesce(c.salt, x''), e.id + 1, e.recorded_at, e.head, c.sealed_key,
-       e.shown_before + e.shown, e.structural_before + e.structural, c.mark
+SELECT c.key, c.created_at, coalesce(c.salt, x''), coalesce(e.id, b.id) + 1, coalesce(e.recorded_at, b.recorded_at),
+       coalesce(e.head, b.head), c.sealed_key, coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
+       coalesce(e.structural_before + e.structural, b.structural_before + b.structural), c.mark
 FROM conversations c
 LEFT JOIN events e INDEXED BY events_by_id
     ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+LEFT JOIN events b INDEXED BY events_by_id
+    ON e.id IS NULL AND c.grown IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
 WHERE c.id = CAST(? AS TEXT) AND c.visible AND c.erased_at IS NULL
 
 -- name: conversation
@@ -72,7 +83,28 @@ ORDER BY c.id LIMIT ?
 SELECT id FROM conversations WHERE key = ?
 
 -- name: begin_conversation
-INSERT INTO conversations (id, visible, created_at, salt) VALUES (CAST(? AS TEXT), ?, ?, ?)
+INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version)
+VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?)
+
+-- name: grow_fork
+UPDATE conversations SET grown = 1 WHERE key = ?
+
+-- name: forks
+{conversations_as_found}
+WHERE c.parent = ? AND c.visible AND c.erased_at IS NULL AND c.id >= CAST(? AS TEXT)
+ORDER BY c.id LIMIT ?
+
+-- The conversations that a fork's past belongs to, and the versions at which it left them. A version is smaller with each
+-- step, so a damaged file cannot lead in a circle.
+-- name: lineage
+WITH RECURSIVE past (key, stop) AS (
+    SELECT parent, parent_version FROM conversations WHERE key = ? AND parent IS NOT NULL
+    UNION ALL
+    SELECT c.parent, c.parent_version FROM past JOIN conversations c ON c.key = past.key
+    WHERE c.parent IS NOT NULL AND c.parent_version < past.stop
+)
+SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent FROM past JOIN conversations c ON c.key = past.key
+ORDER BY past.stop DESC
 
 -- name: insert_text_event
 INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
@@ -248,7 +280,8 @@ WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation) GR
 
 -- name: without_position
 SELECT c.id, count(*) FROM events e JOIN conversations c ON c.key = e.conversation
-WHERE e.position <= 0 AND c.visible AND (c.first_position IS NULL OR e.id >= c.published) GROUP BY c.key
+WHERE e.position <= 0 AND c.visible AND e.id >= coalesce(c.parent_version, 0)
+    AND (c.first_position IS NULL OR e.id >= c.published) GROUP BY c.key
 
 -- What is imported in stages has negative positions until it is published, and is counted when it is.
 -- name: hidden
@@ -262,7 +295,7 @@ SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM 
        - coalesce((SELECT CAST(value AS INTEGER) FROM store WHERE name = 'positions_left_out'), 0),
        (SELECT count(*) FROM events INDEXED BY events_by_id
         WHERE position > 0 AND conversation NOT IN (SELECT key FROM conversations WHERE erased_at IS NOT NULL))
-       + (SELECT coalesce(sum(coalesce(erased_events, published)), 0) FROM conversations)
+       + (SELECT coalesce(sum(coalesce(erased_events - coalesce(parent_version, 0), published)), 0) FROM conversations)
 
 -- name: newest_records
 SELECT r.version, r.code, r.base, r.body, r.encoding, r.checksum, r.projection
@@ -335,7 +368,7 @@ SELECT max(notification_id) FROM tracking WHERE application = ?
 
 -- name: carve_conversation
 INSERT OR IGNORE INTO conversations
-VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?)
+VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?)
 
 -- name: carve_event
 INSERT OR REPLACE INTO events

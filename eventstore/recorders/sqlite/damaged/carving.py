@@ -21,9 +21,9 @@ from eventstore.stored import hash_chain
 __all__ = ["Carved", "carve"]
 
 _EVENT_COLUMNS = 14
-_CONVERSATION_COLUMNS = 16
-_WITHOUT_MARK = 15
-"""Of a conversation's row that was written before schema 3."""
+_CONVERSATION_COLUMNS = 18
+_EARLIER_COLUMNS = (15, 16)
+"""Of a conversation's row that was written before schema 3, and before schema 4."""
 _TRIED_MAX = 16
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 _ASTRAY_MAX = 200
@@ -97,13 +97,12 @@ class _Names:
             columns, texts = row.columns, row.texts
             if (
                 row.rowid is not None
-                and len(columns) in (_CONVERSATION_COLUMNS, _WITHOUT_MARK)
+                and len(columns) in (_CONVERSATION_COLUMNS, *_EARLIER_COLUMNS)
                 and texts[1]
                 and columns[2] in (0, 1)
             ):
-                self._rows.setdefault(
-                    row.rowid, (row.rowid, *columns[1:_WITHOUT_MARK], *(columns[_WITHOUT_MARK:] or (None,)))
-                )
+                added = [None] * (_CONVERSATION_COLUMNS - len(columns))
+                self._rows.setdefault(row.rowid, (row.rowid, *columns[1:], *added))
             elif row.rowid is None and len(columns) == 2 and texts == [True, False] and type(columns[1]) is int:
                 self._named.setdefault(columns[1], []).append(columns[0])
         for key, columns in self._rows.items():
@@ -168,7 +167,7 @@ class _Names:
             columns = rows.get(name) or self._rows.get(key)
             if columns is None and key not in self._name_of and name in _OF_THE_STORE:
                 continue
-            columns = _typed(columns or (key, name, 1, 0, *[None] * 12))
+            columns = _typed(columns or (key, name, 1, 0, *[None] * 14))
             if columns[2] == 1 or columns[10] is not None or key in self._seen_before:
                 found.setdefault(key, (key, name, 1, *columns[3:]))
         return found
@@ -176,7 +175,7 @@ class _Names:
 
 def _typed(columns: Sequence[Any]) -> list[Any]:
     """Return the columns of a conversation without those that damage gave another type."""
-    texts_and_blobs = {1, 6, 7, 8, 12, 14, 15}
+    texts_and_blobs = {1, 6, 7, 8, 12, 14, 15, 17}
     typed = [
         value if type(value) is (bytes if n in texts_and_blobs else int) else None for n, value in enumerate(columns)
     ]

@@ -1,0 +1,59 @@
+"""Fork a conversation: a new one that shares the events of another up to a version, and goes on by itself.
+
+No event is copied. The fork's row names the conversation that the last shared event is stored under, and a read of a
+fork asks each ancestor for its part.
+"""
+
+from __future__ import annotations
+
+from eventstore.arguments import whole
+from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
+from eventstore.recorders.base import Conversation, Fork, Transaction
+from eventstore.stored import hash_chain
+from eventstore.stored.database import Database
+from eventstore.stored.rows import not_erased, sound
+from eventstore.transaction import WriteTransaction, find_begun
+
+__all__ = ["begin_fork"]
+
+
+def begin_fork(database: Database, transaction: Transaction, conversation: str, at: int, new_id: str) -> Conversation:
+    """Begin the fork ``new_id`` of a conversation at a version. Return it as it is left.
+
+    Raises ``ConversationNotFound``, ``ConversationErased`` (of either), ``InvalidArgument`` for a version that the
+    conversation does not have, ``VersionConflict`` where ``new_id`` exists.
+    """
+    if type(new_id) is not str:
+        raise TypeError(f"a conversation is named by a text, not by {new_id!r}")
+    found = find_begun(database, transaction, conversation)
+    if found is None:
+        raise ConversationNotFound(conversation)
+    if not 1 <= whole("at", at) <= found.version:
+        raise InvalidArgument(
+            f"conversation {conversation!r} has {found.version} events and cannot be forked at {at}: use 1 to "
+            f"{found.version}"
+        )
+    rival = not_erased(database.find(transaction, new_id))
+    if rival is not None:
+        raise VersionConflict(new_id, 0, rival.version)
+    owner = _owner(database, transaction, found, at)
+    rows = database.rows(transaction, owner, at - 1, at, 1)
+    if not rows:
+        raise CorruptEvent(owner.id, at - 1, "it is missing")
+    fork = Fork(owner, sound(owner.id, rows[0]))
+    begun = transaction.begin(new_id, database.now(), hash_chain.new_salt(), fork=fork)
+    writing = WriteTransaction(transaction, begun, database)
+    writing.begin()
+    writing.end()
+    return begun
+
+
+def _owner(database: Database, transaction: Transaction, found: Conversation, at: int) -> Conversation:
+    """Return the conversation that event ``at - 1`` is stored under: ``found``, or one of its ancestors."""
+    if at > found.begins:
+        return found
+    (part,) = (part for part in database.past(transaction, found) if part.start < at <= part.stop)
+    owner = not_erased(database.find_key(transaction, part.key))
+    if owner is None:
+        raise CorruptEvent(part.id, at - 1, "it is missing, as all of the conversation is")
+    return owner

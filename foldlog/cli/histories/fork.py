@@ -1,0 +1,57 @@
+"""``foldlog fork``: a conversation that shares the past of another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.gist import count
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.stores import open_existing, whole
+
+__all__ = ["run"]
+
+
+def run(
+    conversation: ConversationId,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the fork.", show_default=False)],
+    at: Annotated[
+        int | None,
+        typer.Option(
+            "--at", metavar="V", help="The version up to which they share events.", show_default="the present"
+        ),
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Fork a conversation: begin one that shares its events up to a version, and goes on by itself.
+
+    No event is copied. Example: foldlog fork c1 c1-other --at 120
+    """
+    from eventstore import InvalidArgument, VersionConflict
+
+    with open_existing(db) as store:
+        version = store.conversation(whole(store, conversation)).version if at is None else at
+        try:
+            fork = store.fork(conversation, version, new)
+        except InvalidArgument as error:
+            raise Refused(str(error)) from error
+        except VersionConflict as error:
+            raise Refused(f"conversation {new!r} exists already; give the fork another id") from error
+    if as_json:
+        terminal.emit(
+            {
+                "conversation": fork.id,
+                "version": fork.version,
+                "parent": fork.parent,
+                "parent_version": fork.parent_version,
+                "head": fork.head,
+            }
+        )
+        return DONE
+    name, parent = (terminal.printable(each or "", one_line=True) for each in (fork.id, fork.parent))
+    terminal.console().print(f"{name}: shares {count(fork.version, 'event')} of {parent}", soft_wrap=True)
+    return DONE

@@ -1,0 +1,171 @@
+"""Forks on every recorder: they read their parent's events up to the border, and go on by themselves."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import (
+    ANY_VERSION,
+    CondensationAction,
+    ConversationErased,
+    ConversationHasForks,
+    ConversationNotFound,
+    InvalidArgument,
+    Message,
+    Store,
+    VersionConflict,
+)
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.verify import Published, verify
+from eventstore.stored.hash_chain import border, link
+from eventstore.stored.keys import KeyRing
+from eventstore.stored.row_codec import WriteSettings
+from projections import Views
+from tests.conformance.conftest import OpenRecorder
+from tests.properties.forks import run_sequence
+
+KEYS = KeyRing([SecretStr("5c" * 32)])
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+@pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
+def store(request: pytest.FixtureRequest, open_recorder: OpenRecorder) -> Store:
+    """A store with one conversation of ten events."""
+    store = Store(open_recorder(), WriteSettings(keys=request.param))
+    store.append("c", [said(f"{n}") for n in range(10)], expected_version=0)
+    return store
+
+
+def texts(store: Store, conversation: str) -> list[str]:
+    return [event.content for event in store.events(conversation) if isinstance(event, Message)]
+
+
+def test_a_fork_shares_the_past_and_goes_on_by_itself(store: Store):
+    row = store.fork("c", 6, "f")
+    assert (row.id, row.version, row.parent, row.parent_version) == ("f", 6, "c", 6)
+    store.append("c", said("parent's"), expected_version=10)
+    (recorded,) = store.append("f", said("fork's"), expected_version=6)
+    assert recorded.id == 6
+    assert texts(store, "f") == [*"012345", "fork's"]
+    assert texts(store, "c") == [*"0123456789", "parent's"]
+    assert [(each.conversation, each.id) for each in store.follow()][-2:] == [("c", 10), ("f", 6)]
+
+
+def test_a_fork_has_keys_and_versions_of_its_own(store: Store):
+    store.append("c", said("once"), expected_version=10, idempotency_key="k")
+    store.fork("c", 11, "f")
+    (recorded,) = store.append("f", said("other"), expected_version=11, idempotency_key="k")
+    assert recorded.id == 11
+    with pytest.raises(VersionConflict, match="is at version 12"):
+        store.append("f", said("stale"), expected_version=11)
+
+
+def test_the_first_event_of_a_fork_commits_to_the_head_that_it_left(store: Store):
+    store.fork("c", 6, "f")
+    with store.database.recorder.read() as reader:
+        last = store.database.rows(reader, store.database.find(reader, "c"), 5, 6, 1)[0]
+    assert store.conversation("f").head == last.head.hex()
+    store.append("f", said("own"), expected_version=6)
+    with store.database.recorder.read() as reader:
+        found = store.database.find(reader, "f")
+        row = store.database.rows(reader, found, 6, 7, 1)[0]
+    follows = border("f", found.salt, 6, last.head)
+    kind, schema, shown, structural, at = row.kind, row.schema, row.shown, row.structural, row.recorded_at
+    assert row.head == link(follows, found.salt, 6, kind, schema, shown, structural, at, row.body)
+
+
+def test_a_published_head_of_a_fork_is_verified_across_the_border(store: Store):
+    store.fork("c", 6, "f")
+    store.append("f", said("own"), expected_version=6)
+    heads = [Published(row.version, bytes.fromhex(row.head)) for row in store.conversations() if row.id == "f"]
+    (verdict,) = verify(store, "f", published={"f": heads})
+    assert verdict.findings == ()
+    (verdict,) = verify(store, "f", published={"f": [Published(3, b"\0" * 32)]})
+    assert "at version 3 its head is not the one that was published" in str(verdict.findings[0])
+
+
+def test_a_fork_of_a_fork_belongs_to_the_one_that_holds_its_last_event(store: Store):
+    store.fork("c", 6, "f")
+    store.append("f", [said("f6"), said("f7")], expected_version=6)
+    assert store.fork("f", 7, "g").parent == "f"
+    assert store.fork("f", 6, "h").parent == "c"
+    assert store.fork("g", 3, "i").parent == "c"
+    assert texts(store, "g") == [*"012345", "f6"]
+    assert texts(store, "i") == [*"012"]
+
+
+def test_a_view_of_a_fork_is_that_of_its_events(store: Store):
+    views = Views(store)
+    store.register(views)
+    store.append(
+        "c", CondensationAction(forgotten_event_ids=(1, 2), summary="s", summary_offset=1), expected_version=10
+    )
+    store.fork("c", 11, "f")
+    store.append("f", [said("own"), CondensationAction(forgotten_event_ids=(4, 11))], expected_version=11)
+    assert [event.id for event in views.current("f")] == [0, -12, 3, 5, 6, 7, 8, 9]
+    assert [event.id for event in Views(store).at("f", 11)] == [event.id for event in Views(store).current("c")]
+    assert [event.id for event in Views(store).at("f", 7)] == list(range(7))
+
+
+def test_a_conversation_with_forks_is_not_erased_alone(store: Store):
+    store.fork("c", 6, "f")
+    store.append("f", said("own"), expected_version=6)
+    store.fork("f", 7, "g")
+    with pytest.raises(ConversationHasForks, match=r"has 1 forks .*'f'") as refused:
+        erase(store, "c", reason="asked for")
+    assert refused.value.forks == ("f",)
+    assert texts(store, "g") == [*"012345", "own"]
+    erase(store, "c", reason="asked for", with_forks=True)
+    for each in "cfg":
+        with pytest.raises(ConversationErased):
+            store.events(each)
+    assert [verdict.findings for verdict in verify(store)] == [()] * 4
+
+
+def test_what_cannot_be_forked_is_refused(store: Store):
+    for at in (0, 11, -1):
+        with pytest.raises(InvalidArgument, match=r"has 10 events .* use 1 to 10"):
+            store.fork("c", at, "f")
+    with pytest.raises(ConversationNotFound):
+        store.fork("nowhere", 1, "f")
+    store.fork("c", 1, "f")
+    with pytest.raises(VersionConflict):
+        store.fork("c", 1, "f")
+    erase(store, "f", reason="asked for", complete=False)
+    with pytest.raises(ConversationErased):
+        store.fork("c", 1, "f")
+    with pytest.raises(ConversationErased):
+        store.fork("f", 1, "g")
+
+
+def test_forks_and_appends_at_once_disturb_nobody(store: Store):
+    store.fork("c", 10, "f0")
+
+    def go_on(number: int) -> None:
+        name = f"f{number}"
+        store.fork("c", 10, name)
+        for n in range(5):
+            store.append(name, said(f"{name} {n}"), expected_version=10 + n)
+            store.append("c", said(name), expected_version=ANY_VERSION)
+
+    threads = [threading.Thread(target=partial(go_on, number)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in range(1, 5):
+        assert texts(store, f"f{number}") == [*"0123456789", *(f"f{number} {n}" for n in range(5))]
+    assert store.version("c") == 30
+    assert all(verdict.findings == () for verdict in verify(store))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_random_operations_answer_as_a_tree_of_lists_does(open_recorder: OpenRecorder, number: int):
+    run_sequence(number, lambda: Store(open_recorder()))
