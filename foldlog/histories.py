@@ -26,6 +26,7 @@ from eventstore import (
     ConversationRow,
     Documents,
     Event,
+    EventStoreError,
     InvalidArgument,
     InvalidEvent,
     KeyRing,
@@ -39,10 +40,14 @@ from eventstore import (
 from eventstore.events import ATTRIBUTES, summary_id
 from eventstore.listing import RecentConversations, recent_conversations
 from eventstore.origins import FoundEvent, find
+from eventstore.recorders.base import RecorderOfFile
 from eventstore.store import EVENT_BYTES_MAX
 from projections import Difference, NoSuchEvent, NoSuchVersion, View, Views, Why, append_tool_result, interrupt
+from projections.notebook import Table, rows_of
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from condensers import AgentModel, Condensation, CondenseHandler, Condenser, CondenserConfig
     from eventstore.stored.compression import Compression
     from foldlog.maintenance import Maintenance
@@ -282,7 +287,8 @@ class Histories:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Histories {self.store.database.uuid}>"
+        recorder = self.store.database.recorder
+        return f"<Histories in {recorder.path if isinstance(recorder, RecorderOfFile) else type(recorder).__name__}>"
 
 
 class History:
@@ -672,7 +678,21 @@ class History:
             raise NoSuchVersion(self.id, after or before, 0) from None
 
     def __repr__(self) -> str:
-        return f"<History {self.id!r} at version {self.version}>"
+        return f"<History {self.id!r}>"
+
+    def _repr_html_(self) -> str:
+        """Return its View as a table, for notebooks; the reason where that cannot be read."""
+        return self._table().html()
+
+    def __rich__(self) -> RenderableType:
+        return self._table().rich()
+
+    def _table(self) -> Table:
+        try:
+            view = self.view
+        except EventStoreError as error:
+            return Table(f"{self!r}: {error}")
+        return Table(f"{self.id}: {repr(view)[1:-1]}", ("id", "kind", "text"), rows_of(view.events))
 
 
 def _appendable(events: Event | Condensation | Iterable[Event]) -> Event | Iterable[Event]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from eventstore.events import (
     Annotation,
@@ -18,10 +18,14 @@ from eventstore.events import (
 )
 from projections.fold import summary_event
 from projections.intervals import contains
+from projections.notebook import Table, event_row, rows_of
 from projections.retractions import effective, intervals_kept, target
 from projections.units import UNSEEN, units
 from projections.v0_dialect import entomb, is_buried, is_from_v0
 from projections.view import View
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 __all__ = ["Difference", "Fate", "Summarized", "Why", "explain_difference", "explain_event"]
 
@@ -53,6 +57,22 @@ class Why:
     summary: CondensationSummary | None = None
     stands_in: CondensationSummary | None = None
 
+    def __repr__(self) -> str:
+        return f"<Why: event {self.event.id} at version {self.version}: {self.reason}>"
+
+    def _table(self) -> Table:
+        rows = [["event", *event_row(self.event)]]
+        for name, found in (("by", self.by), ("its summary", self.summary), ("stands for it", self.stands_in)):
+            rows += [[name, *event_row(found)]] if found is not None else []
+        return Table(f"{self.fate} at version {self.version}: {self.reason}", ("", "id", "kind", "text"), rows)
+
+    def _repr_html_(self) -> str:
+        """Return the answer as a table, for notebooks."""
+        return self._table().html()
+
+    def __rich__(self) -> RenderableType:
+        return self._table().rich()
+
 
 @dataclass(frozen=True, slots=True)
 class Summarized:
@@ -76,6 +96,24 @@ class Difference:
     entered: tuple[Event, ...]
     left: tuple[Event, ...]
     summarized: tuple[Summarized, ...]
+
+    def __repr__(self) -> str:
+        return f"<Difference of versions {self.before} and {self.after}: {self._counts()}>"
+
+    def _counts(self) -> str:
+        return f"{len(self.entered)} entered, {len(self.left)} left"
+
+    def _table(self) -> Table:
+        heading = f"from version {self.before} to {self.after}: {self._counts()}"
+        rows = [*rows_of(self.entered, "+"), *rows_of(self.left, "−")]
+        return Table(heading, ("", "id", "kind", "text"), rows)
+
+    def _repr_html_(self) -> str:
+        """Return the difference as a table, for notebooks."""
+        return self._table().html()
+
+    def __rich__(self) -> RenderableType:
+        return self._table().rich()
 
 
 Structural = Callable[[int], Iterable[Event]]

@@ -95,6 +95,9 @@ class Lifetimes:
     summaries: Mapping[int, Lifetime]
     order: Sequence[Standing]
 
+    def __repr__(self) -> str:
+        return f"<Lifetimes of {len(self.events)} events and {len(self.summaries)} summaries of {self.conversation!r}>"
+
     def of(self, event_id: int) -> Lifetime:
         """Return the lifetime of an event or a summary. Raises ``NoSuchEvent``."""
         if 0 <= event_id < len(self.events):

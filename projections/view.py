@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from eventstore.arguments import whole
 from eventstore.events import Action, CondensationAction, Event
@@ -13,7 +13,11 @@ from projections.condensations import JoinedCondensations
 from projections.fold import ViewState, fold
 from projections.items import Items
 from projections.messages import Dialect, Rendered, checked, rendered, system_prompt
+from projections.notebook import Table, rows_of
 from projections.units import Units, cut_positions, fit_positions, open_positions, units
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 __all__ = ["View"]
 
@@ -151,6 +155,16 @@ class View:
     def __getitem__(self, index: slice) -> tuple[Event, ...]: ...
     def __getitem__(self, index: int | slice) -> Event | tuple[Event, ...]:
         return self.events[index]
+
+    def _table(self) -> Table:
+        return Table(repr(self)[1:-1], ("id", "kind", "text"), rows_of(self.events))
+
+    def _repr_html_(self) -> str:
+        """Return the View as a table, for notebooks."""
+        return self._table().html()
+
+    def __rich__(self) -> RenderableType:
+        return self._table().rich()
 
     def __repr__(self) -> str:
         request = ", condensation requested" if self.unhandled_condensation_request else ""

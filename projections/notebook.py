@@ -1,0 +1,130 @@
+"""Views and what is said of them as tables: in a notebook, and where rich prints.
+
+Whatever an event says is shown as text: it becomes no markup, and characters that steer are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
+
+from eventstore.events import (
+    Action,
+    CondensationAction,
+    Content,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+    UnknownEvent,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["Table", "event_row", "rows_of"]
+
+_LINE = 160
+_HEAD, _TAIL = 10, 20
+"""Events of a long table: at its beginning, and at its end."""
+_STEERS = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+class Table(NamedTuple):
+    """A heading, and rows of cells. ``columns`` are their names; none is shown where they are empty."""
+
+    heading: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+    def html(self) -> str:
+        """Return the table as HTML that holds no markup but its own."""
+        parts = [f"<div><strong>{_escaped(self.heading)}</strong>"]
+        if self.rows:
+            parts.append('<table style="text-align: left">')
+            if self.columns:
+                parts.append(f"<tr>{''.join(f'<th>{_escaped(name)}</th>' for name in self.columns)}</tr>")
+            cells = '<td style="text-align: left">'
+            parts += [
+                f"<tr>{''.join(f'{cells}<bdi>{_escaped(cell)}</bdi></td>' for cell in row)}</tr>" for row in self.rows
+            ]
+            parts.append("</table>")
+        return "".join([*parts, "</div>"])
+
+    def rich(self) -> RenderableType:
+        """Return the table for rich."""
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        if not self.rows:
+            return Text(_visible(self.heading))
+        table = RichTable(
+            title=Text(_visible(self.heading)), title_justify="left", box=None, show_header=bool(self.columns)
+        )
+        for place, name in enumerate(self.columns or [""] * max(map(len, self.rows), default=0)):
+            table.add_column(name, justify="right" if name == "id" else "left", no_wrap=place + 1 < len(self.columns))
+        for row in self.rows:
+            table.add_row(*(Text(_visible(cell)) for cell in row))
+        return table
+
+
+def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
+    """Return a row for each event, or for the first and the last ones of many."""
+    given = [mark] if mark else []
+    if len(events) <= _HEAD + _TAIL + 1:
+        return [[*given, *event_row(event)] for event in events]
+    left_out = len(events) - _HEAD - _TAIL
+    between = [*given, "…", "", f"{left_out:,} more events"]
+    shown: Iterable[Event] = (*events[:_HEAD], *events[-_TAIL:])
+    rows = [[*given, *event_row(event)] for event in shown]
+    return [*rows[:_HEAD], between, *rows[_HEAD:]]
+
+
+def event_row(event: Event) -> list[str]:
+    """Return the id of an event, its kind, and the beginning of what it says."""
+    return [str(event.id), _kind(event), _line(event)]
+
+
+def _kind(event: Event) -> str:
+    match event:
+        case Message(source=source):
+            return source
+        case Observation(is_error=True):
+            return "error"
+        case UnknownEvent():
+            return "unknown"
+    return str(type(event).__struct_config__.tag).replace("condensation_", "")
+
+
+def _line(event: Event) -> str:
+    match event:
+        case Action(tool=tool, arguments=arguments, thought=thought):
+            text = f"{tool} {'' if arguments is None else arguments} {_words(thought)}"
+        case Observation(tool=tool, content=content):
+            text = f"{tool}: {_words(content)}" if tool else _words(content)
+        case SystemMessage(content=content) | Message(content=content):
+            text = _words(content)
+        case CondensationAction(summary=summary):
+            text = summary or "forgets events"
+        case _:
+            text = str(getattr(event, "content", None) or getattr(event, "name", ""))
+    line = " ".join(text[: 4 * _LINE].split())
+    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
+
+
+def _words(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return " ".join(str(part.get("text", f"[{part.get('type', 'part')}]")) for part in content)
+
+
+def _escaped(text: str) -> str:
+    return escape(_visible(text))
+
+
+def _visible(text: str) -> str:
+    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,0 +1,76 @@
+"""What a notebook and rich show: tables without markup of their texts; a repr that is short and asks no database."""
+
+from __future__ import annotations
+
+import io
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+import foldlog
+from eventstore import open_store
+from projections import View, Views
+from tests.page_samples import HOSTILE, hostile_history, usual_history
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def printed(shown) -> str:
+    out = io.StringIO()
+    Console(file=out, width=300, color_system=None).print(shown)
+    return out.getvalue()
+
+
+def all_shown():
+    with open_store("memory:") as store:
+        store.ingest("c", hostile_history())
+        views = Views(store)
+        view = views.current("c")
+        yield from (view, views.at("c", 5), views.difference("c", 3, view.version))
+        yield from (views.why("c", event_id) for event_id in (1, 2, 3, 30, view.version - 1))
+        yield View.from_events(())
+
+
+@pytest.mark.parametrize("shown", list(all_shown()), ids=lambda shown: type(shown).__name__)
+def test_a_table_shows_texts_and_no_markup_of_theirs(shown):
+    tags = Tags(shown._repr_html_())
+    assert tags.tags <= {"div", "strong", "table", "tr", "th", "td", "bdi"}
+    assert tags.attributes <= {"style"}
+    text = "".join(tags.texts) + printed(shown)
+    assert not {"\x1b", "\u202e", "\0", "\x9b"} & set(text)
+    assert len(repr(shown)) < 400
+
+
+def test_a_long_view_is_shown_by_its_ends():
+    view = View.from_events(usual_history(200))
+    assert len(view) > 300
+    assert "more events" in printed(view)
+    assert view._repr_html_().count("<tr>") == 32
+
+
+def test_a_history_shows_its_view_or_the_reason_why_not():
+    histories = foldlog.open("memory:")
+    history = histories["c"]
+    assert "View of 0 events" in history._repr_html_()
+    history.append(foldlog.Message(source="user", content=HOSTILE[0]))
+    assert "&lt;script&gt;" in history._repr_html_()
+    assert "<script>" in printed(history)
+    histories.close()
+    assert (repr(history), repr(histories).startswith("<Histories in ")) == ("<History 'c'>", True)
+    assert "closed" in history._repr_html_()
+    assert "closed" in printed(history)
