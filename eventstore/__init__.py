@@ -27,6 +27,7 @@ from eventstore.errors import (
     InvalidOption,
     KeyUnavailable,
     StoreUnavailable,
+    StoreUnusable,
     UnknownEventType,
     VersionConflict,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "Source",
     "Store",
     "StoreUnavailable",
+    "StoreUnusable",
     "SystemMessage",
     "UnknownEvent",
     "UnknownEventType",

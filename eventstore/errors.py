@@ -13,7 +13,8 @@
     │   └── InvalidOption      an option or an address is wrong, such as a mistyped URL: correct it
     ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
-    └── StoreUnavailable       the database cannot be opened, read or written now
+    ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair what it names
+    └── StoreUnusable          no store, damaged, replaced, closed or read-only: waiting does not help
         └── KeyUnavailable     a conversation is encrypted, and its key is not given: give the key
 
 A class exists where a caller would act differently. Driver errors never escape: they are the ``__cause__``.
@@ -142,8 +143,16 @@ class CorruptEvent(EventStoreError):
 
 
 class StoreUnavailable(EventStoreError):
-    """The database cannot be opened, read or written now. Acknowledged events are safe; the message says what helps."""
+    """The database cannot be opened, read or written now: the disk, the server or a lock refuses. The same may succeed
+    later. Acknowledged events are safe; the message says what helps.
+    """
 
 
-class KeyUnavailable(StoreUnavailable):
+class StoreUnusable(EventStoreError):
+    """This is not a store, a newer version made it, it is damaged, its file was replaced, or it is closed or open for
+    reading only. Waiting does not help; the message says what does. Acknowledged events are safe.
+    """
+
+
+class KeyUnavailable(StoreUnusable):
     """A key is missing or malformed. Nothing was read or written; give the key that the message names."""

@@ -49,8 +49,9 @@ def open_store(
     ``event_bytes_max`` is the largest event that this process appends. A limit above the default is recorded in the
     store: no reader decompresses a body to more than the largest limit that was recorded.
 
-    Raises ``InvalidOption`` where the URL or another argument is wrong, ``StoreUnavailable`` where there is no such
-    store, it is not ours, or a newer version made it, and ``KeyUnavailable`` where a key is missing or malformed.
+    Raises ``InvalidOption`` where the URL or another argument is wrong, ``StoreUnavailable`` where the store cannot be
+    opened now, ``StoreUnusable`` where the file is not a store or a newer version made it, and ``KeyUnavailable`` where
+    a key is missing or malformed.
     """
     if keys is not None and not isinstance(keys, KeyRing):
         raise TypeError(f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}")

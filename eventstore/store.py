@@ -19,7 +19,6 @@ from eventstore.errors import (
     IdempotencyConflict,
     InvalidArgument,
     InvalidEvent,
-    StoreUnavailable,
 )
 from eventstore.events import (
     ATTRIBUTES,
@@ -45,7 +44,7 @@ from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.nesting import note_committed
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, translated
+from eventstore.stored.database import Database, translated, unavailable
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.stored.rows import (
     chained,
@@ -175,7 +174,7 @@ class Store:
         """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
 
         ``work`` may be run again, so it must have no other effects. Raises ``ConversationNotFound``,
-        ``ConversationErased``, ``StoreUnavailable`` (also where the store is open for reading only).
+        ``ConversationErased``, ``StoreUnavailable``, ``StoreUnusable`` (for example where it is open for reading only).
         """
 
         def in_transaction(transaction: Transaction) -> T:
@@ -283,7 +282,7 @@ class Store:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the database. Whatever uses the store afterwards gets ``StoreUnavailable``."""
+        """Close the database. Whatever uses the store afterwards gets ``StoreUnusable``."""
         with translated():
             self._recorder.close()
 
@@ -392,13 +391,13 @@ class Store:
         try:
             return self._recorder.transact(work, any_thread=any_thread)
         except RecorderError as error:  # as ``translated``, without the cost of a context in every append
-            raise StoreUnavailable(str(error)) from error
+            raise unavailable(error) from error
 
     def _query(self, work: Callable[[Reader], T]) -> T:
         try:
             return self._recorder.query(work)
         except RecorderError as error:
-            raise StoreUnavailable(str(error)) from error
+            raise unavailable(error) from error
 
     def _logged(self, reader: Reader, found: Conversation, start: int, stop: int) -> Iterator[Logged]:
         rows = self.database.rows(reader, found, start, stop, stop - start)

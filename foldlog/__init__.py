@@ -21,9 +21,9 @@ Forgetting     Condensation, LLM and LLMConfig (a model, with its limits), reque
                is_context_window_error
 Errors         EventStoreError is the base of all. Of the store: VersionConflict, IdempotencyConflict,
                HistoryDiverged, ConversationNotFound, ConversationErased, InvalidEvent, InvalidArgument,
-               InvalidOption, UnknownEventType, CorruptEvent, StoreUnavailable, KeyUnavailable. Of Views:
-               NoSuchEvent, NoSuchVersion. Of condensers: InvalidCondenser, NoCondensationAvailable,
-               ModelCallFailed
+               InvalidOption, UnknownEventType, CorruptEvent, StoreUnavailable, StoreUnusable,
+               KeyUnavailable. Of Views: NoSuchEvent, NoSuchVersion. Of condensers: InvalidCondenser,
+               NoCondensationAvailable, ModelCallFailed
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the packages
                below: eventstore, projections, condensers. help(foldlog.History) lists the methods.
 
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from eventstore import Recorded as Recorded
     from eventstore import Retraction as Retraction
     from eventstore import StoreUnavailable as StoreUnavailable
+    from eventstore import StoreUnusable as StoreUnusable
     from eventstore import SystemMessage as SystemMessage
     from eventstore import UnknownEventType as UnknownEventType
     from eventstore import VersionConflict as VersionConflict

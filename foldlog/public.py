@@ -20,7 +20,7 @@ _HOMES: Mapping[str, tuple[str, ...]] = {
         *("ANY_VERSION", "Action", "Annotation", "CondensationAction", "CondensationRequest", "CondensationSummary"),
         *("ConversationErased", "ConversationNotFound", "CorruptEvent", "Event", "EventStoreError", "HistoryDiverged"),
         *("IdempotencyConflict", "InvalidArgument", "InvalidEvent", "InvalidOption", "KeyRing", "KeyUnavailable"),
-        *("Message", "Observation", "Recorded", "Retraction", "StoreUnavailable", "SystemMessage"),
+        *("Message", "Observation", "Recorded", "Retraction", "StoreUnavailable", "StoreUnusable", "SystemMessage"),
         *("DELETED", "UnknownEventType", "VersionConflict"),
     ),
 }

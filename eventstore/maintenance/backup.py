@@ -68,7 +68,7 @@ def _backed_up(database: Database, path: str, on_progress: Callable[[int, int], 
     recorder = _of_file(database, "backed up", "pg_dump does it")
     target = Path(path)
     if target.exists():
-        raise StoreUnavailable(f"{path} exists already; give the backup a name of its own")
+        raise InvalidOption(f"{path} exists already; give the backup a name of its own")
     part = None
     try:
         part = new_beside(target)

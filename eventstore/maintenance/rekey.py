@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreUnavailable
+from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows, staged_conversations
 from eventstore.maintenance.erase import purge
 from eventstore.recorders.base import Conversation, NewForm, NewKey, NewMark, Row, Transaction, as_rows
@@ -278,7 +278,7 @@ class _Change:
             self._set_mark(transaction, found, target.data_key, mark._replace(pending_from=stop))
 
     def _read_back(self, transaction: Transaction, target: RowCodec, plain: Sequence[Row]) -> None:
-        """Raise ``StoreUnavailable``, which rolls the batch back, unless it reads as before."""
+        """Raise ``StoreUnusable``, which rolls the batch back, unless it reads as before."""
         first, last = plain[0].id, plain[-1].id
         back = as_rows(transaction.rows(self._found.key, first, last + 1, last + 1 - first))
         wanted = {row.id: _content(row) for row in plain}
@@ -287,7 +287,7 @@ class _Change:
             for row in target.decoded_rows([row for row in back if row.id in wanted], self._database)
         }
         if came != wanted:
-            raise StoreUnavailable(
+            raise StoreUnusable(
                 f"conversation {self._found.id!r}: events {first} to {last} do not read the same in their new form, so "
                 f"they were not changed; run 'foldlog verify', and report this"
             )

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from eventstore.errors import EventStoreError, StoreUnavailable
+from eventstore.errors import EventStoreError, InvalidOption, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.replacing import copy_of, replace
@@ -47,9 +47,9 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     """
     path = os.path.realpath(path)
     if not os.path.exists(backup):
-        raise StoreUnavailable(f"there is no backup at {backup}; check its path")
+        raise InvalidOption(f"there is no backup at {backup}; check its path")
     if os.path.exists(path) and os.path.samefile(backup, path):
-        raise StoreUnavailable(f"{backup} is the store itself; name a backup of it")
+        raise InvalidOption(f"{backup} is the store itself; name a backup of it")
     kept = _name_for_the_old(path)
     with _errors_named(backup, path):
         opened, part = tempfile.mkstemp(prefix=f"{os.path.basename(path)}.part-", dir=os.path.dirname(path))
@@ -81,7 +81,7 @@ def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int
     if findings:
         conversation, finding = findings[0]
         where = "" if conversation is None else f"conversation {conversation!r}: "
-        raise StoreUnavailable(
+        raise StoreUnusable(
             f"{backup} is not sound ({len(findings)} findings, the first: {where}{finding}), and nothing was replaced; "
             f"restore another backup, or copy what is sound with 'foldlog salvage'"
         )

@@ -9,15 +9,17 @@
         ├── InternalError       the database found its own pages damaged
         ├── NotSupportedError
         ├── OperationalError    the disk, the server or a lock refuses: waiting or the administrator helps
-        │   └── StillRead       a reader that is open needs what should go
+        │   ├── StillRead       a reader that is open needs what should go
+    │   └── ReadOnly        it is open for reading only
         └── ProgrammingError
 
-A recorder raises them with the driver's error as cause. The store turns them into ``StoreUnavailable``.
+A recorder raises them with the driver's error as cause. The store turns those that waiting can cure into
+``StoreUnavailable``, the others into ``StoreUnusable``.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 __all__ = [
     "DataError",
@@ -29,6 +31,7 @@ __all__ = [
     "NotSupportedError",
     "OperationalError",
     "ProgrammingError",
+    "ReadOnly",
     "RecorderError",
     "StillRead",
     "error_class",
@@ -36,7 +39,9 @@ __all__ = [
 
 
 class RecorderError(Exception):
-    """The database did not do what it was asked."""
+    """The database did not do what it was asked. ``passing`` says whether the same may succeed later."""
+
+    passing: ClassVar[bool] = False
 
 
 class InterfaceError(RecorderError):
@@ -53,6 +58,8 @@ class DataError(DatabaseError):
 
 class IntegrityError(DatabaseError):
     """A key is taken, so nothing was written. Read again, then decide again."""
+
+    passing = True
 
 
 class KeyReplaced(IntegrityError):
@@ -76,9 +83,17 @@ class NotSupportedError(DatabaseError):
 class OperationalError(DatabaseError):
     """The disk, the server or a lock refuses. The message says what helps."""
 
+    passing = True
+
 
 class StillRead(OperationalError):
     """What should go is needed by a reader that is open. Try again when it has ended."""
+
+
+class ReadOnly(OperationalError):
+    """The recorder is open for reading only."""
+
+    passing = False
 
 
 class ProgrammingError(DatabaseError):

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.arguments import moment, to_microseconds
-from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable
+from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.events import Event
 from eventstore.recorders.base import Ancestor, BareRow, Conversation, Only, Reader, Recorder, Row, as_rows
 from eventstore.recorders.errors import RecorderError
@@ -34,6 +34,7 @@ __all__ = [
     "is_moment",
     "start_after",
     "translated",
+    "unavailable",
 ]
 
 _YEAR_10000 = 253_402_300_800_000_000
@@ -359,11 +360,16 @@ def start_after(conversation: str | None) -> str:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise the errors of a recorder as ``StoreUnavailable``: for a caller, the database does not answer."""
+    """Raise the errors of a recorder as errors of the store: see ``unavailable``."""
     try:
         yield
     except RecorderError as error:
-        raise StoreUnavailable(str(error)) from error
+        raise unavailable(error) from error
+
+
+def unavailable(error: RecorderError) -> StoreUnavailable | StoreUnusable:
+    """Return the error that a caller of the store gets for an error of a recorder."""
+    return StoreUnavailable(str(error)) if error.passing else StoreUnusable(str(error))
 
 
 def _microseconds() -> int:

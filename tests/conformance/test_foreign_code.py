@@ -21,7 +21,7 @@ from eventstore import (
     EventStoreError,
     Message,
     Store,
-    StoreUnavailable,
+    StoreUnusable,
     WriteTransaction,
 )
 from eventstore.recorders.base import Recorder
@@ -55,7 +55,7 @@ class Inner:
 
 def check_refused(inner: Inner) -> None:
     """The inner write was refused, and is not there; the store goes on."""
-    assert isinstance(inner.error, StoreUnavailable)
+    assert isinstance(inner.error, StoreUnusable)
     assert REFUSED in str(inner.error)
     assert "nothing of the second one was written" in str(inner.error)
     assert inner.store.version("inner") == 0
@@ -130,7 +130,7 @@ def test_other_writes_inside_a_write_are_refused_too(store: Store):
             store.close,
         ]
         for call in calls:
-            with pytest.raises(StoreUnavailable, match=REFUSED) as raised:
+            with pytest.raises(StoreUnusable, match=REFUSED) as raised:
                 call()
             refused.append(str(raised.value))
 

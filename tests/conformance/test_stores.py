@@ -29,7 +29,7 @@ from eventstore import (
     Origin,
     Record,
     Store,
-    StoreUnavailable,
+    StoreUnusable,
     UnknownEventType,
     VersionConflict,
     WriteTransaction,
@@ -449,7 +449,7 @@ def test_a_snapshot_reads_one_moment(store: Store):
 
 def test_a_closed_store_says_so(store: Store):
     store.close()
-    with pytest.raises(StoreUnavailable, match="closed"):
+    with pytest.raises(StoreUnusable, match="closed"):
         store.append("c1", said("a"), expected_version=0)
 
 

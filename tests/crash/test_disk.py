@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import pytest
 
-from eventstore import Message, StoreUnavailable, open_store
+from eventstore import Message, StoreUnavailable, StoreUnusable, open_store
 from tests.crash import faults
 from tests.crash.ledger import Acknowledged, batch_of, inspect, open_at
 from tests.crash.test_crashes import crash, crashes_of, needs_faults
@@ -58,7 +58,7 @@ def test_a_full_disk_is_said_the_store_closes_and_has_what_was_acknowledged_when
     with pytest.raises(StoreUnavailable, match=r"store\.db: database or disk is full; free some space, then open"):
         append_for_ever(append)
     assert len(acknowledged) > 10
-    with pytest.raises(StoreUnavailable, match=r"is closed: a write failed .*full.*; open the store again"):
+    with pytest.raises(StoreUnusable, match=r"is closed: a write failed .*full.*; open the store again"):
         append()
     store.close()
     (small_disk / "ballast").unlink()

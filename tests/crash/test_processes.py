@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import Message, StoreUnavailable, open_store
+from eventstore import Message, StoreUnusable, open_store
 from tests.crash.ledger import Acknowledged, Ledger, batch_of, inspect, open_at
 
 PRELUDE = """
@@ -150,7 +150,7 @@ store = open_at(path)
 append(store, "c1", "before")
 def attempt(work):
     try: say(f"done {work()}")
-    except StoreUnavailable as error: say(error)
+    except EventStoreError as error: say(error)
 with store.snapshot("c1"):
     child = os.fork()
     if child == 0:
@@ -313,11 +313,11 @@ def test_a_version_that_is_older_than_the_file_stops_at_once_also_while_it_has_i
             newer.execute("CREATE TABLE of_the_future (x)")
             newer.execute("PRAGMA user_version = 99")
             newer.commit()
-        with pytest.raises(StoreUnavailable, match=r"has schema 99, this version .* knows schemas up to .*; upgrade"):
+        with pytest.raises(StoreUnusable, match=r"has schema 99, this version .* knows schemas up to .*; upgrade"):
             store.append("c1", Message(source="user", content="of the past"), expected_version=1)
-        with pytest.raises(StoreUnavailable, match="has schema 99"):
+        with pytest.raises(StoreUnusable, match="has schema 99"):
             store.version("c1")
-        with pytest.raises(StoreUnavailable, match="has schema 99"):
+        with pytest.raises(StoreUnusable, match="has schema 99"):
             open_at(path)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)

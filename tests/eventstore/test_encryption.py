@@ -23,12 +23,12 @@ from eventstore import (
     ANY_VERSION,
     CondensationRequest,
     CorruptEvent,
+    InvalidOption,
     KeyRing,
     KeyUnavailable,
     Message,
     Record,
     Store,
-    StoreUnavailable,
     open_store,
 )
 from eventstore.codec import encode
@@ -248,7 +248,7 @@ def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment: dict
 
 
 def test_a_compression_that_there_is_not_is_a_clear_error(path: Path):
-    with pytest.raises(StoreUnavailable, match="there is no compression 'lzma'; choose none, zlib, zstd"):
+    with pytest.raises(InvalidOption, match="there is no compression 'lzma'; choose none, zlib, zstd"):
         open_store(f"sqlite:///{path}", compression="lzma")  # type: ignore[arg-type]
 
 

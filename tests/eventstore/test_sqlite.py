@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import Message, Store, StoreUnavailable, open_store
+from eventstore import Message, Store, StoreUnavailable, StoreUnusable, open_store
 from eventstore.recorders.base import Row, Transaction, as_rows
 from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder, log_space, schema
@@ -506,7 +506,7 @@ def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
 def test_a_file_of_which_nothing_is_left_is_no_empty_store(tmp_path: Path, mode: str):
     path = tmp_path / "history.db"
     path.touch()
-    with pytest.raises(StoreUnavailable, match="is empty, which no store is"):
+    with pytest.raises(StoreUnusable, match="is empty, which no store is"):
         open_store(f"sqlite:///{path}?mode={mode}")
     assert path.stat().st_size == 0
     open_store(f"sqlite:///{path}").close()
@@ -544,7 +544,7 @@ def test_a_file_with_a_schema_that_is_not_ours_is_refused(path: str, foreign: st
         store.append("c1", HI, expected_version=0)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(statements)
-    with pytest.raises(StoreUnavailable, match=problem):
+    with pytest.raises(StoreUnusable, match=problem):
         open_store(f"sqlite:///{path}?mode={mode}")
 
 

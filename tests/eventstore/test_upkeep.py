@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 import eventstore.importing
-from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
+from eventstore import ANY_VERSION, InvalidOption, KeyRing, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.transaction import staged_keys
 
@@ -82,7 +82,7 @@ def test_a_backup_is_one_file_that_only_its_owner_reads(store: Store, tmp_path: 
 
 def test_a_backup_does_not_replace_a_file(store: Store, tmp_path: Path):
     (tmp_path / "precious").write_text("mine")
-    with pytest.raises(StoreUnavailable, match="precious exists already; give the backup a name of its own"):
+    with pytest.raises(InvalidOption, match="precious exists already; give the backup a name of its own"):
         store.back_up(str(tmp_path / "precious"))
     assert (tmp_path / "precious").read_text() == "mine"
 
@@ -146,9 +146,9 @@ def test_a_backup_is_of_one_moment_while_others_write(store: Store, tmp_path: Pa
 
 def test_a_store_in_memory_cannot_be_backed_up_or_vacuumed(tmp_path: Path):
     with open_store("memory:") as store:
-        with pytest.raises(StoreUnavailable, match="only a store in a SQLite file can be backed up"):
+        with pytest.raises(InvalidOption, match="only a store in a SQLite file can be backed up"):
             store.back_up(str(tmp_path / "copy.db"))
-        with pytest.raises(StoreUnavailable, match="only a store in a SQLite file can be vacuumed"):
+        with pytest.raises(InvalidOption, match="only a store in a SQLite file can be vacuumed"):
             store.vacuum()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder, write_lock
 from eventstore.recorders.sqlite.write_lock import WriteLock
@@ -170,7 +170,7 @@ def test_a_full_disk_is_no_reason_not_to_take_the_lock(path: str):
 @pytest.mark.parametrize("address", ["sqlite:///{}", "postgresql://h/d"])
 def test_a_patience_that_is_none_is_refused(tmp_path: Path, address: str, patience: str):
     url = f"{address.format(tmp_path / 'h.db')}?patience_s={patience}"
-    with pytest.raises(StoreUnavailable, match=r"sets patience_s to .* use a whole number from 1 to 999999"):
+    with pytest.raises(InvalidOption, match=r"sets patience_s to .* use a whole number from 1 to 999999"):
         open_store(url)
 
 

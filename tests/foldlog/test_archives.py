@@ -26,7 +26,7 @@ from eventstore import (
     KeyRing,
     Message,
     Store,
-    StoreUnavailable,
+    StoreUnusable,
     UnknownEvent,
     open_store,
 )
@@ -490,5 +490,5 @@ def test_what_lies_where_an_archive_is_written_does_not_make_it_readable_for_oth
 
 def test_a_store_that_cannot_be_written_ends_an_import_with_a_clear_error(archive: Path, target: Store):
     target._recorder.close()
-    with pytest.raises(StoreUnavailable, match="closed"):
+    with pytest.raises(StoreUnusable, match="closed"):
         list(read_archive(target, archive, receipts=True))

@@ -21,10 +21,10 @@ from condensers.errors import InvalidCondenser
 from eventstore import (
     Event,
     InvalidEvent,
+    InvalidOption,
     KeyRing,
     KeyUnavailable,
     Message,
-    StoreUnavailable,
     UnknownEventType,
     codec,
     open_store,
@@ -248,7 +248,7 @@ def url(at: random.Random) -> str:
     text = mutated(at, at.choice(_URLS).encode()).decode("utf-8", at.choice(("replace", "surrogateescape")))
     try:
         location = urls.parse(text)
-    except StoreUnavailable:
+    except InvalidOption:
         return "refused"
     assert location.scheme in ("memory", "sqlite", "postgresql")
     return "taken"

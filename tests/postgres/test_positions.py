@@ -22,6 +22,7 @@ from eventstore import (
     Recorded,
     Store,
     StoreUnavailable,
+    StoreUnusable,
     WriteTransaction,
     open_store,
 )
@@ -408,7 +409,7 @@ def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
                 written = list(store.follow()) + write_with(store, writers=8, appends=20)
                 wait_for_standby(postgres_server)
                 same(follower.finish(), written)
-                with pytest.raises(StoreUnavailable, match="reading only"):
+                with pytest.raises(StoreUnusable, match="reading only"):
                     followed.append("c0", said("no"), expected_version=ANY_VERSION)
     finally:
         standby.stop("immediate")
@@ -445,6 +446,6 @@ def test_more_than_one_transaction_can_number_is_refused_before_anything_is_writ
 ):
     monkeypatch.setattr(positions, "POSITIONS_MAX", 7_000)
     with open_store(url) as store:
-        with pytest.raises(StoreUnavailable, match="append them in several batches"):
+        with pytest.raises(StoreUnusable, match="append them in several batches"):
             store.append("c0", [said("x")] * 7_001, expected_version=0)
         assert store.version("c0") == 0

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from eventstore import ANY_VERSION, InvalidOption, Message, Store, open_store
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import status as vacuuming
 from foldlog.cli.application import build
@@ -100,7 +100,7 @@ def test_the_command_shows_it(url: str, store: Store):
 def test_a_store_in_a_file_has_no_status():
     with (
         open_store("memory:") as store,
-        pytest.raises(StoreUnavailable, match="follower status exists only for PostgreSQL stores"),
+        pytest.raises(InvalidOption, match="follower status exists only for PostgreSQL stores"),
     ):
         store.status()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import ANY_VERSION, Store, open_store
-from eventstore.errors import ConversationNotFound, StoreUnavailable, UnknownEventType
+from eventstore.errors import ConversationNotFound, StoreUnavailable, StoreUnusable, UnknownEventType
 from eventstore.events import (
     Action,
     Annotation,
@@ -190,7 +190,7 @@ def test_a_view_is_answered_from_memory_where_nothing_can_be_written(tmp_path: P
         views = Views(store)
         assert ids(views.current("c")) == [1, 3]
         assert ids(views.at("c", 2)) == [0, 1]
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnusable):
             views.rebuild("c")
         assert records(store) == []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from eventstore import Annotation, CorruptEvent, StoreUnavailable, open_store
+from eventstore import Annotation, CorruptEvent, StoreUnusable, open_store
 from eventstore.recorders.sqlite import reader
 from foldlog import CondensationAction, Histories, History, Message
 from projections import View, audit
@@ -169,7 +169,7 @@ def test_a_view_that_was_not_looked_at_is_of_its_moment_and_outlives_the_store(l
     unheard = foldlog.open(long)
     held = unheard["c1"].view
     unheard.store.close()
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnusable):
         len(held)
 
 

@@ -14,8 +14,16 @@ import psycopg
 from psycopg import conninfo, sql
 from psycopg.pq.abc import PGresult
 
+from eventstore.errors import InvalidOption
 from eventstore.recorders.base import Reader, Transaction
-from eventstore.recorders.errors import IntegrityError, InterfaceError, OperationalError, RecorderError, StillRead
+from eventstore.recorders.errors import (
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    ReadOnly,
+    RecorderError,
+    StillRead,
+)
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.postgres import setup, status
 from eventstore.recorders.postgres.calls import Call
@@ -120,7 +128,7 @@ class PostgresRecorder:
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         self._check_open()
         if not self.writable:
-            raise OperationalError(f"{self._server} is open for reading only")
+            raise ReadOnly(f"{self._server} is open for reading only; open it without ?mode=ro to write")
         mark = self._mark()
         if mark in INSIDE:
             raise nested(self._server)
@@ -346,7 +354,7 @@ def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
     try:
         given = conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
-        raise OperationalError(f"the URL cannot be read: {' '.join(str(error).split())}") from error
+        raise InvalidOption(f"the URL cannot be read: {' '.join(str(error).split())}") from error
     return _CONNECTION_DEFAULTS | {"target_session_attrs": "read-write" if writable else "any"} | given
 
 

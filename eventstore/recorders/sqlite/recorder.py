@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from eventstore.recorders.commit_queue import CommitQueue
-from eventstore.recorders.errors import DatabaseError, InterfaceError, OperationalError
+from eventstore.recorders.errors import DatabaseError, InterfaceError, ReadOnly
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.sqlite import epochs, process_forks, schema, upkeep
 from eventstore.recorders.sqlite.connections import ReaderPool, Use, create_private, is_empty, open_reader
@@ -81,7 +81,7 @@ class SQLiteRecorder:
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         self._check_open()
         if self._lock is None:
-            raise OperationalError(f"{self.path} is open for reading only; open it without ?mode=ro to write")
+            raise ReadOnly(f"{self.path} is open for reading only; open it without ?mode=ro to write")
         return self._queue.run(work, any_thread=any_thread)
 
     @contextlib.contextmanager
@@ -269,7 +269,7 @@ class SQLiteRecorder:
         """Give the writing connection, under the write lock, to this thread alone."""
         self._check_open()
         if self._lock is None:
-            raise OperationalError(f"{self.path} is open for reading only; open it without ?mode=ro to write")
+            raise ReadOnly(f"{self.path} is open for reading only; open it without ?mode=ro to write")
         with self._queue.alone() as job:
             self._writing.take(job)
             connection = self._writing.connection or self._writing.open()
