@@ -102,6 +102,8 @@ class _Common(
     ``cause``      id of the earlier event that this one answers
     ``origin``     where an imported event comes from
     ``meta``       open map: trace, correlation, writer, tenant
+    ``stays_with_next``  it means nothing to a model without the agent's event after it, nor that one without it: they
+                   are forgotten and sent together, as a reasoning item and the call that it led to
     ``extra``      fields that a newer version wrote and this one does not know, kept whole
     """
 
@@ -112,6 +114,7 @@ class _Common(
     cause: int | None = None
     origin: Origin | None = None
     meta: dict[str, Any] = {}
+    stays_with_next: bool = False
     extra: dict[str, Any] = {}
 
 
@@ -125,11 +128,15 @@ class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
 
 
 class Message(_Common, frozen=True, kw_only=True, tag="message"):
-    """Something said. The chat role follows from ``source``: the user's is user, the agent's is assistant."""
+    """Something said. The chat role follows from ``source``: the user's is user, the agent's is assistant.
+
+    ``thinking`` holds the model's thinking blocks that came before it.
+    """
 
     content: Content
     source: Source
     shown: bool = True
+    thinking: tuple[dict[str, Any], ...] = ()
 
 
 class Action(_Common, frozen=True, kw_only=True, tag="action"):

@@ -65,6 +65,8 @@ def _is_flat(event: Event) -> bool:
             and not event.thinking
             and (type(arguments) is not dict or _holds_texts(arguments))
         )
+    if isinstance(event, Message) and event.thinking:
+        return False
     return type(event.content) is str and (type(event) is not Observation or _holds_texts(event.extras))
 
 

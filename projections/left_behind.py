@@ -85,7 +85,7 @@ class LeftBehind:
 
         Only the beginning of the View lived through most condensations, and it was looked at each time.
         """
-        living = [event for event in items if type(event) is Action or type(event) is Observation]
+        living = [e for e in items if type(e) is Action or type(e) is Observation or e.stays_with_next]
         for cut in reversed(self._recent):
             living = [event for event in living if event.id < cut.by]
             if not living:
@@ -96,13 +96,14 @@ class LeftBehind:
 
 
 class _Keys:
-    """What may tie some events of a View, given in order, to others: call ids, response ids, thinking."""
+    """What may tie some events of a View, given in order, to others: call ids, response ids, thinking, bonds."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         acts = [event for event in events if type(event) is Action or type(event) is Observation]
         open_calls = _OpenCalls()
-        self._none = not acts
-        self._plain = open_calls.read(acts, ()) and not open_calls.thinking
+        bound = any(event.stays_with_next for event in events)
+        self._none = not acts and not bound
+        self._plain = open_calls.read(acts, ()) and not open_calls.thinking and not bound
         self._waiting = open_calls.waiting
         self._responses = {event.response_id for event in acts if type(event) is Action} - {None}
         self._calls = {event.call_id for event in acts}
@@ -112,6 +113,8 @@ class _Keys:
 
         Cost: ``gone``.
         """
+        if any(event.stays_with_next for event in gone):
+            return False
         if self._none or not self._plain:
             return self._none
         responses: Set[str | None] = self._responses
@@ -127,10 +130,10 @@ class _Keys:
 
 def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]) -> set[int]:
     """Return the ids that stay of each unit that loses a member when the events with the ``forgotten`` ids go."""
-    parallel_calls, _, loops, _, _ = units(events, left_behind)
+    parallel_calls, _, loops, _, _, bonds, _ = units(events, left_behind)
     gone = {position for position, event in enumerate(events) if event.id in forgotten}
     parted: set[int] = set()
-    for members in (*(calls.members for calls in parallel_calls), *loops):
+    for members in (*(calls.members for calls in parallel_calls), *loops, *bonds):
         if not gone.isdisjoint(members):
             parted.update(members)
     return {events[position].id for position in parted - gone}
@@ -141,7 +144,8 @@ def left_behind_by_piece(events: Sequence[Event], left_behind: Set[int], start: 
     head, piece, tail = events[:start], events[start:stop], events[stop:]
     if left_behind:
         head, piece, tail = ([event for event in part if event.id not in left_behind] for part in (head, piece, tail))
-    answers = _answers_parted(head, piece, tail)
+    is_bound = any(part and part[-1].stays_with_next for part in (head, piece))
+    answers = None if is_bound else _answers_parted(head, piece, tail)
     if answers is None:
         return left_behind_by_ids(events, left_behind, {event.id for event in events[start:stop]})
     return answers

@@ -163,7 +163,7 @@ class LifetimesFold:
 
     def _send_fit(self, version: int, events: Sequence[Event]) -> None:
         """Take note of which ``events``, a whole View, a model is sent."""
-        fit = {events[place].id for place in fit_positions(events, units(events, self._state.left_behind))}
+        fit = {events[place].id for place in fit_positions(units(events, self._state.left_behind))}
         for event in events:
             self._open[event.id].send(version, sent=event.id in fit and type(event) not in UNSEEN)
 
@@ -252,6 +252,7 @@ class _Waiting:
         self._loops = self._loop = _NO_LOOP
         self._open: Counter[int] = Counter()
         self._odd: set[int] = set()
+        self._bound = False
         for event in events:
             if event.id not in left_behind:
                 self.add(event)
@@ -262,8 +263,13 @@ class _Waiting:
 
     def add(self, event: Event) -> Sequence[tuple[int, bool]] | None:
         """Add the next event. Return the ids that a model is sent from now on, or is not any more; None where only the
-        whole View can tell: in a tool loop that lost a call.
+        whole View can tell: in a tool loop that lost a call, and once events stay with the next.
         """
+        self._bound = self._bound or event.stays_with_next
+        sent = self._add(event)
+        return None if self._bound else sent
+
+    def _add(self, event: Event) -> Sequence[tuple[int, bool]] | None:
         if type(event) in UNSEEN:
             return ()
         if isinstance(event, Action):

@@ -11,6 +11,8 @@ these units.
     loop             starts at an action with thinking, runs through actions and observations, ends at any other event,
                      or at the next action with thinking. Orphans, and events that no model sees, neither belong to it
                      nor end it.
+    bond             an event that stays with the next, and the next one, if the agent said or did it; several in a row
+                     are one bond. Without such a next event it is a bond of one, which is never sent.
 
 Events that were *left behind*, when a condensation forgot another part of their unit, do not belong to a unit any more.
 
@@ -20,7 +22,7 @@ Cost: the events given, once, whatever the length of the history.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from eventstore.events import Action, Annotation, Event, Observation, UnknownEvent
@@ -52,8 +54,9 @@ class ParallelCalls:
 
 
 class Units(NamedTuple):
-    """Parallel calls in the order of their first actions; ``answers`` are the observations by their actions; loops and
-    orphans are ascending. ``seen`` are the positions that a model may see and that are not left behind.
+    """Parallel calls in the order of their first actions; ``answers`` are the observations by their actions; loops,
+    orphans and bonds are ascending. Of the positions that are not left behind, ``seen`` are those that a model may see,
+    ``unseen`` those of kinds without a form as messages.
     """
 
     parallel_calls: list[ParallelCalls]
@@ -61,17 +64,22 @@ class Units(NamedTuple):
     loops: list[list[int]]
     orphans: list[int]
     seen: list[int]
+    bonds: list[list[int]]
+    unseen: list[int]
 
 
 def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units:
     """Return the units of a View."""
-    parallel_calls, answers, loops, orphans, seen = found = Units([], {}, [], [], [])
+    parallel_calls, answers, loops, orphans, seen, _, unseen = found = Units([], {}, [], [], [], [], [])
     waiting = WaitingCalls()
     of_response: dict[str, ParallelCalls] = {}
     of_call: dict[int, ParallelCalls] = {}
     loop: list[int] | None = None
     for position, event in enumerate(events):
-        if type(event) in UNSEEN or event.id in left_behind:
+        if event.id in left_behind:
+            continue
+        if type(event) in UNSEEN:
+            unseen.append(position)
             continue
         seen.append(position)
         if type(event) is Action:
@@ -102,7 +110,25 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
             loop = None
         if loop is not None:
             loop.append(position)
+    if [event for event in events if event.stays_with_next]:
+        found.bonds.extend(_bonds(events, left_behind))
     return found
+
+
+def _bonds(events: Sequence[Event], left_behind: Set[int]) -> Iterator[list[int]]:
+    bond: list[int] = []
+    for position, event in enumerate(events):
+        if event.id in left_behind:
+            continue
+        if bond and event.source != "agent":
+            yield from ([each] for each in bond)  # what came before is without its follower
+            bond = []
+        if event.stays_with_next:
+            bond.append(position)
+        elif bond:
+            yield [*bond, position]
+            bond = []
+    yield from ([each] for each in bond)
 
 
 class WaitingCalls:
@@ -133,14 +159,15 @@ class WaitingCalls:
         return position
 
 
-def fit_positions(events: Sequence[Event], found: Units) -> list[int]:
+def fit_positions(found: Units) -> list[int]:
     """Return the positions that can be sent to a model, ascending: whole, answered parallel calls and whole loops.
 
     Dropped are events left behind, orphans, all parallel calls of which one is unanswered, and then, until nothing
-    changes, parallel calls that lost a member, and each loop that lost an event before its last surviving member. A
-    call that waits at the end of a loop costs the loop nothing.
+    changes, parallel calls and bonds that lost a member, and each loop that lost an event before its last surviving
+    member. A call that waits at the end of a loop costs the loop nothing.
     """
     kept = set(found.seen).difference(found.orphans)
+    kept.update(found.unseen)
     kept.difference_update(*(calls.members for calls in found.parallel_calls if calls.unanswered))
     answered = [calls.members for calls in found.parallel_calls if not calls.unanswered]
     shrinking = True
@@ -148,9 +175,10 @@ def fit_positions(events: Sequence[Event], found: Units) -> list[int]:
         before = len(kept)
         broken = [loop for loop in found.loops if _is_broken(loop, kept)]
         broken += [members for members in answered if not kept.issuperset(members)]
+        broken += [bond for bond in found.bonds if len(bond) == 1 or not kept.issuperset(bond)]
         kept.difference_update(*broken)
         shrinking = len(kept) < before
-    return [position for position, event in enumerate(events) if position in kept or type(event) in UNSEEN]
+    return sorted(kept)
 
 
 def _is_broken(loop: list[int], kept: set[int]) -> bool:
@@ -191,12 +219,15 @@ def cut_positions(count: int, found: Units) -> tuple[int, ...]:
     Forgetting the events between two such indices takes nothing away from those that stay (but for one case:
     ``docs/decisions/0031-joined-loops.md``).
 
-    Such an index is not inside parallel calls, from their first action to their last observation, nor inside a loop.
+    Such an index is not inside parallel calls, from their first action to their last observation, nor inside a loop or
+    a bond, nor after an event at the end that waits for the one that it stays with.
     It is not after the start of *pending* parallel calls either, so that an action is never forgotten before its
     observation comes. Unanswered calls that are abandoned forbid no index.
     """
     spans = [(loop[0], loop[-1]) for loop in found.loops]
     spans += [(calls.members[0], calls.members[-1]) for calls in found.parallel_calls if not calls.unanswered]
+    spans += [(bond[0], bond[-1]) for bond in found.bonds]
+    spans += [(bond[0], count) for bond in found.bonds[-1:] if bond == [count - 1]]
     spans += [(pending[0], count) for pending in [pending_positions(found)] if pending]
     free = [True] * (count + 1)
     for first, last in spans:

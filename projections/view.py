@@ -90,7 +90,7 @@ class View:
     @cached_property
     def fit_positions(self) -> tuple[int, ...]:
         """Indices of the events that can be sent to a model: see ``well_formed``."""
-        return tuple(fit_positions(self.events, self._units))
+        return tuple(fit_positions(self._units))
 
     @cached_property
     def open_calls(self) -> tuple[Action, ...]:

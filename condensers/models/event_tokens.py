@@ -33,7 +33,9 @@ def event_tokens(event: Event) -> int:
     match event:
         case SystemMessage(content=content, tools=tools):
             return OF_A_MESSAGE + _of_content(content) + sum(OF_A_CALL + _of_value(tool) for tool in tools)
-        case Message(content=content) | Observation(content=content) | CondensationSummary(content=content):
+        case Message(content=content, thinking=thinking):
+            return OF_A_MESSAGE + _of_content(content) + sum(map(_of_value, thinking))
+        case Observation(content=content) | CondensationSummary(content=content):
             return OF_A_MESSAGE + _of_content(content)
         case Action(tool=tool, thought=thought, thinking=thinking):
             said = _of_content(thought) + sum(map(_of_value, thinking))

@@ -36,6 +36,10 @@ def _settled(records: Iterable[Any], of_one: Any) -> Format | Lookalike | None:
     found = [format for record in islice(records, LOOK_AT) if (format := of_one(record)) is not None]
     lookalikes = [format for format in found if isinstance(format, Lookalike)]
     first = next((format for format in found if isinstance(format, Format)), None)
+    theirs = {lookalike.format for lookalike in first.lookalikes} if first is not None else set()
+    other = next((format for format in found if isinstance(format, Format) and format.name in theirs), None)
+    if other is not None:
+        return other
     if first is not None and not any(lookalike in first.lookalikes for lookalike in lookalikes):
         return first
     return lookalikes[0] if lookalikes else None

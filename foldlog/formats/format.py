@@ -132,11 +132,14 @@ class Lookalike:
     ``name``     what people call it
     ``matches``  whether a JSON value is a record of it, and surely none of ours
     ``hint``     what to do, as the end of a sentence
+    ``format``   the name of the format of ours that these are records of, if there is one: it is theirs, unless the
+                 user names another one
     """
 
     name: str
     matches: Callable[[Any], bool]
     hint: str = ""
+    format: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

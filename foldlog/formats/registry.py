@@ -23,6 +23,7 @@ GROUP = "foldlog.formats"
 _MODULES = (
     "openhands_v0",
     "openhands_v1",
+    "openai_responses",
     "openai_chat",
     "claude_code",
     "codex",

@@ -34,11 +34,11 @@ def messages_of(turns: Iterable[MessageTurn]) -> list[Rendered]:
         images: list[Part] = []
         blocks = [block for content in turn.contents for block in _texts(content, images)]
         if turn.calls:
-            _say(messages, "assistant", [*signed(turn.calls), *blocks, *map(_tool_use, turn.calls)], turn.positions)
+            _say(messages, "assistant", [*signed(turn), *blocks, *map(_tool_use, turn.calls)], turn.positions)
             for call in turn.calls:
                 _say(messages, "user", [_tool_result(call, images)], (call.answered,))
         else:
-            _say(messages, "assistant", blocks, turn.positions)
+            _say(messages, "assistant", [*signed(turn), *blocks] if blocks else [], turn.positions)
         _say(messages, "user", images, turn.positions)
     return limited_cache_marks(_without_trailing_space(messages))
 

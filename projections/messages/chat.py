@@ -32,7 +32,7 @@ def messages_of(turns: Iterable[MessageTurn], dialect: Dialect) -> list[Rendered
         images: list[Part] = []
         contents = [said for content in turn.contents if (said := _said(content, images, "this message"))]
         if turn.calls:
-            messages.append(Rendered(_calls_message(contents, turn.calls, plain), turn.positions))
+            messages.append(Rendered(_calls_message(contents, turn, plain), turn.positions))
             shown: list[int] = []
             for call in turn.calls:
                 moved = len(images)
@@ -41,7 +41,10 @@ def messages_of(turns: Iterable[MessageTurn], dialect: Dialect) -> list[Rendered
             _say_as_user(messages, [images] if images else [], tuple(shown) or turn.positions)
         else:
             if contents:
-                messages.append(Rendered({"role": turn.role, "content": joined(contents)}, turn.positions))
+                thinking = [] if plain else signed(turn)
+                message = {"role": turn.role, "content": joined(contents)}
+                message |= {"thinking_blocks": thinking} if thinking else {}
+                messages.append(Rendered(message, turn.positions))
             _say_as_user(messages, [images] if images else [], turn.positions)
     return [_flat(each) for each in messages] if plain else limited_cache_marks(messages)
 
@@ -78,7 +81,7 @@ def _said(content: Content, images: list[Part] | None = None, where: str = "") -
     return texts
 
 
-def _calls_message(thoughts: list[_Said], calls: tuple[PairedCall, ...], plain: bool) -> _Message:
+def _calls_message(thoughts: list[_Said], turn: MessageTurn, plain: bool) -> _Message:
     message: _Message = {
         "role": "assistant",
         "content": joined(thoughts) if thoughts else None,
@@ -88,10 +91,10 @@ def _calls_message(thoughts: list[_Said], calls: tuple[PairedCall, ...], plain: 
                 "type": "function",
                 "function": {"name": matching(call.action.tool, _NAME_MAX), "arguments": arguments_of(call.action)},
             }
-            for call in calls
+            for call in turn.calls
         ],
     }
-    if not plain and (thinking := signed(calls)):  # models that think between calls want it back as it was
+    if not plain and (thinking := signed(turn)):  # models that think between calls want it back as it was
         message["thinking_blocks"] = thinking
     return message
 
@@ -132,12 +135,12 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
-def signed(calls: tuple[PairedCall, ...]) -> list[Part]:
-    """Return the thinking blocks of ``calls`` that a model takes back: those with their signature, or redacted."""
+def signed(turn: MessageTurn) -> list[Part]:
+    """Return the thinking blocks of a turn that a model takes back: those with their signature, or redacted."""
     return [
         {key: block[key] for key in keys}
-        for call in calls
-        for block in call.action.thinking
+        for thinking in (turn.thinking, *(call.action.thinking for call in turn.calls))
+        for block in thinking
         if (keys := _THINKING.get(str(block.get("type")))) and _is_whole(block, keys)
     ]
 

@@ -43,6 +43,8 @@ class MessageTurn(NamedTuple):
     contents: tuple[Content, ...]
     positions: tuple[int, ...]
     calls: tuple[PairedCall, ...] = ()
+    thinking: tuple[dict[str, Any], ...] = ()
+    """What the model thought before it said this, without what it thought before its calls."""
 
 
 def checked(dialect: str) -> Dialect:
@@ -73,8 +75,10 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Message
         match shown[group[0]]:
             case SystemMessage(content=content):
                 yield MessageTurn("system", (content,), where)
-            case Message(content=content, source=source):
-                yield MessageTurn("assistant" if source == "agent" else "user", (content,), where)
+            case Message(content=content, source="agent", thinking=thinking):
+                yield MessageTurn("assistant", (content,), where, thinking=thinking)
+            case Message(content=content):
+                yield MessageTurn("user", (content,), where)
             case CondensationSummary(content=content):
                 yield MessageTurn("user", (content,), where)
             case Action(thought=thought):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import codec, open_store
-from foldlog.formats import decode, encode, open_sources
+from foldlog.formats import FORMATS, decode, encode, open_sources
 from foldlog.formats.delta import delta
 from foldlog.importing import import_source
 
@@ -152,7 +152,7 @@ def test_importing_again_what_an_earlier_version_imported_adds_nothing(golden, t
 
 def test_there_are_golden_imports_of_every_format():
     formats = {row["stored"][-1][2].partition('"format":"')[2].partition('"')[0] for row in EARLIER}
-    assert formats == {"openhands-v0", "openhands-v1", "openai-chat", "claude-code", "codex", "swe-agent"}
+    assert formats == {*FORMATS}
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

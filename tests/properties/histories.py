@@ -59,17 +59,26 @@ def _always(*events: Event) -> Step:
 
 
 _said = st.builds(
-    lambda source, content: _always(Message(source=source, content=content)),
+    lambda source, content, stays: _always(Message(source=source, content=content, stays_with_next=stays)),
     st.sampled_from(["user", "agent", "environment"]),
     st.sampled_from(["hello", "more"]),
+    st.sampled_from([False, False, False, True]),
 )
 _call = st.builds(
-    lambda call, response, thinking: _always(
-        Action(tool="run", call_id=call, response_id=response, thinking=THINKING if thinking else (), thought="so")
+    lambda call, response, thinking, stays: _always(
+        Action(
+            tool="run",
+            call_id=call,
+            response_id=response,
+            thinking=THINKING if thinking else (),
+            thought="so",
+            stays_with_next=stays,
+        )
     ),
     st.sampled_from(CALL_IDS),
     st.sampled_from(RESPONSE_IDS),
     st.booleans(),
+    st.sampled_from([False, False, False, True]),
 )
 _answer = st.builds(
     lambda call, back: lambda i: [Observation(content="done", call_id=call, cause=i - back if back <= i else None)],

@@ -35,7 +35,7 @@ class Slow:
         gone = {event.id for event in forgotten}
         shown = self.events
         found = units(shown, self.left_behind)
-        for members in [*(calls.members for calls in found.parallel_calls), *found.loops]:
+        for members in [*(calls.members for calls in found.parallel_calls), *found.loops, *found.bonds]:
             member_ids = {shown[place].id for place in members}
             if member_ids & gone:
                 self.left_behind |= member_ids

@@ -83,7 +83,8 @@ LOOKALIKES = (
     Lookalike(
         "items of OpenAI's Responses API",
         _is_responses_item,
-        "; if Codex wrote it and its first lines are lost, name the format: --format codex",
+        " as a chat; name the format: --format openai-responses, or codex if Codex wrote it",
+        "openai-responses",
     ),
 )
 

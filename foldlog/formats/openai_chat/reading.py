@@ -83,7 +83,9 @@ class OpenAIChatDecoder:
                 calls = _calls(record, marks)
                 if calls:
                     return self._actions(calls, record, content, fields, marks)
-        return [Message(content=content, source=self._dialect.speaker(record), **fields)]
+        source = self._dialect.speaker(record)
+        thinking = _thinking(record.get("thinking_blocks")) if source == "agent" else ()
+        return [Message(content=content, source=source, thinking=thinking, **fields)]
 
     def _actions(
         self, calls: list[Any], record: dict[str, Any], thought: Content, fields: dict[str, Any], marks: Marks

@@ -113,6 +113,8 @@ def predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
             message["role"], message["content"] = "system", _given(event.content)
         case Message():
             message["role"], message["content"] = _ROLES[event.source], _given(event.content)
+            if event.thinking:
+                message["thinking_blocks"] = list(event.thinking)
         case CondensationSummary():
             message["role"], message["content"] = "user", event.content
         case Annotation() | DocumentChanges() | CondensationAction() | CondensationRequest():

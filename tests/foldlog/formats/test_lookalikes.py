@@ -51,7 +51,6 @@ QWEN = [
 FOREIGN = {
     "Anthropic's Messages API": ANTHROPIC,
     "Goose": GOOSE,
-    "items of OpenAI's Responses API": RESPONSES,
     "Qwen Code": QWEN,
 }
 
@@ -95,7 +94,16 @@ def test_naming_the_format_that_a_lookalike_looks_like_does_not_help(records, na
         open_sources([lines(tmp_path / "a.jsonl", records)], named)
 
 
-@pytest.mark.parametrize("name", ["Anthropic's Messages API", "Goose", "items of OpenAI's Responses API"])
+def test_items_that_begin_as_a_chat_are_of_the_format_that_they_end_as(tmp_path):
+    records = [ASKED, *RESPONSES[1:]]
+    assert detect(records) == detect(RESPONSES) == "openai-responses"
+    (source,) = open_sources([lines(tmp_path / "a.jsonl", records)])
+    assert source.format == "openai-responses"
+    with pytest.raises(NotAHistory, match=r"as a chat; name the format: --format openai-responses, or codex"):
+        open_sources([tmp_path / "a.jsonl"], "openai-chat")
+
+
+@pytest.mark.parametrize("name", ["Anthropic's Messages API", "Goose"])
 def test_a_message_of_a_lookalike_far_into_a_chat_is_a_finding(name, tmp_path):
     foreign = next(record for record in reversed(FOREIGN[name]) if type(record.get("content")) is list)
     (source,) = open_sources([lines(tmp_path / "a.jsonl", [*[ASKED, TEXT] * 30, foreign])])

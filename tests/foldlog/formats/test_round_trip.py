@@ -328,10 +328,47 @@ codex_payloads = {
 codex_records = st.sampled_from(list(codex_payloads)).flatmap(
     lambda line: with_name("type", st.just(line), objects({"timestamp": times, "payload": codex_payloads[line]}))
 )
+response_parts = st.lists(
+    objects(
+        {
+            "type": st.sampled_from(["input_text", "output_text", "input_image", "refusal", "input_file", "text"]),
+            "text": texts,
+            "image_url": texts,
+            "annotations": values,
+        }
+    ),
+    max_size=3,
+)
+response_fields = {
+    "id": source_ids,
+    "content": response_parts | texts,
+    "role": st.sampled_from(["user", "assistant", "developer", "system", "critic"]),
+    "summary": response_parts,
+    "status": st.sampled_from(["completed", "in_progress"]),
+    "call_id": call_ids,
+    "name": texts,
+    "arguments": texts,
+    "input": texts,
+    "action": values,
+    "output": texts | response_parts | values,
+    "approval_request_id": call_ids,
+}
+response_items = with_name(
+    "type",
+    st.sampled_from(
+        [
+            *("message", "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "zzz"),
+            *("custom_tool_call_output", "local_shell_call", "shell_call_output", "mcp_approval_request"),
+            *("mcp_approval_response", "web_search_call", "computer_call", "item_reference"),
+        ]
+    ),
+    objects(response_fields),
+) | with_name("role", st.sampled_from(["user", "assistant", "system", "x"]), objects(response_fields))
 FORMATS = {
     "openhands-v0": v0_records,
     "openhands-v1": v1_records,
     "openai-chat": chat_records,
+    "openai-responses": response_items,
     "swe-agent": swe_agent_records,
     "claude-code": claude_records,
     "codex": codex_records,

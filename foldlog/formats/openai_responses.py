@@ -1,0 +1,328 @@
+"""Items of OpenAI's Responses API: what a client sends as ``input``, in the order of the list.
+
+What an item says, and where it goes:
+
+    message of the system, a developer      SystemMessage
+    message of any other role               Message, from the user, the agent or the environment
+    function_call, custom_tool_call, and every other call that the client answers   Action
+    function_call_output, and every other such output                               Observation
+    reasoning                               Annotation that stays with the next item: a server refuses one without it
+    every other type, such as the server's own tools   Annotation
+
+Each item is one event, read and written without a look at the others, so any part of a history can be written. Which
+calls are of one response is not said: each stands alone. Every annotation is shown: it keeps its place in the View.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Retraction,
+    Source,
+    SystemMessage,
+)
+from foldlog.formats.calls import OpenCalls
+from foldlog.formats.codex.parts import content_of
+from foldlog.formats.format import Format, Options, Past
+from foldlog.formats.key_order import KeyOrder
+from foldlog.formats.record import NotAnEvent, described, rest_of
+from projections.messages.turns import arguments_of
+
+__all__ = ["FORMAT"]
+
+NAME = "openai-responses"
+
+_SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
+_ROLES = {"user": "user", "agent": "assistant", "environment": "user"}
+_CALLS = frozenset(
+    (
+        *("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "computer_call"),
+        *("tool_search_call", "mcp_approval_request"),
+    )
+)
+"""Calls that a client answers. Calls of the server's own tools have their results in them."""
+_OUTPUTS = frozenset(
+    (
+        *("function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"),
+        *("apply_patch_call_output", "computer_call_output", "tool_search_output", "mcp_approval_response"),
+    )
+)
+_OTHERS = frozenset(
+    (
+        *("reasoning", "item_reference", "compaction", "web_search_call", "file_search_call", "image_generation_call"),
+        *("code_interpreter_call", "mcp_call", "mcp_list_tools", "program", "program_output"),
+    )
+)
+_ANSWERED = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
+"""Where an item has the id of its call, if not in ``call_id``."""
+_PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "refusal"))
+
+Marks = dict[str, Any]
+MARKS = ("type", "plain", "parts")
+"""Keys of ``origin.rest`` that say how to predict the item:
+
+    type   an Action, an Observation: the item's type, where it is not that of a function
+    plain  a Message, a SystemMessage: the item has no type, as in what a client writes by hand
+    parts  the content or output is a list of parts, not a text; of an agent's message with a type: a text, not parts
+"""
+
+
+def _is_message(item: dict[str, Any]) -> bool:
+    return item.get("type", "message") == "message" and type(item.get("role")) is str
+
+
+def matches(record: Any) -> bool:
+    """Return whether ``record`` is an item that nothing else has: a typed call, output, or message of typed parts."""
+    if type(record) is not dict or "payload" in record:
+        return False
+    kind = record.get("type")
+    if kind == "reasoning":
+        return type(record.get("summary")) is list
+    if type(kind) is str and kind in _CALLS | _OUTPUTS | _OTHERS:
+        return True
+    content = record.get("content") if _is_message(record) else None
+    parts = [part.get("type") for part in content if type(part) is dict] if type(content) is list else []
+    return any(type(part) is str and part in _PARTS for part in parts)
+
+
+def accepts(record: Any) -> bool:
+    """Return whether ``record`` has a type or a role."""
+    return type(record) is dict and (type(record.get("type")) is str or type(record.get("role")) is str)
+
+
+class ResponsesDecoder:
+    """Items to events, one item after the other."""
+
+    def __init__(self, first_id: int = 0, past: Past | None = None) -> None:
+        self._next_id = first_id
+        self._calls = OpenCalls(past)
+
+    def restart(self, next_id: int) -> None:
+        self._next_id = next_id
+
+    def events(self, record: Any) -> list[Event]:
+        """Return the event of the next item. Raises ``NotAnEvent`` where it is not an item."""
+        if not accepts(record):
+            found = "this object has neither" if type(record) is dict else f"found {described(record)}"
+            raise NotAnEvent(f"an item is an object with a text under 'type' or 'role', {found}")
+        marks: Marks = {}
+        event = self._event(record, marks)
+        difference = KeyOrder().difference(_predicted(event, marks), record)
+        if event.origin is not None and (marks or difference):
+            force_setattr(event.origin, "rest", {**marks, **difference})  # it is ours alone until it is returned
+        self._next_id += 1
+        return [event]
+
+    def _event(self, item: dict[str, Any], marks: Marks) -> Event:
+        named = item.get("type")
+        kind = named if type(named) is str else "item"
+        fields: dict[str, Any] = {"id": self._next_id, "origin": Origin(format=NAME, id=item.get("id"))}
+        if _is_message(item):
+            return _message(item, fields, marks)
+        if kind in _CALLS:
+            return self._action(kind, item, fields, marks)
+        if kind in _OUTPUTS:
+            return self._observation(kind, item, fields, marks)
+        data = {key: value for key, value in item.items() if key not in ("type", "id")}
+        stays = kind == "reasoning"
+        return Annotation(name=kind, data=data, source="agent", shown=True, stays_with_next=stays, **fields)
+
+    def _action(self, kind: str, item: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Action:
+        if kind != "function_call":
+            marks["type"] = kind
+        call_id, name = item.get(_ANSWERED.get(kind, "call_id")), item.get("name")
+        arguments = item.get("arguments")
+        if kind == "custom_tool_call":
+            arguments = {"input": item.get("input")}
+        elif kind == "function_call":
+            arguments = arguments if type(arguments) is str else None
+        elif type(arguments) is not str:
+            known = ("type", "id", "call_id", "name", "status")
+            arguments = {key: value for key, value in item.items() if key not in known}
+        action = Action(
+            tool=name if type(name) is str else kind.removesuffix("_call"),
+            arguments=arguments,
+            call_id=call_id if type(call_id) is str else None,
+            **fields,
+        )
+        if action.call_id is not None:
+            self._calls.open(action.call_id, action)
+        return action
+
+    def _observation(self, kind: str, item: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Observation:
+        if kind != "function_call_output":
+            marks["type"] = kind
+        call_id, output = item.get(_ANSWERED.get(kind, "call_id")), item.get("output")
+        call_id = call_id if type(call_id) is str else None
+        cause, tool = (None if call_id is None else self._calls.close(call_id)) or (None, "")
+        if type(output) is list:
+            marks["parts"] = True
+        content: Content = content_of(output)
+        if not content and type(output) is not str:
+            content = _as_text(output)
+        return Observation(content=content, tool=tool, call_id=call_id, cause=cause, **fields)
+
+
+def _message(item: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Event:
+    content, role = item.get("content"), item["role"]
+    if "type" not in item:
+        marks["plain"] = True
+    if (type(content) is list) != (role == "assistant" and "type" in item):
+        marks["parts"] = True
+    said = content_of(content)
+    if role in ("system", "developer"):
+        return SystemMessage(content=said, **fields)
+    return Message(content=said, source=_SPEAKERS.get(role, "environment"), **fields)
+
+
+def _as_text(output: Any) -> str:
+    """Return an output that is neither a text nor parts as JSON; empty where JSON cannot hold it."""
+    try:
+        return "" if output is None else msgspec.json.encode(output).decode()
+    except (ValueError, RecursionError):
+        return ""
+
+
+class ResponsesEncoder:
+    """Events to items. Events that were added since are written as a client would write them; what stands in a View for
+    forgotten events is a user's message.
+    """
+
+    def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
+
+    def restart(self, next_id: int) -> None:
+        """Nothing is remembered."""
+
+    def records(self, event: Event) -> list[Any]:
+        """Return the item of ``event``; bookkeeping that was added since has none."""
+        imported = event.origin is not None and event.origin.format == NAME
+        if isinstance(event, CondensationAction | Retraction):
+            declined = isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"
+            self.left_out["retraction" if isinstance(event, Retraction) else "condensation"] += not declined
+            return []
+        if not imported:
+            return _added(event)
+        rest = rest_of(event, NAME)
+        marks = {mark: rest[mark] for mark in MARKS if mark in rest}
+        return [KeyOrder().record(_predicted(event, marks), rest, [event])]
+
+    def end(self) -> list[Any]:
+        """Return nothing: each event is an item."""
+        return []
+
+
+def _added(event: Event) -> list[Any]:
+    if isinstance(event, Action) and event.thought:
+        said = Message(content=event.thought, source="agent")
+        return [_predicted(said, {"plain": True}), _predicted(event, {})]
+    if isinstance(event, Message | SystemMessage | CondensationSummary):
+        parts = {} if isinstance(event.content, str) else {"parts": True}
+        return [_predicted(event, {"plain": True, **parts})]
+    return [_predicted(event, {})] if isinstance(event, Action | Observation) else []
+
+
+def _predicted(event: Event, marks: Marks) -> dict[str, Any]:
+    """Return the item that ``event`` seems to come from, as far as its fields tell."""
+    item: dict[str, Any] = {}
+    if event.origin is not None and event.origin.id is not None:
+        item["id"] = event.origin.id
+    match event:
+        case Message() | SystemMessage() | CondensationSummary():
+            role = "system" if isinstance(event, SystemMessage) else _ROLES[event.source]
+            if isinstance(event, CondensationSummary):
+                role = "user"
+            typed = "plain" not in marks
+            in_parts = ("parts" in marks) != (role == "assistant" and typed)
+            item["content"] = _parts(event.content, role) if in_parts else _text(event.content)
+            item["role"] = role
+            if typed:
+                item |= {"status": "completed"} if role == "assistant" else {}
+                item["type"] = "message"
+        case Action():
+            _predict_call(event, marks.get("type", "function_call"), item)
+        case Observation():
+            kind = marks.get("type", "function_call_output")
+            call_id = event.call_id if event.origin is not None or event.cause is None else f"call_{event.cause}"
+            item[_ANSWERED.get(kind, "call_id")] = event.call_id or call_id
+            item["output"] = _parts(event.content, "user") if "parts" in marks else _text(event.content)
+            item["type"] = kind
+        case Annotation():
+            item |= event.data if isinstance(event.data, dict) else {}
+            item["type"] = event.name
+    return {key: value for key, value in item.items() if value is not None or event.origin is not None}
+
+
+def _predict_call(event: Action, kind: str, item: dict[str, Any]) -> None:
+    arguments = event.arguments
+    if kind == "custom_tool_call" and isinstance(arguments, dict):
+        item["input"] = arguments.get("input")
+    elif kind == "function_call" or isinstance(arguments, str):
+        item["arguments"] = arguments if event.origin is not None else arguments_of(event)
+    elif isinstance(arguments, dict):
+        item |= arguments
+    if event.call_id is not None or event.origin is None:
+        item[_ANSWERED.get(kind, "call_id")] = event.call_id or f"call_{event.id}"
+    if kind in ("function_call", "custom_tool_call") or event.origin is None:
+        item["name"] = event.tool
+    item["type"] = kind
+    if "id" in item:
+        item["id"] = item.pop("id")  # where the SDKs write it
+    item["status"] = "completed"
+
+
+def _text(content: Content) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def _parts(content: Content, role: str) -> list[dict[str, Any]]:
+    said = role == "assistant"
+    parts: Sequence[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [
+        {"type": "input_image", "image_url": _url(part)}
+        if part.get("type") == "image_url"
+        else {"annotations": [], "text": part.get("text", ""), "type": "output_text"}
+        if said
+        else {"text": part.get("text", ""), "type": "input_text"}
+        for part in parts
+    ]
+
+
+def _url(part: dict[str, Any]) -> Any:
+    image = part["image_url"]
+    return image.get("url") if isinstance(image, dict) else image
+
+
+def _decoder(records: Iterable[Any], options: Options) -> ResponsesDecoder:
+    return ResponsesDecoder(options.first_id, options.past)
+
+
+def _source_id(record: Any) -> Any:
+    return record.get("id") if type(record) is dict else None
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=matches,
+    accepts=accepts,
+    decoder=_decoder,
+    encoder=ResponsesEncoder,
+    live=True,
+    standalone=True,
+    source_id=_source_id,
+)

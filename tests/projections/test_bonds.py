@@ -1,0 +1,93 @@
+"""An event that stays with the next is forgotten with it, cut with it and sent with it."""
+
+from __future__ import annotations
+
+import pytest
+
+import foldlog
+from eventstore import Action, Annotation, CondensationAction, Message, Observation
+from eventstore.events import Event
+from projections import View, well_formed
+
+
+def reasoning(**fields: object) -> Event:
+    return Annotation(name="reasoning", source="agent", shown=True, stays_with_next=True, **fields)  # type: ignore[arg-type]
+
+
+def said(text: str, source: str = "agent", **fields: object) -> Event:
+    return Message(source=source, content=text, **fields)  # type: ignore[arg-type]
+
+
+def call(call_id: str) -> Event:
+    return Action(tool="run", call_id=call_id)
+
+
+def answer(call_id: str) -> Event:
+    return Observation(content="done", call_id=call_id)
+
+
+def fit(*events: Event) -> list[int]:
+    return [event.id for event in well_formed(View.from_events(events))]
+
+
+def test_no_cut_parts_an_event_from_the_one_it_stays_with():
+    view = View.from_events(
+        [said("q", "user"), reasoning(), reasoning(), call("a"), answer("a"), reasoning(), said("r")]
+    )
+    assert view.cut_points == (0, 1, 5, 7)
+
+
+def test_an_event_at_the_end_waits_for_the_next_one():
+    view = View.from_events([said("q", "user"), reasoning()])
+    assert view.cut_points == (0, 1)
+    assert fit(said("q", "user"), reasoning()) == [0], "it is not sent before the next one is there"
+    assert fit(said("q", "user"), reasoning(), said("next", "user")) == [0, 2], "what the user says is no follower"
+
+
+@pytest.mark.parametrize("forgotten, left", [([1], [0]), ([2], [0]), ([2, 3], [0]), ([1, 2, 3], [0])])
+def test_what_stays_of_a_bond_is_not_sent(forgotten: list[int], left: list[int]):
+    events = [said("q", "user"), reasoning(), call("a"), answer("a")]
+    view = View.from_events([*events, CondensationAction(forgotten_event_ids=forgotten)])
+    assert [event.id for event in well_formed(view)] == left
+
+
+def test_a_message_that_stays_is_sent_with_its_follower_only():
+    bound = said("first", stays_with_next=True)
+    assert fit(bound, said("second")) == [0, 1]
+    view = View.from_events([bound, said("second"), CondensationAction(forgotten_event_ids=[1])])
+    assert view.to_messages() == []
+
+
+def test_a_condenser_never_parts_them():
+    steps = [
+        [said(f"q{n}", "user"), reasoning(), call(f"c{n}"), answer(f"c{n}"), reasoning(), said("r")] for n in range(40)
+    ]
+    config = {"type": "digest", "max_size": 30, "keep_first": 1}
+    with foldlog.open("memory:", condenser=config) as histories:
+        history, condensed = histories["c1"], 0
+        for step in steps:
+            history.append(step)
+            while not isinstance(view := history.step(), View):
+                condensed += 1
+            places = [event.stays_with_next for event in view]
+            assert all(view[place + 1].source == "agent" for place, stays in enumerate(places) if stays)
+            assert not view.left_behind
+            assert len(well_formed(view)) == len(view)
+    assert condensed > 3
+
+
+def test_thinking_of_a_message_goes_back_to_the_model():
+    block = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    view = View.from_events([said("q", "user"), said("r", thinking=(block,))])
+    assert view.to_messages(dialect="litellm")[1] == {"role": "assistant", "content": "r", "thinking_blocks": [block]}
+    assert view.to_messages(dialect="openai")[1] == {"role": "assistant", "content": "r"}
+    assert view.to_messages(dialect="anthropic")[1]["content"] == [block, {"type": "text", "text": "r"}]
+
+
+def test_both_are_stored_and_come_back():
+    with foldlog.open("memory:") as histories:
+        given = [reasoning(), said("r", thinking=({"type": "thinking"},)), said("r")]
+        histories["c1"].append(given)
+        kept = list(histories["c1"].events())
+    assert [event.stays_with_next for event in kept] == [True, False, False]
+    assert [getattr(event, "thinking", None) for event in kept] == [None, ({"type": "thinking"},), ()]
