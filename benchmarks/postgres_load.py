@@ -264,7 +264,7 @@ def _positions(store: Store, after: int) -> Iterator[tuple[int, str, int]]:
     """Follow without reading the events: a follower has no keys."""
     while True:
         page = store._recorder.query(lambda reader, after=after: reader.placed_rows(after, 1_000))
-        yield from ((placed.position, placed.conversation, placed.row.id) for placed in page)
+        yield from ((placed.position, placed.conversation, as_rows([placed.row])[0].id) for placed in page)
         if len(page) < 1_000:
             return
         after = page[-1].position

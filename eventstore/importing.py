@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr, replace
 from eventstore.codec import Encoded, encode
 from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event
-from eventstore.recorders.base import Conversation, Row, Transaction
+from eventstore.recorders.base import Conversation, Reader, Row, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database
@@ -63,8 +63,8 @@ class Ingestion:
         """Return how many events were added, and the version afterwards. Raises ``HistoryDiverged``,
         ``ConversationErased``.
         """
-        with self._recorder.read() as reader:
-            found = beginning_with_an_event(not_erased(self._database.find(reader, self._conversation)))
+        there = self._recorder.query(lambda reader: self._database.find(reader, self._conversation))
+        found = beginning_with_an_event(not_erased(there))
         outcome = self._begin(history) if found is None else self._extend(found, history)
         self._discard_left_over()
         return outcome
@@ -111,12 +111,12 @@ class Ingestion:
         return compared
 
     def _stored(self, found: Conversation) -> Iterator[Row]:
+        def page(reader: Reader, start: int) -> Sequence[Row]:
+            not_erased(self._database.find(reader, self._conversation))  # it may have been erased since
+            return self._database.rows(reader, found, start, found.version, CHUNK)
+
         for start in range(0, found.version, CHUNK):
-            with self._recorder.read() as reader:
-                # It may have been erased since.
-                not_erased(self._database.find(reader, self._conversation))
-                rows = self._database.rows(reader, found, start, found.version, CHUNK)
-            yield from rows
+            yield from self._recorder.query(partial(page, start=start))
 
     # -- a new conversation -------------------------------------------------------------------------------------------
 
@@ -168,9 +168,7 @@ class Ingestion:
 
     def _discard_left_over(self) -> None:
         """Remove from staging the remains of killed imports of this conversation."""
-        with self._recorder.read() as reader:
-            left = staged_keys(reader, self._conversation)
-        for key in left:
+        for key in self._recorder.query(lambda reader: staged_keys(reader, self._conversation)):
             self._discard(key)
 
     def _discard(self, key: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventstore import Store
 from eventstore.events import CondensationAction, CondensationRequest, Event, Retraction, is_structural
-from eventstore.transaction import ReadTransaction, Record, reading
+from eventstore.transaction import ReadTransaction, Record
 from projections.stored.loading import CHUNK, Progress, StoredPast, read_changes
 from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.stored.revision_codec import CODE, PROJECTION
@@ -93,11 +93,15 @@ class Auditing:
 
     def __init__(self, store: Store, conversation: str, progress: Progress | None = None) -> None:
         self._store, self._conversation, self._progress = store, conversation, progress
-        with reading(store, conversation) as snapshot:
-            self.version = snapshot.version
-            self._damaged = set(snapshot.damaged_records(PROJECTION))
-            last = snapshot.record_at(PROJECTION, snapshot.version)
-            self._last_stored = 0 if last is None else last.version
+        self.version, self._damaged, last = store.query(
+            conversation,
+            lambda snapshot: (
+                snapshot.version,
+                set(snapshot.damaged_records(PROJECTION)),
+                snapshot.record_at(PROJECTION, snapshot.version),
+            ),
+        )
+        self._last_stored = 0 if last is None else last.version
         self.revisions = self.missing = 0
         self._after, self._exhausted = 0, False
         self._page: deque[Record] = deque()
@@ -114,11 +118,11 @@ class Auditing:
                 yield Forgetting(step.event, step.forgotten, tuple(requests))
                 requests.clear()
         yield from self._superfluous(self.version)
-        with reading(self._store, self._conversation) as snapshot:
-            beyond = snapshot.version  # others may have appended since
-            for record in snapshot.records(PROJECTION, after=beyond):
-                self.revisions += 1
-                yield _superfluous(record)
+        beyond = self._store.query(  # others may have appended since
+            self._conversation, lambda snapshot: list(snapshot.records(PROJECTION, after=snapshot.version))
+        )
+        self.revisions += len(beyond)
+        yield from map(_superfluous, beyond)
 
     def _compared(self, made: Record) -> Iterator[Finding]:
         """Compare the stored revision of one version with the one that the log gives."""

@@ -8,7 +8,6 @@ from typing import overload
 
 from eventstore import Store
 from eventstore.events import CondensationAction, Event
-from eventstore.transaction import reading
 from projections.intervals import contains
 from projections.retractions import intervals_kept
 
@@ -70,8 +69,10 @@ class StoredCondensations(_Condensations):
                         return
 
     def _page(self, start: int) -> list[Event]:
-        with reading(self._store, self._conversation) as snapshot:
-            return list(islice(snapshot.structural_events(start, self._version), _PAGE))
+        return self._store.query(
+            self._conversation,
+            lambda snapshot: list(islice(snapshot.structural_events(start, self._version), _PAGE)),
+        )
 
     def _pages_from(self, start: int) -> Iterator[list[Event]]:
         while page := self._page(start):

@@ -19,7 +19,7 @@ from eventstore import Store
 from eventstore.arguments import whole
 from eventstore.errors import EventStoreError, UnknownEventType
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
-from eventstore.transaction import ReadTransaction, Record, WriteTransaction, reading
+from eventstore.transaction import ReadTransaction, Record, WriteTransaction
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
@@ -180,13 +180,17 @@ class Views:
         The store stays usable during the rebuild. Raises what ``current`` raises, and ``StoreUnavailable`` where the
         store is open for reading only. Cost: the log.
         """
-        folded, records = EMPTY_FOLD, list[Record]()
-        with reading(self._store, conversation) as snapshot:
+
+        def fold_all(snapshot: ReadTransaction) -> tuple[ViewFold, list[Record]]:
+            folded, records = EMPTY_FOLD, list[Record]()
             past = StoredPast(snapshot, stored=False)
             for folded, some in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past):
                 records += some
                 if progress is not None:
                     progress(folded.version, snapshot.version)
+            return folded, records
+
+        folded, records = self._store.query(conversation, fold_all)
 
         def replace_all(snapshot: WriteTransaction) -> int:
             made = list(records)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.damage import is_damage
-from eventstore.recorders.base import Conversation, Erasure, RecalledKey, Row, Transaction
+from eventstore.recorders.base import Conversation, Erasure, Reader, RecalledKey, Row, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, start_after
@@ -77,8 +77,7 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
 
 def carried(source: Database, conversation: str) -> tuple[Carried, Iterator[Row], Iterator[RememberedKey]]:
     """Return the conversation to copy, its rows in order, and its keys; both are read when they are asked for."""
-    with source.recorder.read() as reader:
-        found = source.find(reader, conversation)
+    found = source.recorder.query(lambda reader: source.find(reader, conversation))
     if found is None:
         raise ConversationNotFound(conversation)
     erasure = found.erasure
@@ -94,12 +93,15 @@ def _rows(source: Database, found: Conversation) -> Iterator[Row]:
     """Yield the rows. Raises ``ConversationErased`` if it is erased during the copy, ``CorruptEvent`` at a missing
     event.
     """
+
+    def some(reader: Reader, start: int, stop: int) -> Sequence[Row]:
+        not_erased(source.find(reader, found.id))
+        return source.rows(reader, found, start, stop, CHUNK)
+
     for start in range(0, found.version, CHUNK):
         stop = min(start + CHUNK, found.version)
         try:
-            with source.recorder.read() as reader:
-                not_erased(source.find(reader, found.id))
-                page = source.rows(reader, found, start, stop, CHUNK)
+            page = source.recorder.query(partial(some, start=start, stop=stop))
         except RecorderError as error:
             if not is_damage(error):
                 raise
@@ -115,12 +117,16 @@ def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | 
     """Its idempotency keys, read while they are asked for. One that was changed without the key of the conversation is
     passed over where ``sound_by`` is given; else it raises ``CorruptEvent``.
     """
+
+    def some(reader: Reader, start: str) -> Sequence[tuple[str, RecalledKey]]:
+        page = reader.recalled(found.key, start, CHUNK)
+        if sound_by is None:
+            ReadTransaction(reader, found, source).check_proofs(page)
+        return page
+
     start = ""
     while True:
-        with source.recorder.read() as reader:
-            page = reader.recalled(found.key, start, CHUNK)
-            if sound_by is None:
-                ReadTransaction(reader, found, source).check_proofs(page)
+        page = source.recorder.query(partial(some, start=start))
         for name, recalled in page:
             key = name, recalled.first_id, recalled.events
             # One that came with an event behind what is carried goes with that event.
@@ -160,8 +166,7 @@ class Arrival:
     def __init__(self, target: Database, what: Carried) -> None:
         self._target = target
         self._what = what
-        with target.recorder.read() as reader:
-            found = target.find(reader, what.id)
+        found = target.recorder.query(lambda reader: target.find(reader, what.id))
         self._there = found if what.erasure is not None else not_erased(found)
         self._come = Conversation(0, what.id, what.created_at, what.salt, 0, None, None)
         """As much of it as has come, and is what was written: each head was checked."""
@@ -299,8 +304,7 @@ def _remember(transaction: Transaction, database: Database, key: int, some: Sequ
 
 
 def _head_at(target: Database, there: Conversation, version: int) -> bytes | None:
-    with target.recorder.read() as reader:
-        rows = target.rows(reader, there, version - 1, version, 1)
+    rows = target.recorder.query(lambda reader: target.rows(reader, there, version - 1, version, 1))
     return rows[0].head if rows else None
 
 

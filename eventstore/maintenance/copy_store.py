@@ -102,9 +102,7 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
 
 def _clear_staging(target: Database, conversation: str) -> None:
     """Remove the remains of a killed copy of the conversation."""
-    with target.recorder.read() as reader:
-        left = staged_keys(reader, conversation)
-    for key in left:
+    for key in target.recorder.query(lambda reader: staged_keys(reader, conversation)):
         while not target.recorder.transact(lambda transaction, key=key: transaction.delete(key, CHUNK)):  # type: ignore[misc]
             time.sleep(0)
 
@@ -113,8 +111,7 @@ def _conversations(database: Database) -> Iterator[Conversation]:
     """All that have events or a receipt, a page at a time."""
     after: str | None = None
     while True:
-        with database.recorder.read() as reader:
-            page = database.listed(reader, after, CHUNK)
+        page = database.recorder.query(lambda reader, after=after: database.listed(reader, after, CHUNK))  # type: ignore[misc]
         yield from (found for found in page if found.version or found.erasure)
         if len(page) < CHUNK:
             return
@@ -122,8 +119,7 @@ def _conversations(database: Database) -> Iterator[Conversation]:
 
 
 def _found(database: Database, conversation: str) -> Conversation | None:
-    with database.recorder.read() as reader:
-        return database.find(reader, conversation)
+    return database.recorder.query(lambda reader: database.find(reader, conversation))
 
 
 def _version(found: Conversation) -> int:

@@ -7,9 +7,10 @@ down to the one row that cannot be read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from eventstore.recorders.base import Conversation, Recorder, Row, as_rows
+from eventstore.recorders.base import Conversation, Reader, Recorder, Row, as_rows
 from eventstore.recorders.errors import DatabaseError, DataError, InternalError, RecorderError
 from eventstore.stored.database import start_after
 
@@ -52,8 +53,7 @@ def next_there(recorder: Recorder, key: int, start: int, stop: int) -> int:
     cannot be read, return ``start``.
     """
     try:
-        with recorder.read() as reader:
-            following = reader.rows(key, start, stop, 1) if start < stop else ()
+        following = recorder.query(lambda reader: reader.rows(key, start, stop, 1)) if start < stop else ()
     except RecorderError as error:
         if not is_damage(error):
             raise
@@ -63,8 +63,7 @@ def next_there(recorder: Recorder, key: int, start: int, stop: int) -> int:
 
 def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Sequence[Row] | Unreadable]:
     try:
-        with recorder.read() as reader:
-            rows = as_rows(reader.rows(key, start, stop, 2 * (stop - start)))  # some may be there twice
+        bare = recorder.query(lambda reader: reader.rows(key, start, stop, 2 * (stop - start)))  # some are there twice
     except RecorderError as error:
         if not is_damage(error):
             raise
@@ -75,7 +74,7 @@ def _part(recorder: Recorder, key: int, start: int, stop: int) -> Iterator[Seque
         yield from _part(recorder, key, start, middle)
         yield from _part(recorder, key, middle, stop)
     else:
-        yield rows
+        yield as_rows(bare)
 
 
 def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
@@ -84,8 +83,7 @@ def readable_conversations(recorder: Recorder) -> Iterator[Conversation | str]:
     limit = _PAGE
     while True:
         try:
-            with recorder.read() as reader:
-                page = reader.conversations(start_after(after), limit)
+            page = recorder.query(partial(_conversations, start=start_after(after), limit=limit))
         except RecorderError as error:
             if not is_damage(error):
                 raise
@@ -105,9 +103,12 @@ def staged_conversations(recorder: Recorder) -> list[Conversation]:
     found: list[Conversation] = []
     start = ""
     while True:
-        with recorder.read() as reader:
-            page = reader.conversations(start, _PAGE, staged=True)
+        page = recorder.query(partial(_conversations, start=start, limit=_PAGE, staged=True))
         found += (each for each in page if each.key not in {known.key for known in found[-_PAGE:]})
         if len(page) < _PAGE or page[-1].id == start:
             return found
         start = page[-1].id  # others may have the same id
+
+
+def _conversations(reader: Reader, start: str, limit: int, *, staged: bool = False) -> Sequence[Conversation]:
+    return reader.conversations(start, limit, staged=staged)

@@ -61,10 +61,12 @@ def forks_of(store: Store, conversation: str) -> Iterator[str]:
 
 
 def _forks(database: Database, conversation: str) -> Iterator[str]:
-    with database.recorder.read() as reader:
+
+    def names(reader: Reader) -> list[str]:
         found = database.find(reader, conversation)
-        forks = [] if found is None else _names(reader, found.key)
-    for fork in forks:
+        return [] if found is None else _names(reader, found.key)
+
+    for fork in database.recorder.query(names):
         yield from _forks(database, fork)
         yield fork
 
@@ -107,9 +109,7 @@ def _mark(transaction: Transaction, conversation: str, reason: str, now: int) ->
 
 def _discard_staged(recorder: Recorder, conversation: str) -> None:
     """Discard imports of it that are running or were killed. A running one finds at its end that it is erased."""
-    with recorder.read() as reader:
-        staged = staged_keys(reader, conversation)
-    for key in staged:
+    for key in recorder.query(lambda reader: staged_keys(reader, conversation)):
         while not recorder.transact(lambda transaction, key=key: transaction.delete(key, _CHUNK)):  # type: ignore[misc]
             time.sleep(_REST_S)
 

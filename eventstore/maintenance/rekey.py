@@ -75,8 +75,7 @@ def rekey(
                     yield last
                 last = _rekeyed(database, found, decrypt)
         for key in _staged(database, conversation):
-            with database.recorder.read() as reader:
-                staged = reader.conversation(key)
+            staged = database.recorder.query(lambda reader, key=key: reader.conversation(key))  # type: ignore[misc]
             if staged is not None:
                 _rekeyed(database, staged, decrypt)
         purge(database.recorder, patience_s, "everything is stored as it should be")
@@ -90,8 +89,7 @@ def _wanted(database: Database, conversation: str | None) -> Iterator[Conversati
             if isinstance(each, Conversation):
                 yield each
         return
-    with database.recorder.read() as reader:
-        found = reader.conversation(conversation)
+    found = database.recorder.query(lambda reader: reader.conversation(conversation))
     if found is None:
         raise ConversationNotFound(conversation)
     yield found
@@ -110,8 +108,7 @@ def _staged(database: Database, conversation: str | None) -> Sequence[int]:
     """Return the imports that are running or were killed: they are invisible, but their rows are in the file."""
     recorder = database.recorder
     if conversation is not None:
-        with recorder.read() as reader:
-            return staged_keys(reader, conversation)
+        return recorder.query(lambda reader: staged_keys(reader, conversation))
     return [found.key for found in staged_conversations(recorder)]
 
 
@@ -130,8 +127,7 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
                 f"'foldlog rekey' when they have ended"
             )
     except CorruptEvent as error:
-        with database.recorder.read() as reader:
-            now = reader.conversation(found.key)
+        now = database.recorder.query(lambda reader: reader.conversation(found.key))
         if now is None or now.erasure is None:
             return Rekeyed(found.id, change.key, change.rows, tuple(change.damaged), str(error))
         change.damaged.clear()  # its events were erased, and are not missing
@@ -295,8 +291,7 @@ class _Change:
     # -- what is kept beside them -------------------------------------------------------------------------------------
 
     def _change_records(self, codec: RowCodec, target: RowCodec) -> None:
-        with self._recorder.read() as reader:
-            newest = reader.records(self._found.key, None, 0, _ROWS_MAX)
+        newest = self._recorder.query(lambda reader: reader.records(self._found.key, None, 0, _ROWS_MAX))
         for projection in (record.projection for record in newest):
             after: int | None = -1
             while after is not None:
@@ -379,8 +374,8 @@ class _Chain:
         if start == 0:
             self._head = hash_chain.seed(found.id, self._salt)
         else:
-            with database.recorder.read() as reader:
-                before = codec.decoded(reader.rows(found.key, start - 1, start, 1), database)
+            rows = database.recorder.query(lambda reader: reader.rows(found.key, start - 1, start, 1))
+            before = codec.decoded(rows, database)
             if before and before[0].encoding != DAMAGED:
                 self._head = before[0].head
         if not self._salt:

@@ -81,8 +81,8 @@ class Pass:
         if self._head is None or self._counts is None or not self._salt:
             return False
         try:
-            with recorder.read() as reader:
-                rows = reader.rows(key, self._next, stop, 2 * (stop - self._next))  # some may be there twice
+            # Some may be there twice.
+            rows = recorder.query(lambda reader: reader.rows(key, self._next, stop, 2 * (stop - self._next)))
         except RecorderError as error:
             if not is_damage(error):
                 raise

@@ -14,11 +14,11 @@ from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.row_checks import MISSING, Finding, Pass, Start
-from eventstore.recorders.base import Conversation, Erasure, RecorderOnDisk, as_rows
+from eventstore.recorders.base import Conversation, Erasure, Reader, RecorderOnDisk, as_rows
 from eventstore.recorders.errors import RecorderError
 from eventstore.store import Store
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, columns_are_sound, start_after, translated
+from eventstore.stored.database import Database, Segment, columns_are_sound, start_after, translated
 from eventstore.stored.row_codec import RowCodec
 from eventstore.transaction import staged_keys
 
@@ -76,8 +76,7 @@ def verdicts(
     """
     heads = dict(published or {})
     if conversation is not None:
-        with database.recorder.read() as reader:
-            found = reader.conversation(conversation)
+        found = database.recorder.query(lambda reader: reader.conversation(conversation))
         if found is None and conversation not in heads:
             raise ConversationNotFound(conversation)
         yield (
@@ -143,8 +142,7 @@ def _verdict(
 def _erased_since(database: Database, found: Conversation) -> Conversation | None:
     """Return the conversation if it was erased while its events were read: then they are not missing."""
     try:
-        with database.recorder.read() as reader:
-            now = reader.conversation(found.key)
+        now = database.recorder.query(lambda reader: reader.conversation(found.key))
     except RecorderError as error:
         if not is_damage(error):
             raise
@@ -154,13 +152,14 @@ def _erased_since(database: Database, found: Conversation) -> Conversation | Non
 
 def _of_an_erased(database: Database, found: Conversation, kept: Iterable[Published]) -> Iterator[Finding]:
     assert found.erasure is not None
-    with database.recorder.read() as reader:
-        left = (
+    left = database.recorder.query(
+        lambda reader: (
             reader.rows(found.key, 0, 2**62, 1),
             reader.records(found.key, None, 0, 1),
             reader.recalled(found.key, "", 1),
             staged_keys(reader, found.id),
         )
+    )
     if any(left):
         yield Finding(None, None, "its erasure is not finished; run 'foldlog erase' for it again")
     for version, head in kept:
@@ -202,13 +201,14 @@ def _findings(database: Database, found: Conversation, kept: Sequence[Published]
             yield Finding(None, None, f"{problem} ({head.hex()} was)")
     if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
         yield from _of_its_past(database, found, kept)
-    yield from _beside(database, found, codec)
+    yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
 
 
 def _start_of_fork(database: Database, found: Conversation, salt: bytes) -> Start:
     """Return what a fork's first own event must follow: its parent's last shared event."""
-    with database.recorder.read() as reader:
-        rows = as_rows(reader.rows(found.parent or 0, found.begins - 1, found.begins, 1))
+    rows = as_rows(
+        database.recorder.query(lambda reader: reader.rows(found.parent or 0, found.begins - 1, found.begins, 1))
+    )
     if not rows or type(rows[0].head) is not bytes:
         return Start(found.begins, None, None)
     last = rows[0]
@@ -218,14 +218,17 @@ def _start_of_fork(database: Database, found: Conversation, salt: bytes) -> Star
 
 def _of_its_past(database: Database, found: Conversation, kept: Sequence[Published]) -> Iterator[Finding]:
     """Yield findings in the events that a fork shares: those of each ancestor up to where the fork leaves it."""
-    with database.recorder.read() as reader:
-        try:
-            whole = database.find_key(reader, found.key)  # a list leaves out the ancestors
-            past = () if whole is None else database.past(reader, whole)
-        except CorruptEvent as error:
-            yield Finding(0, found.begins - 1, error.problem)
-            return
-        ancestors = [database.find_key(reader, part.key) for part in past]
+
+    def past_and_ancestors(reader: Reader) -> tuple[Sequence[Segment], list[Conversation | None]]:
+        whole = database.find_key(reader, found.key)  # a list leaves out the ancestors
+        past = () if whole is None else database.past(reader, whole)
+        return past, [database.find_key(reader, part.key) for part in past]
+
+    try:
+        past, ancestors = database.recorder.query(past_and_ancestors)
+    except CorruptEvent as error:
+        yield Finding(0, found.begins - 1, error.problem)
+        return
     wanted = {version: head for version, head in kept if version <= found.begins}
     for part, ancestor in zip(past, ancestors, strict=True):
         if ancestor is None or ancestor.erasure is not None:
@@ -251,39 +254,34 @@ def _others(database: Database, found: Conversation) -> Iterator[str]:
             yield each.id
 
 
-def _beside(database: Database, found: Conversation, codec: RowCodec) -> Iterator[Finding]:
+def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Finding]:
     """Yield findings beside the events: records and keys may be damaged, or know of events that were cut off."""
-    with database.recorder.read() as reader:
-        for newest in reader.records(found.key, None, 0, 1_000):
-            projection, version = newest.projection, -1
-            while records := reader.records(found.key, projection, version, 1_000):
-                for record in records:
-                    if codec.decoded_record(projection, record) is None:
-                        problem = f"what projection {projection!r} keeps for version {record.version} is damaged"
-                        yield Finding(None, None, f"{problem}; it is made again from the events", sound=True)
-                    elif record.version > found.version:
-                        problem = f"projection {projection!r} knows version {record.version}, and there are only"
-                        yield Finding(None, None, f"{problem} {found.version:,} events: its end may be cut off")
-                if type(records[-1].version) is not int:
-                    break
-                version = max(version + 1, records[-1].version)
-        start, proved = "", 0
-        while page := reader.recalled(found.key, start, 1_000):
-            for name, recalled in page:
-                first, count, proof, _ = recalled
-                proved += proof is not None
-                if type(first) is not int or type(count) is not int or first < 0 or count < 1:
-                    yield Finding(None, None, f"what idempotency key {name!r} stands for is damaged")
-                elif not codec.is_proved(name, recalled):
-                    yield Finding(
-                        None, None, f"idempotency key {name!r} was changed without the key of the conversation"
-                    )
-                elif first + count > found.version:
-                    problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"
-                    yield Finding(
-                        None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off"
-                    )
-            start = start_after(page[-1][0])
-        if codec.is_strict and proved < codec.mark.keys:
-            missing = codec.mark.keys - proved
-            yield Finding(None, None, f"{missing} of its {codec.mark.keys} idempotency keys are missing")
+    for newest in reader.records(found.key, None, 0, 1_000):
+        projection, version = newest.projection, -1
+        while records := reader.records(found.key, projection, version, 1_000):
+            for record in records:
+                if codec.decoded_record(projection, record) is None:
+                    problem = f"what projection {projection!r} keeps for version {record.version} is damaged"
+                    yield Finding(None, None, f"{problem}; it is made again from the events", sound=True)
+                elif record.version > found.version:
+                    problem = f"projection {projection!r} knows version {record.version}, and there are only"
+                    yield Finding(None, None, f"{problem} {found.version:,} events: its end may be cut off")
+            if type(records[-1].version) is not int:
+                break
+            version = max(version + 1, records[-1].version)
+    start, proved = "", 0
+    while page := reader.recalled(found.key, start, 1_000):
+        for name, recalled in page:
+            first, count, proof, _ = recalled
+            proved += proof is not None
+            if type(first) is not int or type(count) is not int or first < 0 or count < 1:
+                yield Finding(None, None, f"what idempotency key {name!r} stands for is damaged")
+            elif not codec.is_proved(name, recalled):
+                yield Finding(None, None, f"idempotency key {name!r} was changed without the key of the conversation")
+            elif first + count > found.version:
+                problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"
+                yield Finding(None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off")
+        start = start_after(page[-1][0])
+    if codec.is_strict and proved < codec.mark.keys:
+        missing = codec.mark.keys - proved
+        yield Finding(None, None, f"{missing} of its {codec.mark.keys} idempotency keys are missing")

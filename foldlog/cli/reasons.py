@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from foldlog.cli.terminal import printable
 
 if TYPE_CHECKING:
-    from eventstore import CondensationAction, CondensationRequest, Store
+    from eventstore import CondensationAction, CondensationRequest, Event, Store
 
 __all__ = ["because", "requests_before"]
 
@@ -55,17 +55,19 @@ def requests_before(store: Store, conversation: str, condensation_id: int) -> tu
     Cost: the structural events back to that one, and at most a few times as many.
     """
     from eventstore import CondensationAction, CondensationRequest
-    from eventstore.transaction import reading
 
     found: list[CondensationRequest] = []
     stop, span = condensation_id, _FEW
-    with reading(store, conversation) as snapshot:
-        while stop > 0:
-            start = max(0, stop - span)
-            structural = list(snapshot.structural_events(start, stop))
-            last = max((n for n, one in enumerate(structural) if isinstance(one, CondensationAction)), default=-1)
-            found[:0] = [one for one in structural[last + 1 :] if isinstance(one, CondensationRequest)]
-            if last >= 0:
-                break
-            stop, span = start, 4 * span
+    while stop > 0:
+        start = max(0, stop - span)
+        structural = _structural_events(store, conversation, start, stop)
+        last = max((n for n, one in enumerate(structural) if isinstance(one, CondensationAction)), default=-1)
+        found[:0] = [one for one in structural[last + 1 :] if isinstance(one, CondensationRequest)]
+        if last >= 0:
+            break
+        stop, span = start, 4 * span
     return tuple(found)
+
+
+def _structural_events(store: Store, conversation: str, start: int, stop: int) -> list[Event]:
+    return store.query(conversation, lambda snapshot: list(snapshot.structural_events(start, stop)))

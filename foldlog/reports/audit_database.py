@@ -28,7 +28,6 @@ from eventstore import (
 )
 from eventstore.codec import encode
 from eventstore.maintenance.status import lost_after as find_lost_after
-from eventstore.transaction import reading
 from foldlog.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
 
@@ -346,11 +345,11 @@ def describe(store: Store, database: Database, conversation: str) -> bool:
                 table_of(database, table).delete_where("conversation = ?", [name])
         else:
             known = database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name]).fetchone()[0]
-            with reading(store, conversation) as snapshot:
-                revisions = [
-                    {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
-                    for r in snapshot.records(PROJECTION, known or 0)
-                ]
+            made = store.query(conversation, lambda snapshot: list(snapshot.records(PROJECTION, known or 0)))
+            revisions = [
+                {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
+                for r in made
+            ]
             table_of(database, "revisions").insert_all(revisions, ignore=True)
         table_of(database, "conversations").upsert(
             {

@@ -23,6 +23,15 @@ _INTERRUPTIONS = "tests/postgres/test_interruptions.py"
 _RECORDERS = "tests/conformance/test_recorders.py"
 
 PROTECTIONS = {
+    "broken-reads": Protection(
+        "verify, copy, rekey and audit go on when their connection breaks",
+        f"{_POSTGRES}/recorder.py",
+        "            except (ConnectionLost, TryAgain) as error:\n"
+        "                session.close()\n"
+        '                self._recover(error, patience, "nothing was read")\n',
+        "",
+        "tests/postgres/test_broken_reads.py",
+    ),
     "interrupted": Protection(
         "an exception of a signal handler says that the commit came before it",
         f"{_POSTGRES}/recorder.py",

@@ -190,8 +190,7 @@ class PostgresRecorder:
         Raises ``StillRead`` where an older transaction may still read them, ``ProgrammingError`` where this role
         may not vacuum. Cost: a look at every page of the tables that is not all visible, and at their indices.
         """
-        with self._plain_connection() as connection:
-            readable = status.vacuum(connection, self._schema)
+        readable = self._patiently(lambda connection: status.vacuum(connection, self._schema))
         if readable:
             time.sleep(_PURGE_PAUSE_S)  # it will be asked again, and each time costs something
             raise StillRead(

@@ -28,6 +28,9 @@ _WHY: Final = (
     "before it reads on a new connection, a follower waits until a standby has confirmed what the server shows "
     "(synchronous_standby_names)"
 )
+_READ_AGAIN: Final = (
+    "it broke within a read transaction, and another connection shows another moment: read again (Store.query does)"
+)
 
 
 class ReadSession:
@@ -56,7 +59,10 @@ class ReadSession:
         if statement in _OF_FOLLOWERS and not self._is_confirmed:
             raise InterfaceError(f"{statement} is not the first question of this read transaction; ask it first")
         self._wire.queue(statement, *parameters)
-        return self._wire.ask()[-1]
+        try:
+            return self._wire.ask()[-1]
+        except ConnectionLost as error:
+            raise ConnectionLost(f"{error}; {_READ_AGAIN}") from error
 
     def close(self) -> None:
         if self._wire is not None:

@@ -1,0 +1,75 @@
+"""A connection that breaks in the middle of a long operation: the operation goes on, on another connection."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from eventstore import CondensationAction, Message, Store, open_store
+from eventstore.maintenance.copy_store import copy_store
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import verify
+from projections import Views
+from projections.audit import Auditing
+
+from .cutting import Cut, CuttingProxy
+from .servers import Server
+
+HI = Message(source="user", content="hi")
+
+
+class CutAtTheNth(CuttingProxy):
+    """Cuts a connection at the nth message of a client."""
+
+    def __init__(self, target_port: int) -> None:
+        super().__init__(target_port)
+        self.messages_left = 0
+
+    def due(self, chunk: bytes) -> tuple[Cut, bool] | None:
+        self.messages_left -= 1
+        return ("request", False) if self.messages_left == 0 else None
+
+
+@pytest.fixture(scope="module")
+def through(postgres_server: Server) -> Iterator[CutAtTheNth]:
+    proxy = CutAtTheNth(postgres_server.port)
+    yield proxy
+    proxy.close()
+
+
+def copied(store: Store) -> list[tuple[str, int, str | None]]:
+    with open_store("memory:") as target:
+        return sorted((moved.conversation, moved.version, moved.problem) for moved in copy_store(store, target, jobs=1))
+
+
+OPERATIONS: dict[str, Callable[[Store], object]] = {
+    "verify": lambda store: [verdict.findings for verdict in verify(store)],
+    "copy": copied,
+    "rekey": lambda store: [each.problem for each in rekey(store)],
+    "rebuild": lambda store: Views(store).rebuild("a"),
+    "audit": lambda store: [type(found) for found in Auditing(store, "a")],
+    "follow": lambda store: [recorded.event.id for recorded in store.follow()],
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_goes_on_wherever_its_connection_breaks(
+    through: CutAtTheNth, postgres_server: Server, postgres_url: Callable[[], str], operation: str
+):
+    url, operate = postgres_url(), OPERATIONS[operation]
+    with open_store(url) as store:
+        store.register(Views(store))
+        store.append("a", [HI] * 4, expected_version=0, idempotency_key="key")
+        store.append("a", CondensationAction(forgotten_event_ids=[1, 2]), expected_version=4)
+        expected = operate(store)
+    for nth in itertools.count(1):
+        cuts = through.cuts
+        with open_store(url.replace(f":{postgres_server.port}/", f":{through.port}/")) as store:
+            through.messages_left = nth
+            assert operate(store) == expected
+            through.messages_left = 0
+        if through.cuts == cuts:
+            assert nth > 2
+            return
