@@ -125,7 +125,7 @@ class ReadTransaction:
         first = max(self.version - count, 0)
         if first == self.version:
             return ()
-        return tuple(self._database.events(self._reader, self._conversation, first, self.version))
+        return tuple(self._database.events(self._reader, self._conversation, first, self.version, self._codec()))
 
     def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
         """Return the events ``start`` to ``stop`` if the head before them was ``head``; None if it was another.

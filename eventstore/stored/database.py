@@ -202,18 +202,20 @@ class Database:
     def events(
         self, reader: Reader, found: Conversation, start: int, stop: int, codec: RowCodec | None = None
     ) -> Iterable[Event]:
-        """Return the events ``start`` to ``stop`` of a conversation that may have been found in an earlier transaction.
-        It raises ``CorruptEvent`` at the first that is missing or unreadable.
+        """Return the events ``start`` to ``stop`` of a conversation that may have been found in an earlier transaction;
+        with ``codec``, of one that this transaction found or is writing. Raises ``CorruptEvent`` at the first that is
+        missing or unreadable.
         """
         if start < found.begins:
             return dense_events(found.id, self.rows(reader, found, start, stop, stop - start), start, stop)
         bare = reader.rows(found.key, start, stop, stop - start)
-        codec = codec or self.codec_of(found)
-        if codec.are_plain(bare):
+        known = codec or self.codec_of(found)
+        if known.are_plain(bare):
             events = events_of(bare)
             if events is not None and list(map(_id_of, bare)) == list(range(start, stop)):
                 return events
-        return dense_events(found.id, self._decoded(reader, found, codec, bare), start, stop)
+        rows = self._decoded(reader, found, known, bare) if codec is None else known.decoded(bare, self)
+        return dense_events(found.id, rows, start, stop)
 
     def past(self, reader: Reader, found: Conversation) -> tuple[Segment, ...]:
         """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` where an ancestor is missing.

@@ -494,7 +494,7 @@ PROTECTIONS = {
     ),
     "interrupted": Protection(
         "a call that others answered first is not interrupted",
-        "projections/interruption.py",
+        "projections/tool_results.py",
         "!= view.open_calls:",
         "is None:",
         "tests/foldlog/test_interruption.py -k answers_first",

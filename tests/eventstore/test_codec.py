@@ -259,7 +259,7 @@ def test_brackets_in_text_are_no_nesting():
 @pytest.mark.parametrize(
     "event, problem",
     [
-        (Message(source="nobody", content="hi"), "Invalid enum value 'nobody'"),  # type: ignore[arg-type]
+        (Message(source="nobody", content="hi"), "its source is 'nobody'; use 'user', 'agent', 'environment'"),  # type: ignore[arg-type]
         (Message(source="user", content=None), "Expected `str | array`, got `null`"),  # type: ignore[arg-type]
         (Annotation(name="object", data=object()), "object"),
         (Message(source="user", content="hi", timestamp=datetime(2026, 1, 1)), "names no zone"),
@@ -271,7 +271,7 @@ def test_a_value_of_another_type_is_refused_when_it_is_encoded(event: Event, pro
 
 
 def test_what_is_no_event_is_not_encoded():
-    with pytest.raises(UnknownEventType, match="a dict is not an event"):
+    with pytest.raises(UnknownEventType, match="an object of type dict is not an event"):
         encode({"kind": "message"})  # type: ignore[arg-type]
 
 

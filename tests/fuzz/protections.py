@@ -343,7 +343,7 @@ PROTECTIONS = {
         _ERASURE,
     ),
     "audit": Protection(
-        "and the audit database", "foldlog/cli/trust/erase.py", "update(store, audit, [conversation])", "pass", _TRUST
+        "and the audit database", "foldlog/cli/trust/erase.py", "update(store, audit, conversations)", "pass", _TRUST
     ),
     "followers": Protection(
         "nobody follows what is being erased",

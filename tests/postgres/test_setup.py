@@ -19,6 +19,8 @@ from foldlog.cli.application import build
 
 from .servers import Server, new_primary
 
+NEWEST = max(sql_files.migrations("postgresql"))
+
 
 def said(text: str) -> Message:
     return Message(source="user", content=text)
@@ -95,10 +97,9 @@ def test_processes_that_open_a_new_store_at_once_make_it_once(url: str):
 @pytest.fixture
 def newer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Makes this program a newer version of itself, with one migration more."""
-    newest = max(sql_files.migrations("postgresql"))
 
     def become(script: str) -> None:
-        scripts = {**sql_files.migrations("postgresql"), newest + 1: script}
+        scripts = {**sql_files.migrations("postgresql"), NEWEST + 1: script}
         monkeypatch.setattr(setup, "migrations", lambda _dialect: scripts)
 
     return become
@@ -161,11 +162,10 @@ def test_a_failed_migration_leaves_the_store_as_it_was(url: str, newer: Callable
 
 def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_it(url: str, postgres_server: Server):
     open_store(url).close()
-    newest = max(sql_files.migrations("postgresql"))
-    postgres_server.sql(f"UPDATE {schema_of(url)}.store SET value = '{newest + 3}' WHERE name = 'schema'")
+    postgres_server.sql(f"UPDATE {schema_of(url)}.store SET value = '{NEWEST + 3}' WHERE name = 'schema'")
     open_store(url).close()
-    postgres_server.sql(f"UPDATE {schema_of(url)}.store SET value = '{newest + 1}' WHERE name = 'readable_by'")
-    with pytest.raises(StoreUnusable, match=f"has schema version {newest + 3}.*upgrade foldlog"):
+    postgres_server.sql(f"UPDATE {schema_of(url)}.store SET value = '{NEWEST + 1}' WHERE name = 'readable_by'")
+    with pytest.raises(StoreUnusable, match=f"has schema version {NEWEST + 3}.*upgrade foldlog"):
         open_store(url)
 
 
@@ -281,12 +281,14 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(role: st
 
 def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(url: str, role: str, newer: Callable[[str], None]):
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
-    with pytest.raises(StoreUnusable, match="needs 5; as 'postgres', the owner of its tables, run: foldlog list"):
+    with pytest.raises(
+        StoreUnusable, match=rf"needs {NEWEST + 1}; as 'postgres', the owner of its tables, run: foldlog list"
+    ):
         open_store(url.replace("postgres@", f"{role}@"))
 
 
 def test_a_store_of_schema_2_is_migrated(url: str, postgres_server: Server):
-    """The schema before epochs had timelines, and conversations marks."""
+    """The schema before epochs had timelines, conversations marks, and all that came later."""
     with open_store(url) as store:
         before = store.append("c1", [said("0"), said("1")], expected_version=0)
     schema = schema_of(url)
@@ -295,10 +297,14 @@ def test_a_store_of_schema_2_is_migrated(url: str, postgres_server: Server):
         f"ALTER TABLE {schema}.epoch DROP COLUMN timeline; "
         f"ALTER TABLE {schema}.conversations DROP COLUMN mark; "
         f"ALTER TABLE {schema}.idempotency_keys DROP COLUMN proof; "
+        f"DROP INDEX {schema}.events_of_documents, {schema}.idempotency_keys_of_sources; "
+        f"DROP TABLE {schema}.listing, {schema}.listed, {schema}.facts; "
+        f"DROP INDEX {schema}.conversations_by_parent; "
+        f"ALTER TABLE {schema}.conversations DROP COLUMN grown, DROP COLUMN past; "
         f"UPDATE {schema}.store SET value = '2' WHERE name = 'schema'; "
         f"UPDATE {schema}.store SET value = '1' WHERE name = 'readable_by'"
     )
-    with pytest.raises(StoreUnusable, match="has schema version 2, this version of foldlog needs 4"):
+    with pytest.raises(StoreUnusable, match=f"has schema version 2, this version of foldlog needs {NEWEST}"):
         open_store(url + "&mode=ro")
     with open_store(url) as store:
         after = store.append("c1", said("2"), expected_version=2)

@@ -428,7 +428,7 @@ class PostgresTransaction(PostgresReader):
         if kind == "tracking":
             self._insert_tracking(application, int(value))
         else:
-            self._write("set_store_value", text_bytes(name), text_bytes(value))
+            self._write("set_fact", text_bytes(name), text_bytes(value))
 
     def _insert_tracking(self, application: str, notification_id: int) -> None:
         self._lock_on(_OF_APPLICATION, text_bytes(application))

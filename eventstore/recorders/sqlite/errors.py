@@ -54,6 +54,8 @@ def translate(error: BaseException, doing: str, outcome: str = "") -> BaseExcept
         kind = error_class(error) if isinstance(error, Exception) else None
     if kind is None:
         return error
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
+        kind = DatabaseError  # a table that is missing does not come back by waiting
     translated = kind(f"cannot {doing}: {_said(error)}{outcome}")
     translated.__cause__ = error
     return translated

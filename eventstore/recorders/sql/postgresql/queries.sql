@@ -308,9 +308,11 @@ SELECT max(notification_id) FROM {schema}.tracking WHERE application = $1::bytea
 
 -- name: store_value
 SELECT convert_to(value, 'UTF8') FROM {schema}.store WHERE name = convert_from($1::bytea, 'UTF8')
+UNION ALL
+SELECT convert_to(value, 'UTF8') FROM {schema}.facts WHERE name = convert_from($1::bytea, 'UTF8')
 
--- name: set_store_value
-INSERT INTO {schema}.store (name, value) VALUES (convert_from($1::bytea, 'UTF8'), convert_from($2::bytea, 'UTF8'))
+-- name: set_fact
+INSERT INTO {schema}.facts (name, value) VALUES (convert_from($1::bytea, 'UTF8'), convert_from($2::bytea, 'UTF8'))
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
 -- name: data_version
