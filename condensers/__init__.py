@@ -66,6 +66,8 @@ if typing.TYPE_CHECKING:
     from condensers.strategies.recent import RecentEventsCondenser
     from condensers.strategies.structured_summary import StructuredSummaryCondenser
 
+__foldlog__ = "0.1.0"
+
 __all__ = [
     "CONDENSER_METADATA_KEY",
     "CONDENSER_REGISTRY",

@@ -61,6 +61,8 @@ from eventstore.store import Store
 from eventstore.stored.keys import KeyRing
 from eventstore.transaction import InlineProjection, ReadTransaction, Record, WriteTransaction
 
+__foldlog__ = "0.1.0"
+
 __all__ = [
     "ANY_VERSION",
     "DELETED",

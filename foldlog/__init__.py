@@ -39,6 +39,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from foldlog.floors import check_floors as _check_floors
+
+__version__ = "0.1.0"
+
+_check_floors(__version__)
+
 # There is no __all__: help(foldlog) would print every method of every class. "as" tells type checkers what is public.
 if TYPE_CHECKING:
     from condensers import LLM as LLM

@@ -19,6 +19,8 @@ from projections.view import View
 from projections.views import Views
 from projections.well_formed import cut_points, well_formed
 
+__foldlog__ = "0.1.0"
+
 __all__ = [
     "Audit",
     "Auditing",

@@ -1,0 +1,43 @@
+"""Uses an installed foldlog as a newcomer does: see scripts/test-wheel."""
+
+import asyncio
+import subprocess
+import sys
+from importlib.metadata import version
+
+import foldlog
+import foldlog.aio
+from foldlog import Condensation, Message
+
+assert foldlog.__version__ == version("foldlog")
+assert not foldlog.__file__.startswith(sys.path[0]), "the installed package is used, not the folder"
+
+with foldlog.open("history.db", condenser={"type": "digest", "max_size": 12}) as histories:
+    history = histories["c1"]
+    history.append(Message(source="user", content="Count the files."))
+    for number in range(10):
+        call = {"id": f"k{number}", "function": {"name": "run", "arguments": '{"command": "ls"}'}}
+        history.append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
+        history.append_tool_result(f"k{number}", f"{number} files")
+    assert isinstance(history.step(), Condensation)
+    assert len(history.prepare()) < len(history)
+    assert history.why(2).reason
+
+
+async def main() -> None:
+    async with foldlog.aio.open("history.db") as histories:
+        await histories["c1"].append(Message(source="agent", content="Nine."))
+        assert len(await histories["c1"].messages()) > 1
+
+
+asyncio.run(main())
+
+for command in (
+    ["--version"],
+    ["demo"],
+    ["list", "--db", "history.db"],
+    ["view", "c1", "--db", "history.db"],
+    ["verify", "--db", "history.db"],
+):
+    subprocess.run(["foldlog", *command], check=True, stdout=subprocess.DEVNULL)
+print("foldlog", foldlog.__version__, "works with Python", sys.version.split()[0])
