@@ -7,7 +7,7 @@
     ├── HistoryDiverged        an imported history differs from the stored one: import it under another id
     ├── ConversationNotFound   no such conversation: check the id
     ├── ConversationErased     it was erased on purpose: only a receipt is left
-    ├── ConversationHasForks   forks need events of it: erase them too
+    ├── ConversationHasForks   forks need events of it: erase them too, or detach them
     ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
     ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another one
     │   └── InvalidOption      an option or an address is wrong, such as a mistyped URL: correct it
@@ -94,13 +94,13 @@ class ConversationErased(EventStoreError):
 
 
 class ConversationHasForks(EventStoreError):
-    """Forks of the conversation need events of it. Nothing was erased; erase the forks too."""
+    """Forks of the conversation need events of it. Nothing was erased; erase the forks too, or detach them."""
 
     def __init__(self, conversation: str, forks: tuple[str, ...]) -> None:
         names = ", ".join(map(repr, forks[:10])) + (", …" if len(forks) > 10 else "")
         super().__init__(
             f"conversation {conversation!r} has {len(forks)} forks that read events of it ({names}); nothing was "
-            f"erased. To erase them too: --with-forks, or erase(…, with_forks=True)"
+            f"erased. Erase them too (--with-forks), or give each a copy of its past first (--detach)"
         )
         self.conversation, self.forks = conversation, forks
 

@@ -23,6 +23,8 @@ from eventstore.recorders.base import (
     Grown,
     NewKey,
     NewMark,
+    NewPast,
+    PastRows,
     Place,
     Reader,
     RecalledKey,
@@ -32,7 +34,9 @@ from eventstore.recorders.base import (
 )
 from eventstore.recorders.errors import IntegrityError
 from eventstore.stored.database import Database, Segment, encrypted, translated
+from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import mark_of
+from eventstore.stored.past import Link, decode_past, encode_past
 from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
 
@@ -456,6 +460,20 @@ class WriteTransaction(ReadTransaction):
             self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
             self._changed = True
 
+    def keep_past(self, links: Sequence[Link], version: int) -> None:
+        """Keep under which names and salts the copied events up to a version were recorded, and leave the parent."""
+        past = encode_past(links, self._codec_to_write().data_key)
+        self._reader.change(self._conversation.key, NewPast(past, version))
+        self._conversation = self._conversation._replace(
+            parent=None, parent_id=None, lineage=(), parent_version=version, past=past
+        )
+        self._changed = self._changed or self._conversation.visible
+        self._past = ()
+
+    def insert_past(self, rows: Sequence[Row]) -> None:
+        """Insert plain rows of a fork's past under its own key."""
+        self._reader.change(self._conversation.key, PastRows(self._encoded(rows)))
+
     def begin(self) -> None:
         """Encrypt a new fork where the store has a key."""
         self._codec_to_write()
@@ -492,9 +510,17 @@ class WriteTransaction(ReadTransaction):
             mark = mark._replace(pending_until=0)  # a new fork has no rows of its own
         self._reader.change(found.key, NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key))
         self._conversation = renewed
+        if found.past is not None:
+            self._keep_past_again(found, codec, data_key)
         self._changed = True
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
         return self._known_codec
+
+    def _keep_past_again(self, found: Conversation, codec: RowCodec, data_key: DataKey) -> None:
+        """Encrypt what is known of copied events under a new data key."""
+        past = encode_past(decode_past(found.past, codec.data_key), data_key)
+        self._reader.change(found.key, NewPast(past, found.parent_version or 0))
+        self._conversation = self._conversation._replace(past=past)
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:

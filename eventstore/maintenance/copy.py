@@ -16,6 +16,7 @@ from eventstore.recorders.base import Conversation, Erasure, Reader, RecalledKey
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, start_after
+from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
 from eventstore.transaction import ReadTransaction, WriteTransaction, staged
@@ -50,6 +51,8 @@ class Carried(NamedTuple):
     version: int
     head: bytes | None
     erasure: Erasure | None
+    past: tuple[Link, ...] = ()
+    """Of a fork, under which names and salts the events that it shares were recorded. They are copied with it."""
 
 
 class Arrived(NamedTuple):
@@ -77,7 +80,7 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
 
 def carried(source: Database, conversation: str) -> tuple[Carried, Iterator[Row], Iterator[RememberedKey]]:
     """Return the conversation to copy, its rows in order, and its keys; both are read when they are asked for."""
-    found = source.recorder.query(lambda reader: source.find(reader, conversation))
+    found, links = source.recorder.query(partial(_found_with_links, source, conversation))
     if found is None:
         raise ConversationNotFound(conversation)
     erasure = found.erasure
@@ -85,8 +88,15 @@ def carried(source: Database, conversation: str) -> tuple[Carried, Iterator[Row]
         what = Carried(found.id, found.created_at, b"", erasure.events, erasure.head, erasure)
         return what, iter(()), iter(())
     source.data_key(found)  # its key is given, or the error comes before anything is copied
-    what = Carried(found.id, found.created_at, found.salt, found.version, found.head, None)
+    what = Carried(found.id, found.created_at, found.salt, found.version, found.head, None, links)
     return what, _rows(source, found), remembered_keys(source, found)
+
+
+def _found_with_links(
+    source: Database, conversation: str, reader: Reader
+) -> tuple[Conversation | None, tuple[Link, ...]]:
+    found = source.find(reader, conversation)
+    return found, () if found is None or found.erasure is not None else source.links(reader, found)
 
 
 def _rows(source: Database, found: Conversation) -> Iterator[Row]:
@@ -181,7 +191,7 @@ class Arrival:
         Raises ``CorruptEvent`` at one that does not follow the one before it, ``HistoryDiverged`` where the store has
         another event, ``VersionConflict`` if another writer appends to it during the copy.
         """
-        rows = _sound(self._come, rows)
+        rows = _sound(self._come, rows, self._what.past)
         self._come = self._come.grown(rows[-1])
         new = rows if self._there is None else self._behind(self._there, rows)
         if not new:
@@ -257,7 +267,13 @@ class Arrival:
         return rows[first:]
 
     def _begin(self, transaction: Transaction) -> Conversation:
-        return transaction.begin(self._what.id, self._what.created_at, self._what.salt, staged=True)
+        what = self._what
+        begun = transaction.begin(what.id, what.created_at, what.salt, staged=True)
+        if what.past:
+            writing = WriteTransaction(transaction, begun, self._target)
+            writing.keep_past(what.past, what.past[-1].stop)
+            writing.end()
+        return begun
 
     def _stage(self, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
         writing = staged(transaction, self._target, key)
@@ -308,9 +324,9 @@ def _head_at(target: Database, there: Conversation, version: int) -> bytes | Non
     return rows[0].head if rows else None
 
 
-def _sound(come: Conversation, rows: Sequence[Row]) -> list[Row]:
+def _sound(come: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> list[Row]:
     """Return the rows with their counts and checksums, after checking that each fits its head."""
-    head = come.head or hash_chain.seed(come.id, come.salt)
+    head = come.head
     seed = hash_chain.checksum_seed(come.id)
     expected, shown, structural = come.version, come.shown, come.structural
     sound = []
@@ -319,8 +335,9 @@ def _sound(come: Conversation, rows: Sequence[Row]) -> list[Row]:
             raise CorruptEvent(come.id, row.id, row.body.decode(errors="replace"))
         if row.id != expected:
             raise CorruptEvent(come.id, expected, "it is missing")
+        before, salt = follows(come.id, come.salt, links, row.id, head)
         head = hash_chain.link(
-            head, come.salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
+            before, salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
         )
         if head != row.head:
             raise CorruptEvent(come.id, row.id, "its head is not that of what has come: one of the two was changed")

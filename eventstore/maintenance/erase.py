@@ -11,6 +11,7 @@ from functools import partial
 from uuid import uuid4
 
 from eventstore.errors import ConversationHasForks, ConversationNotFound, StoreUnavailable
+from eventstore.maintenance.detach import detach
 from eventstore.recorders.base import Conversation, Erasure, Reader, Recorder, RecorderOnDisk, Transaction
 from eventstore.recorders.errors import StillRead
 from eventstore.results import ConversationRow, listed
@@ -34,6 +35,7 @@ def erase(
     complete: bool = True,
     patience_s: float = 60.0,
     with_forks: bool = False,
+    detach_forks: bool = False,
 ) -> ConversationRow:
     """Erase ``conversation``. Return what is left of it, and whether its bytes are gone from the files: where they are
     not, ``vacuum`` completes it, or the next erasure: without ``complete``, that is left to them. Called again, it
@@ -42,7 +44,8 @@ def erase(
     It works in small transactions, so that others need not wait. Readers that are open keep what they read alive: it
     waits up to ``patience_s`` seconds for them, then raises ``StoreUnavailable``, and has to be run again.
 
-    Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, and theirs.
+    Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, and theirs;
+    ``detach_forks`` gives each a copy of these events first, and the receipt says which they keep.
 
     Raises ``ConversationNotFound``, and ``ConversationHasForks`` where it has forks that are not erased with it. Cost:
     its events, writing the log back, and reading the file once.
@@ -51,7 +54,20 @@ def erase(
         if with_forks:
             for fork in list(_forks(store.database, conversation)):
                 _erased(store.database, fork, reason, complete=False, patience_s=patience_s)
+        elif detach_forks:
+            reason += _detached(store.database, conversation)
         return _erased(store.database, conversation, reason, complete=complete, patience_s=patience_s)
+
+
+def _detached(database: Database, conversation: str) -> str:
+    """Detach the forks of a conversation. Return what to add to the receipt."""
+    with database.recorder.read() as reader:
+        found = database.find(reader, conversation)
+        forks = [] if found is None else list(_forks_of(reader, found.key))
+    for fork in forks:
+        detach(database, fork.id)
+    kept = ", ".join(f"{fork.id!r} events 0 to {fork.begins - 1}" for fork in forks)
+    return f"; forks keep a part: {kept}" if kept else ""
 
 
 def forks_of(store: Store, conversation: str) -> Iterator[str]:
@@ -87,10 +103,14 @@ def _erased(
 
 def _names(reader: Reader, key: int) -> list[str]:
     """Return the ids of the forks of a conversation that are not erased."""
-    names: list[str] = []
-    while page := reader.conversations(start_after(names[-1] if names else None), _CHUNK, forks_of=key):
-        names += [fork.id for fork in page]
-    return names
+    return [fork.id for fork in _forks_of(reader, key)]
+
+
+def _forks_of(reader: Reader, key: int) -> Iterator[Conversation]:
+    after: str | None = None
+    while page := reader.conversations(start_after(after), _CHUNK, forks_of=key):
+        yield from page
+        after = page[-1].id
 
 
 def _mark(transaction: Transaction, conversation: str, reason: str, now: int) -> Conversation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from eventstore.maintenance.damage import Unreadable, is_damage, next_there, readable_rows
@@ -9,6 +10,7 @@ from eventstore.maintenance.diagnosis import Suspects
 from eventstore.recorders.base import Recorder, Row
 from eventstore.recorders.errors import RecorderError
 from eventstore.stored import hash_chain
+from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
 
 __all__ = ["MISSING", "Finding", "Pass", "Start"]
@@ -49,7 +51,13 @@ class Pass:
     """The pass over one conversation's rows, in the order of their ids."""
 
     def __init__(
-        self, codec: RowCodec, limit: Limit, salt: bytes, wanted: dict[int, bytes], start: Start | None = None
+        self,
+        codec: RowCodec,
+        limit: Limit,
+        salt: bytes,
+        wanted: dict[int, bytes],
+        start: Start | None = None,
+        links: Sequence[Link] = (),
     ) -> None:
         self.findings: list[Finding] = []
         self.suspects = Suspects()
@@ -60,7 +68,8 @@ class Pass:
         self._salt = salt
         self.proved = False
         """Whether any row follows the head before it: if none does, it may be the salt that is not what it was."""
-        start = start or Start(0, hash_chain.seed(codec.conversation, salt), (0, 0))
+        self._own_salt, self._links = salt, links
+        start = start or Start(0, follows(codec.conversation, salt, links, 0, None)[0], (0, 0))
         self._next = start.id
         self._head: bytes | None = start.head if salt else None
         self._counts: tuple[int, int] | None = start.counts
@@ -68,13 +77,24 @@ class Pass:
     def over(self, recorder: Recorder, key: int, version: int) -> None:
         """Go over all rows of the conversation."""
         while self._next < version:
-            page = min(self._next + _PAGE, version)
+            self._enter()
+            stops = (link.stop for link in self._links if link.stop > self._next)
+            page = min(self._next + _PAGE, version, next(stops, version))
             if not self._sound(recorder, key, page):
                 self._look_at_all(recorder, key, page)
                 last = self.findings[-1] if self.findings else None
                 if last is not None and last.problem in MISSING and last.last == self._next - 1:
                     self._miss(next_there(recorder, key, self._next, version))
         self._miss(version)
+
+    def _enter(self) -> None:
+        """Take the salt of the next row; where copied events of another conversation end, also what it follows."""
+        if self._links and self._own_salt:
+            head, self._salt = follows(
+                self._codec.conversation, self._own_salt, self._links, self._next, self._head or b""
+            )
+            if self._next and self._head is not None:
+                self._head = head
 
     def _sound(self, recorder: Recorder, key: int, stop: int) -> bool:
         """Check quickly whether all rows up to ``stop`` are sound, and move past the sound ones."""

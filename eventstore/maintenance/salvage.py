@@ -26,7 +26,8 @@ from eventstore.maintenance.verify import Finding, verdicts
 from eventstore.recorders.base import Conversation, Row
 from eventstore.store import Store
 from eventstore.stored import hash_chain
-from eventstore.stored.database import Database, is_moment, translated
+from eventstore.stored.database import Database, Segment, is_moment, translated
+from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import PLAIN, RowCodec
 
 __all__ = ["LOST", "LOST_MAX", "Salvaged", "salvage"]
@@ -70,7 +71,7 @@ def salvage(source: Store, target: Store, *, lost_max: int = LOST_MAX) -> Iterat
 
 
 def _salvaged(source: Database, target: Database, found: Conversation, lost_max: int) -> Salvaged:
-    findings = next(verdicts(source, found.id)).findings
+    findings = next(verdicts(source, found.id)).findings  # of a fork, also of the events that it shares
     if found.erasure is not None or not findings:
         copy_conversation(source, target, found.id)
         return Salvaged(found.id, found.version, True)
@@ -79,11 +80,12 @@ def _salvaged(source: Database, target: Database, found: Conversation, lost_max:
         return Salvaged(found.id, 0, False, unsound, "none of its events is left")
     codec = source.codec_of_damaged(found)
     salt = found.salt if codec.data_key is None else codec.data_key.salt
-    filling = _Filling(source, found, codec, findings, lost_max)
+    past, links = _past(source, found)
+    filling = _Filling(source, found, codec, findings, lost_max, past)
     rows = filling.rows()
     first = next(rows)
     began = found.created_at if found.created_at and is_moment(found.created_at) else first.recorded_at
-    what = Carried(found.id, began, salt or hash_chain.new_salt(), 0, None, None)
+    what = Carried(found.id, began, salt or hash_chain.new_salt(), 0, None, None, links)
     with Arrival(target, what) as arrival:
         head = b""
         for chunk in chunked(_linked(what, chain([first], rows))):
@@ -98,15 +100,40 @@ def _salvaged(source: Database, target: Database, found: Conversation, lost_max:
     return Salvaged(found.id, arrived.version, not unsound and head == found.head, unsound)
 
 
+def _past(source: Database, found: Conversation) -> tuple[tuple[Segment, ...], tuple[Link, ...]]:
+    """Return the parts of a fork's past, and under which names and salts its events were recorded; where an ancestor is
+    damaged or missing, what of that is known.
+    """
+    try:
+        with source.recorder.read() as reader:
+            whole = source.find_key(reader, found.key)
+            if whole is None:
+                return (), ()
+            past = source.past(reader, whole)
+            try:
+                return past, source.links(reader, whole)
+            except EventStoreError:
+                return past, ()
+    except EventStoreError:
+        return (), ()
+
+
 class _Filling:
     """The rows of a damaged conversation, with one for every id: what is sound, and what stands for the rest."""
 
     def __init__(
-        self, source: Database, found: Conversation, codec: RowCodec, findings: Sequence[Finding], lost_max: int
+        self,
+        source: Database,
+        found: Conversation,
+        codec: RowCodec,
+        findings: Sequence[Finding],
+        lost_max: int,
+        past: Sequence[Segment] = (),
     ) -> None:
         self._source = source
         self._found = found
-        self._codec = codec
+        self._past = past
+        self._codec = self._own_codec = codec
         self._unsound = _Ids(finding for finding in findings if not finding.sound)
         self._proved = _Ids(finding for finding in findings if finding.sound)
         self._lost_max = lost_max
@@ -120,10 +147,11 @@ class _Filling:
         """Lost rows since the last sound one that say they were structural; of others a sound row behind knows."""
 
     def rows(self) -> Iterator[Row]:
-        for part in readable_rows(self._source.recorder, self._found.key, 0, self._found.version):
+        for codec, part in self._readable():
             if isinstance(part, Unreadable):
                 continue
-            for stored, opened in zip(part, self._codec.decoded_rows(part, self._source), strict=True):
+            self._codec = codec
+            for stored, opened in zip(part, codec.decoded_rows(part, self._source), strict=True):
                 row = self._as_written(stored, opened)
                 if row is None:
                     if stored.structural:
@@ -137,6 +165,15 @@ class _Filling:
             yield self._end()
             return
         yield from self._stand_ins(self._found.version, None, self._moment)
+
+    def _readable(self) -> Iterator[tuple[RowCodec, Sequence[Row] | Unreadable]]:
+        """Yield the rows page by page, of a fork those that it shares first, each page with its codec."""
+        found = self._found
+        for part in self._past:
+            for some in readable_rows(self._source.recorder, part.key, part.start, part.stop):
+                yield part.codec, some
+        for some in readable_rows(self._source.recorder, found.key, found.begins, found.version):
+            yield self._own_codec, some
 
     def _end(self) -> Row:
         """Return the row that stands for all that is missing up to the end, with what says so."""
@@ -212,9 +249,10 @@ def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:
 
 def _linked(what: Carried, rows: Iterable[Row]) -> Iterator[Row]:
     """Yield the rows with heads that follow one another. Up to the first changed head they are the original rows."""
-    head = hash_chain.seed(what.id, what.salt)
+    head: bytes | None = None
     for row in rows:
+        before, salt = follows(what.id, what.salt, what.past, row.id, head)
         head = hash_chain.link(
-            head, what.salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
+            before, salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
         )
         yield row._replace(head=head)

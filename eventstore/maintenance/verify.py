@@ -18,7 +18,9 @@ from eventstore.recorders.base import Conversation, Erasure, Reader, RecorderOnD
 from eventstore.recorders.errors import RecorderError
 from eventstore.store import Store
 from eventstore.stored import hash_chain
+from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.database import Database, Segment, columns_are_sound, start_after, translated
+from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import RowCodec
 from eventstore.transaction import staged_keys
 
@@ -182,7 +184,8 @@ def _findings(database: Database, found: Conversation, kept: Sequence[Published]
     if not salt:
         yield Finding(None, None, "its salt is lost, so nothing proves its heads")
     start = None if found.parent is None else _start_of_fork(database, found, salt)
-    chain = Pass(codec, database, salt, {version: head for version, head in kept if version > found.begins}, start)
+    wanted = {version: head for version, head in kept if version > found.begins}
+    chain = Pass(codec, database, salt, wanted, start, _copied(database, found))
     chain.over(database.recorder, found.key, found.version)
     if salt and chain.suspects and not chain.proved:
         yield Finding(None, None, "its salt is not what it was, or all of it was changed: nothing proves its heads")
@@ -202,6 +205,14 @@ def _findings(database: Database, found: Conversation, kept: Sequence[Published]
     if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
         yield from _of_its_past(database, found, kept)
     yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
+
+
+def _copied(database: Database, found: Conversation) -> tuple[Link, ...]:
+    """Return under which names and salts copied events were recorded; none where that is damaged, which shows then."""
+    try:
+        return decode_past(found.past, database.data_key(found))
+    except NotAsWritten:
+        return ()
 
 
 def _start_of_fork(database: Database, found: Conversation, salt: bytes) -> Start:
@@ -237,7 +248,7 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[Publish
         salt = ancestor.salt if part.codec.data_key is None else part.codec.data_key.salt
         start = None if ancestor.parent is None else _start_of_fork(database, ancestor, salt)
         heads = {version: head for version, head in wanted.items() if part.start < version <= part.stop}
-        chain = Pass(part.codec, database, salt, heads, start)
+        chain = Pass(part.codec, database, salt, heads, start, _copied(database, ancestor))
         chain.over(database.recorder, part.key, part.stop)
         yield from chain.findings
         for first, last, problem in diagnosed(database, part.key, part.codec, salt, chain.suspects, iter(())):

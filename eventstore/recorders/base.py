@@ -27,7 +27,9 @@ __all__ = [
     "NewForm",
     "NewKey",
     "NewMark",
+    "NewPast",
     "Only",
+    "PastRows",
     "Place",
     "PlacedRow",
     "Reader",
@@ -122,7 +124,8 @@ class Conversation(NamedTuple):
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
     event of its own, the last one is its parent's. ``lineage`` holds its ancestors, its parent first; a list leaves it
-    out.
+    out. ``past`` is there where a fork has copied its past instead, see ``stored.past``: then it has a
+    ``parent_version`` and no parent.
     """
 
     key: int
@@ -144,6 +147,7 @@ class Conversation(NamedTuple):
     mark: bytes | None = None
     parent_id: str | None = None
     lineage: tuple[Ancestor, ...] = ()
+    past: bytes | None = None
 
     @property
     def begins(self) -> int:
@@ -253,6 +257,21 @@ class Grown(NamedTuple):
     """A fork gets its first event: from now on it is damaged if it has none."""
 
 
+class NewPast(NamedTuple):
+    """What is known of copied events (``stored.past``), and the version up to which they are copied. A fork has no
+    parent any more.
+    """
+
+    past: bytes
+    version: int
+
+
+class PastRows(NamedTuple):
+    """Rows below the first own event of a fork, which get no positions: no follower meets them."""
+
+    rows: Sequence[Row]
+
+
 class NewForm(NamedTuple):
     """Existing rows in another form: their encoding, body and checksum change, and nothing else."""
 
@@ -274,7 +293,7 @@ class Fork(NamedTuple):
         return forked._replace(lineage=(ancestor, *parent.lineage)).grown(border)
 
 
-Change = NewKey | NewMark | NewForm | Grown | Erasure
+Change = NewKey | NewMark | NewForm | NewPast | PastRows | Grown | Erasure
 """What can be changed of a conversation that exists. An ``Erasure`` replaces it: its rows cannot be read any more, salt
 and key are gone at once, and ``delete`` removes the rest.
 """

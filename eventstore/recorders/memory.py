@@ -23,7 +23,9 @@ from eventstore.recorders.base import (
     NewForm,
     NewKey,
     NewMark,
+    NewPast,
     Only,
+    PastRows,
     Place,
     PlacedRow,
     RecalledKey,
@@ -243,12 +245,9 @@ class MemoryReader:
         conversation = self._tables.conversations[key]
         conversation = conversation._replace(visible=self._tables.visible.get(conversation.id) == key)
         rows = self._tables.rows[key]
-        if not rows and conversation.parent is not None:
-            begins = conversation.begins
-            rows = _slice(self._tables.rows[conversation.parent], begins - 1, begins)
-        if not rows and conversation.parent is not None:
-            begins = conversation.begins
-            rows = _slice(self._tables.rows[conversation.parent], begins - 1, begins)
+        begins = conversation.begins
+        if begins and (not rows or rows[-1].id < begins):  # a fork without own events; some may be copied already
+            rows = _slice(self._tables.rows[conversation.parent or 0], begins - 1, begins)
         return conversation.grown(rows[-1]) if rows else conversation
 
     def _with_lineage(self, fork: Conversation) -> Conversation:
@@ -268,7 +267,7 @@ class MemoryTransaction(MemoryReader):
         tables = self._tables
         key = tables.next_key
         tables.next_key += 1
-        conversation = Conversation(key, conversation_id, created_at, salt, 0, None, None)
+        conversation = Conversation(key, conversation_id, created_at, salt, 0, None, None, visible=not staged)
         if fork is not None:
             conversation = fork.begun(conversation)
         tables.undo.append(
@@ -323,6 +322,10 @@ class MemoryTransaction(MemoryReader):
                 self._change(found._replace(mark=mark))
             case NewForm(rows):
                 self._replace(key, rows)
+            case NewPast(past, version):
+                self._change(found._replace(parent=None, parent_id=None, parent_version=version, past=past))
+            case PastRows(rows):
+                self._store(key, rows)
             case Grown():
                 pass  # nothing in memory is damaged
             case NewKey(salt, key_id, sealed_key, replaces):

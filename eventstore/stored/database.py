@@ -22,6 +22,7 @@ from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import Mark, read_mark
+from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
 from eventstore.stored.rows import dense_events, events_of
 
@@ -266,6 +267,26 @@ class Database:
                 limit -= len(rows)
                 parts.append(decoded)
         return joined(parts, self) if parts else ()
+
+    def links(self, reader: Reader, found: Conversation) -> tuple[Link, ...]:
+        """Return under which names and salts the events before a fork's own were recorded, the oldest first. Raises
+        ``CorruptEvent`` and ``KeyUnavailable``. Cost: a question for each ancestor.
+        """
+        links: list[Link] = []
+        for part in self.past(reader, found):
+            ancestor = self.find_key(reader, part.key)
+            if ancestor is None:
+                raise CorruptEvent(part.id, part.start, "it is missing, and a fork needs it")
+            for link in (*self._copied(ancestor), Link(ancestor.id, ancestor.salt, part.stop)):
+                if not links or links[-1].stop < part.stop:
+                    links.append(link._replace(stop=min(link.stop, part.stop)))
+        return (*links, *self._copied(found))
+
+    def _copied(self, found: Conversation) -> tuple[Link, ...]:
+        try:
+            return decode_past(found.past, self.data_key(found))
+        except NotAsWritten as error:
+            raise CorruptEvent(found.id, 0, str(error)) from error
 
     def placed_rows(self, reader: Reader, after_position: int, limit: int) -> Sequence[DecodedRow]:
         """Read rows of all conversations in the order of positions; see ``RowCodec.decoded``."""

@@ -43,7 +43,7 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> l
     Cost: one hash and one checksum of each body.
     """
     head = conversation.head or hash_chain.seed(conversation.id, conversation.salt)
-    if conversation.parent is not None and conversation.version == conversation.begins:
+    if conversation.version == conversation.parent_version:
         head = hash_chain.border(conversation.id, conversation.salt, conversation.version, head)
     recorded_at = now if conversation.updated_at is None else max(now, conversation.updated_at)
     chain = hash_chain.Chain(head, conversation.version, conversation.shown, conversation.structural)

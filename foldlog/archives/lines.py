@@ -16,6 +16,7 @@ from eventstore import CorruptEvent, codec, is_structural
 from eventstore.errors import EventStoreError
 from eventstore.maintenance.copy import Carried
 from eventstore.recorders.base import Erasure, Row
+from eventstore.stored.past import Link
 from eventstore.stored.row_codec import PLAIN
 from foldlog.archives.compression import NotReadable, decompressed
 
@@ -76,6 +77,12 @@ class _Erased(msgspec.Struct, forbid_unknown_fields=True):
     head: _Hex
 
 
+class _Link(msgspec.Struct, forbid_unknown_fields=True):
+    conversation: str
+    salt: _Hex
+    stop: _Whole
+
+
 class ConversationLine(msgspec.Struct, forbid_unknown_fields=True):
     """What stands before the events of a conversation, or instead of them where it was erased."""
 
@@ -84,6 +91,7 @@ class ConversationLine(msgspec.Struct, forbid_unknown_fields=True):
     salt: _Hex = ""
     version: _Whole = 0
     head: _Head | None = None
+    past: list[_Link] = []
     erased: _Erased | None = None
 
 
@@ -134,8 +142,13 @@ def conversation_line(what: Carried) -> bytes:
             "salt": what.salt.hex(),
             "version": what.version,
             "head": None if what.head is None else what.head.hex(),
+            **({"past": [_link(link) for link in what.past]} if what.past else {}),
         }
     )
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {"conversation": link.id, "salt": link.salt.hex(), "stop": link.stop}
 
 
 def event_line(conversation: str, row: Row) -> bytes:
@@ -218,7 +231,8 @@ def conversation_of(read: ConversationLine) -> Carried:
         erasure = Erasure(read.erased.at, read.erased.reason, read.erased.events, bytes.fromhex(read.erased.head))
         return Carried(read.conversation, read.created_at, b"", erasure.events, erasure.head, erasure)
     head = None if read.head is None else bytes.fromhex(read.head)
-    return Carried(read.conversation, read.created_at, bytes.fromhex(read.salt), read.version, head, None)
+    past = tuple(Link(each.conversation, bytes.fromhex(each.salt), each.stop) for each in read.past)
+    return Carried(read.conversation, read.created_at, bytes.fromhex(read.salt), read.version, head, None, past)
 
 
 def row_of(lines: ArchiveLines, conversation: str, text: bytes) -> Row:

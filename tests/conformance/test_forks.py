@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -19,11 +20,14 @@ from eventstore import (
     Store,
     VersionConflict,
 )
+from eventstore.maintenance import detach as detachment
+from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import Published, verify
 from eventstore.stored.hash_chain import border, link
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import WriteSettings
+from foldlog.archives import read_archive, write_archive
 from projections import Views
 from tests.conformance.conftest import OpenRecorder
 from tests.properties.forks import run_sequence
@@ -127,6 +131,76 @@ def test_a_conversation_with_forks_is_not_erased_alone(store: Store):
         with pytest.raises(ConversationErased):
             store.events(each)
     assert [verdict.findings for verdict in verify(store)] == [()] * 4
+
+
+def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(store: Store):
+    views = Views(store)
+    store.register(views)
+    store.append(
+        "c", CondensationAction(forgotten_event_ids=(1, 2), summary="s", summary_offset=1), expected_version=10
+    )
+    store.fork("c", 11, "f")
+    store.append("f", said("own"), expected_version=11)
+    store.fork("f", 12, "g")
+    store.fork("c", 4, "h")
+    before = {name: (list(store.events(name)), store.conversation(name).head) for name in "fgh"}
+    shown = [event.id for event in views.current("g")]
+    receipt = erase(store, "c", reason="asked for", detach_forks=True)
+    assert receipt.erased_reason == "asked for; forks keep a part: 'f' events 0 to 10, 'h' events 0 to 3"
+    assert {name: (list(store.events(name)), store.conversation(name).head) for name in "fgh"} == before
+    assert [event.id for event in Views(store).current("g")] == shown
+    assert store.conversation("f").parent is None
+    assert store.conversation("g").parent == "f"
+    for name in "fgh":
+        store.append(name, said("on"), expected_version=len(before[name][0]))
+    heads = {name: [Published(len(events), bytes.fromhex(head))] for name, (events, head) in before.items()}
+    assert [verdict.findings for verdict in verify(store, published=heads)] == [()] * 5
+    assert [(each.conversation, each.id) for each in store.follow()] == [("f", 11), ("f", 12), ("g", 12), ("h", 4)]
+
+
+def test_a_detachment_that_was_stopped_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(detachment, "_CHUNK", 3)
+    store.fork("c", 10, "f")
+    step = partial(detachment._copy_on, database=store.database, fork="f")
+    assert store.database.recorder.transact(partial(step, start=0)) == 3
+    assert texts(store, "f") == list("0123456789")
+    store.append("f", said("own"), expected_version=10)
+    assert [verdict.findings for verdict in verify(store)] == [()] * 3
+    erase(store, "c", reason="asked for", detach_forks=True)
+    assert texts(store, "f") == [*"0123456789", "own"]
+    assert [verdict.findings for verdict in verify(store)] == [()] * 3
+
+
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["to plain", "to encrypted"])
+def test_a_fork_is_copied_with_its_past_and_its_head(store: Store, open_recorder: OpenRecorder, keys: KeyRing | None):
+    store.fork("c", 6, "f")
+    store.append("f", said("own"), expected_version=6)
+    store.fork("f", 7, "g")
+    target = Store(open_recorder(), WriteSettings(keys=keys))
+    assert [moved.problem for moved in copy_store(store, target)] == [None] * 3
+    assert list(compare_stores(store, target)) == []
+    store.append("g", said("later"), expected_version=7)
+    assert sorted(moved.added for moved in copy_store(store, target)) == [0, 0, 1]
+    assert texts(target, "g") == [*"012345", "own", "later"]
+    target.fork("g", 3, "h")
+    again = Store(open_recorder(), WriteSettings())
+    assert [moved.problem for moved in copy_store(target, again)] == [None] * 4
+    for each in (target, again):
+        each.append("g", said("own"), expected_version=8)
+        assert [verdict.findings for verdict in verify(each)] == [()] * 5
+
+
+def test_a_fork_is_archived_with_its_past(store: Store, open_recorder: OpenRecorder, tmp_path: Path):
+    store.fork("c", 6, "f")
+    store.append("f", said("own"), expected_version=6)
+    archive = tmp_path / "one.foldlog"
+    write_archive(store, archive, ["f"])
+    target = Store(open_recorder())
+    (arrived,) = read_archive(target, archive)
+    assert (arrived.conversation, arrived.version) == ("f", 7)
+    assert target.conversation("f").head == store.conversation("f").head
+    target.append("f", said("on"), expected_version=7)
+    assert [verdict.findings for verdict in verify(target)] == [()] * 2
 
 
 def test_what_cannot_be_forked_is_refused(store: Store):

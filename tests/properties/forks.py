@@ -32,6 +32,7 @@ from eventstore import (
     Store,
     VersionConflict,
 )
+from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import Published, verify
 from eventstore.opening import open_store
@@ -162,8 +163,15 @@ class Trial:
         if self.random.random() < 0.5:
             return
         name = self.pick()
-        with_forks = self.random.random() < 0.5
+        with_forks, detached = self.random.random() < 0.3, self.random.random() < 0.5
         needed = [each for each, model in self.model.items() if model.parent == name and not model.erased]
+        if needed and detached and not with_forks:
+            erase(self.store, name, reason="asked for", detach_forks=True, complete=False)
+            for each in needed:
+                self.model[each].parent = None
+            self.model[name].erased = True
+            self.heads.pop(name, None)
+            return
         if needed and not with_forks:
             with pytest.raises(ConversationHasForks) as refused:
                 erase(self.store, name, reason="asked for")
@@ -207,6 +215,18 @@ class Trial:
         row = self.store.conversation(name)
         assert (row.version, row.parent) == (len(events), model.parent)
 
+    def check_copies(self) -> None:
+        with open_store("memory:", keys=self.random.choice([None, _KEYS])) as target:
+            for moved in copy_store(self.store, target):
+                assert moved.problem is None, moved
+            assert list(compare_stores(self.store, target)) == []
+            for name, model in self.model.items():
+                if not model.erased:
+                    assert [_text(event) for event in target.events(name)] == model.events
+                    target.append(name, _event("m:on"), expected_version=len(model.events))
+            for verdict in verify(target, published=self.heads):
+                assert verdict.findings == (), (verdict.conversation, verdict.findings)
+
     def check_all(self) -> None:
         for verdict in verify(self.store, published=self.heads):
             assert verdict.findings == (), (verdict.conversation, verdict.findings)
@@ -214,6 +234,7 @@ class Trial:
             if not model.erased:
                 (verdict,) = verify(self.store, name, published={name: self.heads[name]})
                 assert verdict.findings == (), (name, verdict.findings)
+        self.check_copies()
         positions = [(each.conversation, each.id) for each in self.store.follow()]
         own = [
             (name, n)

@@ -262,5 +262,6 @@ def _conversation(result: PGresult, n: int) -> Conversation:
         visible=value(n, 19) == _TRUE,
         mark=may_be_null(n, 20),
         parent_id=None if (parent_id := may_be_null(n, 21)) is None else to_text(parent_id),
-        astray=may_be_null(n, 22) == _TRUE,
+        past=may_be_null(n, 22),
+        astray=may_be_null(n, 23) == _TRUE,
     )

@@ -22,6 +22,8 @@ from eventstore.recorders.base import (
     NewForm,
     NewKey,
     NewMark,
+    NewPast,
+    PastRows,
     Place,
     RecalledKey,
     Record,
@@ -364,6 +366,11 @@ class PostgresTransaction(PostgresReader):
                 self._write("set_key", bigint(key), salt, bound_id, sealed_key, replaces)
                 if sealed_key is not None:
                     self._seen_by("stands_key", bigint(key), sealed_key)
+            case NewPast(past, version):
+                self._met.pop(key, None)
+                self._write("set_past", bigint(key), bigint(version), past)
+            case PastRows(rows):
+                self._insert(key, rows, [None] * len(rows))
             case Grown():
                 self._write("grow_fork", bigint(key))
             case NewForm(rows):

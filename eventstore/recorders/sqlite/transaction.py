@@ -16,6 +16,8 @@ from eventstore.recorders.base import (
     NewForm,
     NewKey,
     NewMark,
+    NewPast,
+    PastRows,
     Place,
     RecalledKey,
     Record,
@@ -113,6 +115,10 @@ class SQLiteTransaction(SQLiteReader):
                 self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
             case NewForm(rows):
                 self._replace(key, rows)
+            case NewPast(past, version):
+                self._execute(SQL["set_past"], (version, past, key))
+            case PastRows(rows):
+                self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
 
     def delete(self, key: int, limit: int) -> bool:
         self._versions.forget()

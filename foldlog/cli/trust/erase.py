@@ -31,6 +31,9 @@ def run(
         Path | None, typer.Option("--audit", metavar="FILE", help="Erase it from this audit database too.")
     ] = None,
     with_forks: Annotated[bool, typer.Option("--with-forks", help="Erase its forks too, and theirs.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Give each of its forks a copy of the events that they share first.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -45,6 +48,8 @@ def run(
     from eventstore.maintenance.erase import erase as erase_conversation
     from eventstore.maintenance.erase import forks_of
 
+    if with_forks and detach:
+        raise Refused("--with-forks and --detach: forks are either erased or kept; give one of the two")
     if not reason.strip():
         raise Refused("--reason is empty; say why, the receipt keeps it")
     with open_existing(db) as store:
@@ -55,7 +60,7 @@ def run(
             _ask(store, conversation)
         forks = list(forks_of(store, conversation)) if with_forks else []
         try:
-            receipt = erase_conversation(store, conversation, reason=reason, with_forks=with_forks)
+            receipt = erase_conversation(store, conversation, reason=reason, with_forks=with_forks, detach_forks=detach)
         except ConversationHasForks as error:
             raise Refused(str(error)) from error
         left = _erase_from_search(store)

@@ -72,9 +72,13 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
        coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.grown AND c.erased_at IS NULL AND e.id IS NULL
+       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL
 FROM {schema}.conversations c
-LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM {schema}.events
+    WHERE conversation = c.key AND id >= CASE WHEN c.parent IS NULL THEN 0 ELSE c.parent_version END
+    ORDER BY id DESC LIMIT 1
+) e ON true
 LEFT JOIN {schema}.events b ON e.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
 LEFT JOIN {schema}.conversations p ON p.key = c.parent
 
@@ -121,13 +125,17 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
        coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.grown AND c.erased_at IS NULL AND e.id IS NULL
+       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
     ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
 ) c
-LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM {schema}.events
+    WHERE conversation = c.key AND id >= CASE WHEN c.parent IS NULL THEN 0 ELSE c.parent_version END
+    ORDER BY id DESC LIMIT 1
+) e ON true
 LEFT JOIN {schema}.events b ON e.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
 LEFT JOIN {schema}.conversations p ON p.key = c.parent
 ORDER BY substring(c.id, 1, 256), c.id
@@ -136,7 +144,7 @@ ORDER BY substring(c.id, 1, 256), c.id
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
        e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark,
-       NULL::bytea, NULL::boolean
+       NULL::bytea, c.past, NULL::boolean
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE NOT visible AND id >= $1::bytea
@@ -325,6 +333,9 @@ VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea, $6::bigint, $
 -- name: grow_fork
 UPDATE {schema}.conversations SET grown = true WHERE key = $1::bigint
 
+-- name: set_past
+UPDATE {schema}.conversations SET parent = NULL, parent_version = $2::bigint, past = $3::bytea WHERE key = $1::bigint
+
 -- name: forks
 {conversations_as_found}
 WHERE c.parent = $1::bigint AND c.visible AND c.erased_at IS NULL AND c.id >= $2::bytea
@@ -399,7 +410,7 @@ WHERE e.conversation = $1::bigint AND e.id = r.id
 
 -- name: erase_conversation
 UPDATE {schema}.conversations
-SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL,
+SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, past = NULL,
     erased_at = $2::bigint, erased_reason = $3::bytea, erased_events = $4::bigint, erased_head = $5::bytea
 WHERE key = $1::bigint
 

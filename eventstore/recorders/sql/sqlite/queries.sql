@@ -9,7 +9,7 @@
 -- deleted from the last one on); the next rows that were recorded, or the newest of all, are of the same conversation; or the very newest is not in the index.
 -- part: conversations_as_found
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, p.id,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, p.id, c.past,
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
        coalesce(e.structural_before + e.structural, b.structural_before + b.structural),
@@ -42,7 +42,9 @@ SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt,
        )
 FROM conversations c
 LEFT JOIN events i INDEXED BY events_by_id
-    ON i.conversation = c.key AND i.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+    ON i.conversation = c.key AND i.id = (
+        SELECT max(id) FROM events WHERE conversation = c.key AND id >= iif(c.parent IS NULL, 0, c.parent_version)
+    )
 LEFT JOIN events e ON e.position = i.position AND e.conversation = c.key
 LEFT JOIN events b INDEXED BY events_by_id
     ON i.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
@@ -56,7 +58,9 @@ SELECT c.key, c.created_at, coalesce(c.salt, x''), coalesce(e.id, b.id) + 1, coa
        coalesce(e.structural_before + e.structural, b.structural_before + b.structural), c.mark
 FROM conversations c
 LEFT JOIN events e INDEXED BY events_by_id
-    ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
+    ON e.conversation = c.key AND e.id = (
+        SELECT max(id) FROM events WHERE conversation = c.key AND id >= iif(c.parent IS NULL, 0, c.parent_version)
+    )
 LEFT JOIN events b INDEXED BY events_by_id
     ON e.id IS NULL AND c.grown IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
 WHERE c.id = CAST(? AS TEXT) AND c.visible AND c.erased_at IS NULL
@@ -88,6 +92,9 @@ VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?)
 
 -- name: grow_fork
 UPDATE conversations SET grown = 1 WHERE key = ?
+
+-- name: set_past
+UPDATE conversations SET parent = NULL, parent_version = ?, past = ? WHERE key = ?
 
 -- name: forks
 {conversations_as_found}
@@ -267,7 +274,9 @@ WHERE conversation = ? AND id = ?
 
 -- name: erase_conversation
 UPDATE conversations
-SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, first_position = NULL, published = NULL,
+SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, past = NULL, first_position = NULL, published = NULL,
+    -- copied events have positions, but for those of a fork that was detached
+    parent_version = iif(published IS NULL, parent_version, NULL),
     erased_at = ?, erased_reason = CAST(? AS TEXT), erased_events = ?, erased_head = ?
 WHERE key = ?
 

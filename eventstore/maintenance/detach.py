@@ -1,0 +1,63 @@
+"""Detach a fork from its parent: give it a copy of the events that it shares, so that the parent can be erased.
+
+The events keep their ids and heads. They get no positions: a follower has met them as events of the parent.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from eventstore.errors import CorruptEvent
+from eventstore.recorders.base import Transaction
+from eventstore.stored import hash_chain
+from eventstore.stored.database import Database
+from eventstore.stored.rows import not_erased, sound
+from eventstore.transaction import WriteTransaction
+
+__all__ = ["detach"]
+
+_CHUNK = 1_000
+_REST_S = 0.005
+"""Between two transactions, so that those who wait for their turn get it."""
+_PROJECTIONS_MAX = 1_000
+
+
+def detach(database: Database, fork: str) -> None:
+    """Copy the events that a fork shares under its own key, in small transactions, then leave the parent.
+
+    A detachment that was stopped goes on where it was. Raises ``CorruptEvent`` where a shared event is damaged. Cost:
+    the shared events.
+    """
+    copied: int | None = 0
+    while copied is not None:
+        copied = database.recorder.transact(partial(_copy_on, database=database, fork=fork, start=copied))
+        time.sleep(_REST_S)
+
+
+def _copy_on(transaction: Transaction, database: Database, fork: str, start: int) -> int | None:
+    """Copy the next events from ``start`` on. Return where to go on; None once the fork has left its parent."""
+    found = not_erased(database.find(transaction, fork))
+    if found is None or found.parent is None:
+        return None
+    begins = found.begins
+    there = {row[0] for row in transaction.rows(found.key, start, min(start + _CHUNK, begins), _CHUNK)}
+    stop = min(start + _CHUNK, begins)
+    writing = WriteTransaction(transaction, found, database)
+    if start < stop:
+        rows = database.rows(transaction, found, start, stop, stop - start)
+        if [row.id for row in rows] != list(range(start, stop)):
+            raise CorruptEvent(fork, start, f"it, or one of those up to {stop - 1}, is missing")
+        seed = hash_chain.checksum_seed(fork)
+        missing = [sound(fork, row) for row in rows if row.id not in there]
+        if missing:
+            writing.insert_past([row._replace(checksum=hash_chain.checksum(seed, *row[:-1])) for row in missing])
+        writing.end()
+        return stop
+    for part in writing.past:
+        for newest in transaction.records(part.key, None, 0, _PROJECTIONS_MAX):
+            shared = [record for record in writing.records(newest.projection) if record.version <= begins]
+            writing.put_records(newest.projection, shared)
+    writing.keep_past(database.links(transaction, found), begins)
+    writing.end()
+    return None

@@ -1,0 +1,62 @@
+"""The names and salts under which copied events of a fork were recorded, so that their heads can be checked. Pure.
+
+A fork that is detached from its parent, or that is copied to another store, has all of its events under its own key.
+Their heads stay what they were. So its row keeps, for each conversation that the events come from, what their chain
+was seeded with.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from eventstore.stored import hash_chain
+from eventstore.stored.compression import NotAsWritten
+from eventstore.stored.keys import DataKey
+
+__all__ = ["Link", "decode_past", "encode_past", "follows"]
+
+_PLAIN: Final = b"\0"
+_ENCRYPTED: Final = b"\1"
+_PLACE: Final = b"past\0"
+
+
+class Link(NamedTuple):
+    """A conversation that copied events were recorded in, up to the version ``stop``."""
+
+    id: str
+    salt: bytes
+    stop: int
+
+
+def encode_past(links: Sequence[Link], key: DataKey | None) -> bytes:
+    """Return the bytes to store, encrypted where the conversation is."""
+    text = json.dumps([[link.id, link.salt.hex(), link.stop] for link in links]).encode("ascii")
+    return _PLAIN + text if key is None else _ENCRYPTED + key.encrypt(text, _PLACE)
+
+
+def decode_past(stored: bytes | None, key: DataKey | None) -> tuple[Link, ...]:
+    """Return the links, the oldest first. Raises ``NotAsWritten``."""
+    if stored is None:
+        return ()
+    try:
+        form, text = stored[:1], stored[1:]
+        if form == _ENCRYPTED and key is not None:
+            text = key.decrypt(text, _PLACE)
+        return tuple(Link(name, bytes.fromhex(salt), stop) for name, salt, stop in json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise NotAsWritten("what is known of copied events was changed") from error
+
+
+def follows(
+    conversation: str, salt: bytes, links: Sequence[Link], event_id: int, head: bytes | None
+) -> tuple[bytes, bytes]:
+    """Return what an event's head is linked to, and with which salt. ``head`` is that of the event before it."""
+    place = bisect_right([link.stop for link in links], event_id)
+    name, its_salt = (links[place].id, links[place].salt) if place < len(links) else (conversation, salt)
+    start = links[place - 1].stop if place else 0
+    if event_id == 0 or head is None:
+        return hash_chain.seed(name, its_salt), its_salt
+    return hash_chain.border(name, its_salt, start, head) if event_id == start else head, its_salt
