@@ -33,6 +33,7 @@ MODULES = (
     "tokens",
     "trust",
     "commands",
+    "page",
 )
 RESULTS = Path(__file__).parent / "results"
 

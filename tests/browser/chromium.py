@@ -37,11 +37,16 @@ class PageFailed(Exception):
     """The page raised an error while a test asked it something."""
 
 
+def find_program() -> str | None:
+    """Return the browser that ``$FOLDLOG_CHROMIUM`` names, or else the first on the path."""
+    return os.environ.get("FOLDLOG_CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
 class Chromium:
     """One browser process. ``new_page`` opens a tab. Everything that any tab requests, says or throws is kept."""
 
     def __init__(self, *flags: str) -> None:
-        program = os.environ.get("FOLDLOG_CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+        program = find_program()
         if program is None:
             raise BrowserUnavailable(f"no browser here: none of {', '.join(PROGRAMS)} is on the path")
         self._folder = tempfile.mkdtemp(prefix="foldlog-chromium-")

@@ -44,6 +44,7 @@ export class History {
     this.answered = new Map();
     this.columns.answers.forEach((action, id) => action >= 0 && this.answered.set(action, id));
     this.views = new Map();
+    this.tallies = new Map();
     this.setOrder();
     this.setMasks();
     this.setDepartures();
@@ -110,6 +111,14 @@ export class History {
   // not yet, never shown, pending, unsent, masked, shown, summarized, forgotten, taken back
   state(id, version) {
     if (version <= this.came(id)) return "not yet";
+    if (id >= 0 && !this.spans.has(id)) {
+      const left = this.columns.left[id];
+      if (left < 0) return "never shown";
+      if (left > 0 && left <= version) return this.departure(this.columns.by[id]);
+      const sent = this.columns.sent[id];
+      if (sent === 0 || version < sent) return "pending";
+      return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "shown";
+    }
     const span = this.spanAt(id, version);
     if (span) {
       if (!this.isSent(span, version)) return span.sent.length && span.sent[0] <= version ? "unsent" : "pending";
@@ -122,6 +131,31 @@ export class History {
   // The last span of an event that ended at or before a version.
   lastSpan(id, version) {
     return this.spansOf(id).findLast((span) => span.stop !== 0 && span.stop <= version);
+  }
+
+  // What took out an event that the View showed before this version.
+  goneBy(id, version) {
+    return id >= 0 && !this.spans.has(id) ? this.columns.by[id] : this.lastSpan(id, version).by;
+  }
+
+  // How many events are in each state at a version, and what took out those that the View does not show any more.
+  tally(version) {
+    const known = this.tallies.get(version);
+    if (known) return known;
+    const tally = { states: new Map(), gone: 0, by: new Set() };
+    for (const id of this.ordered) {
+      if (id < 0) continue;
+      if (id >= version) break;
+      const state = this.state(id, version);
+      tally.states.set(state, (tally.states.get(state) ?? 0) + 1);
+      if (GONE.has(state)) {
+        tally.gone += 1;
+        tally.by.add(this.goneBy(id, version));
+      }
+    }
+    if (this.tallies.size > 40) this.tallies.delete(this.tallies.keys().next().value);
+    this.tallies.set(version, tally);
+    return tally;
   }
 
   departure(by) {
@@ -281,7 +315,8 @@ export class History {
         close();
         if (only !== "entered") entries.push({ id, mark: "−" });
       } else if (this.isGone(id, version)) {
-        if (!gap) gap = { gap: id, ids: [], tokens: 0 };
+        if (!gap) gap = { gap: id, ids: [], tokens: 0, by: new Set() };
+        gap.by.add(this.goneBy(id, version));
         gap.ids.push(id);
         gap.tokens += this.tokens(id);
       }
@@ -304,6 +339,7 @@ export class History {
 }
 
 const NONE = [];
+const GONE = new Set(["summarized", "forgotten", "taken back"]);
 const MASK = 4;
 
 function asSpan([start, stop, by, sent, place, index]) {

@@ -71,10 +71,8 @@ export class List {
     return node;
   }
 
-  fillGap(node, { gap, ids, tokens }) {
+  fillGap(node, { gap, ids, tokens, by }) {
     const opened = this.app.opened.has(gap);
-    const by = new Set();
-    for (const id of ids) by.add(this.app.history.lastSpan(id, this.app.version).by);
     const retracted = Array.from(by).every((id) => this.app.history.changes.get(id)?.kind === "retraction");
     const who = retracted ? count(by.size, "retraction") : count(by.size, "condensation");
     const events = ids.filter((id) => id >= 0).length;

@@ -222,13 +222,7 @@ class App {
     const view = history.view(version);
     const summaries = view.filter((id) => history.kind(id) === "summary").length;
     const events = view.length - summaries;
-    let gone = 0;
-    const by = new Set();
-    for (const id of history.ordered) {
-      if (id < 0 || id >= version || history.isShown(id, version) || !history.isGone(id, version)) continue;
-      gone += 1;
-      by.add(history.lastSpan(id, version).by);
-    }
+    const { gone, by } = history.tally(version);
     const tokens = history.total[version] ?? 0;
     this.title.replaceChildren(`Version ${grouped(version)}`, el("span", { class: "soft" }, version === history.version ? ", now" : ` of ${grouped(history.version)}`));
     const time = version ? moment(history.time(version - 1), history.zone) : "";
@@ -282,12 +276,7 @@ class App {
   stateParts() {
     const { history, version } = this;
     const parts = [];
-    const states = new Map();
-    for (const id of history.ordered) {
-      if (id < 0 || id >= version) continue;
-      const state = history.state(id, version);
-      if (LEGEND.includes(state)) states.set(state, (states.get(state) ?? 0) + 1);
-    }
+    const { states } = history.tally(version);
     for (const state of LEGEND) {
       if (states.has(state)) parts.push(this.legendPart(`k-${state.replace(" ", "-")}`, state, grouped(states.get(state))));
     }

@@ -1,0 +1,109 @@
+"""What does the page of a history cost: to make, to send, to open and to go through?
+
+The figures of a browser are asked where there is one: a headless Chromium that draws in software.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.frame import Question, Round, Scale
+from benchmarks.prepared import prepared
+from eventstore import open_store
+from foldlog.page.report import write_report
+from foldlog.page.texts import text_document
+from projections import Views
+from tests.browser.chromium import Chromium, find_program
+
+_PAINT = "performance.getEntriesByType('paint').find((one) => one.name === 'first-contentful-paint')?.startTime"
+_STEPS = """(async () => {
+  const app = window.foldlog, times = [];
+  for (let step = 0; step < 60; step += 1) {
+    app.go(app.version - 1);
+    const began = performance.now();
+    app.draw();
+    times.push(performance.now() - began);
+    await new Promise((done) => setTimeout(done));
+  }
+  return times.sort((a, b) => a - b)[30];
+})()"""
+_FRAME_MS = 1_000 / 60
+
+
+def lifetimes(scale: Scale, folder: Path) -> Iterator[Round]:
+    """The lifetimes of all events against reading all events."""
+    stores = prepared(folder.parent, scale.usual)
+    with open_store(f"sqlite:///{stores.ours}?mode=ro") as store:
+        views = Views(store)
+        for _ in range(scale.rounds):
+            began = time.perf_counter()
+            views.lifetimes("c1")
+            ours = time.perf_counter() - began
+            began = time.perf_counter()
+            for _ in store.events("c1"):
+                pass
+            yield Round(1_000 * ours, 1_000 * (time.perf_counter() - began))
+
+
+def size(scale: Scale, folder: Path) -> Iterator[Round]:
+    """The bytes of the file against those of the texts that it shows."""
+    path = _report(folder, scale.events[1])
+    with open_store(f"sqlite:///{prepared(folder.parent, scale.events[1]).ours}?mode=ro") as store:
+        texts = sum(len(json.dumps(text_document(event), ensure_ascii=False)) for event in store.events("c1"))
+    yield Round(path.stat().st_size / 1e6, (texts + 250_000) / 1e6)  # 1.2 times the texts and 300 kB
+
+
+def first_paint(scale: Scale, folder: Path) -> Iterator[Round]:
+    """The first paint of a report against that of a page of as many bytes with nothing in it."""
+    path = _report(folder, scale.events[1])
+    empty = folder / "empty.html"
+    beginning = "<!doctype html><title>empty</title><p>empty</p><script type='text/plain'>"
+    empty.write_text(f"{beginning}{'A' * path.stat().st_size}</script>")
+    browser = Chromium()
+    try:
+        for _ in range(scale.rounds):
+            yield Round(_paint(browser, path), _paint(browser, empty))
+    finally:
+        browser.close()
+
+
+def stepping(scale: Scale, folder: Path) -> Iterator[Round]:
+    """One step to another version of the longest page, drawn, against a frame of a screen."""
+    path = _report(folder, scale.usual)
+    browser = Chromium()
+    try:
+        with browser.new_page() as page:
+            page.open(path.as_uri())
+            for _ in range(scale.rounds):
+                yield Round(float(page.ask(_STEPS)), _FRAME_MS)
+    finally:
+        browser.close()
+
+
+def _report(folder: Path, length: int) -> Path:
+    path = folder / f"{length}.html"
+    if not path.exists():
+        with open_store(f"sqlite:///{prepared(folder.parent, length).ours}?mode=ro") as store:
+            write_report(store, "c1", path)
+    return path
+
+
+def _paint(browser: Chromium, path: Path) -> float:
+    with browser.new_page() as page:
+        page.send("Page.navigate", url=path.as_uri())
+        page.wait(f"{_PAINT} && document.readyState === 'complete'")
+        return float(page.ask(_PAINT))
+
+
+_IN_A_BROWSER = [
+    Question("page: first paint", "ms", 3, "at most", first_paint, raw="an empty page of as many bytes"),
+    Question("page: one step at 100,000 events", "ms", 4, "at most", stepping, raw="a frame of 1/60 s"),
+]
+QUESTIONS = [
+    Question("lifetimes of all events", "ms", 2, "at most", lifetimes, raw="reading all events"),
+    Question("page: size of the file", "MB", 1.2, "at most", size, raw="the shown texts, and 250 kB"),
+    *(_IN_A_BROWSER if find_program() else ()),
+]
