@@ -52,12 +52,15 @@ def open_existing(db: str) -> Store:
 
 
 def open_to_read(db: str) -> Store:
-    """Open the store at ``db``, which must exist, for reading only: nothing done with it can change it."""
+    """Open the store at ``db``, which must exist, for reading only: nothing done with it can change it. A store of an
+    older schema is brought to the present one first, as by any command.
+    """
     from eventstore.urls import as_url, parse
 
     db = as_url(db)
     location = parse(db)
     if location.scheme != "memory" and "mode" not in location.options:
+        open_existing(db).close()
         db = f"{db}{'&' if '?' in db else '?'}mode=ro"
     return open_existing(db)
 

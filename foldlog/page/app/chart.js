@@ -554,8 +554,16 @@ export class Chart {
     line();
     context.setLineDash([]);
     const y = sizesTop + sizesHeight + 13;
-    if (!dashed) this.tagged = this.tag(context, String(version), x, y, this.colors.ink, "center");
-    else {
+    if (!dashed) {
+      context.fillStyle = this.colors.ground;
+      context.fillRect(x - 38, y - 10, 76, 33);
+      this.tagged = this.tag(context, String(version), x, y, this.colors.ink, "center");
+      const time = this.history.time(Math.max(0, version - 1));
+      context.fillStyle = this.colors.soft;
+      context.font = `11px ${this.colors.font}`;
+      if (time !== null) context.fillText(moment(time, "").slice(11, 16), (this.tagged[0] + this.tagged[1]) / 2, y + 14);
+    } else {
+      context.font = `600 11px ${this.colors.font}`;
       const width = context.measureText(String(version)).width + 13;
       const [left, right] = this.tagged;
       const apart = x + width / 2 < left - 2 || x - width / 2 > right + 2;

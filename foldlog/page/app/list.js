@@ -78,7 +78,6 @@ export class List {
     const events = ids.filter((id) => id >= 0).length;
     const what = [events && count(events, "event"), ids.length - events && count(ids.length - events, "summary", "summaries")];
     node.classList.add("gap");
-    node.setAttribute("aria-expanded", opened);
     node.append(
       el("span", { class: "arrow", "aria-hidden": true }, opened ? "▾" : "▸"),
       el("span", { class: "words" }, `${what.filter(Boolean).join(" and ")} ${retracted ? "taken back" : "forgotten"} by ${who}`),

@@ -80,13 +80,13 @@ export class Overview {
     this.status = el("span", { class: "status", role: "status" });
     this.fleet = el("section", { class: "fleet", "aria-label": "Figures over all conversations" });
     this.hits = el("section", { class: "hits", "aria-label": "Events that contain the words", hidden: true });
-    this.head = el("div", { class: "row head", role: "row" });
-    this.inner = el("div", { class: "lines" });
-    this.list = el("div", { class: "rows", role: "table", tabindex: 0, "aria-label": "Conversations", onscroll: () => this.draw() }, this.inner);
+    this.head = el("div", { class: "row head", role: "toolbar", "aria-label": "Order of the conversations" });
+    this.inner = el("div", { class: "lines", role: "presentation" });
+    this.list = el("div", { class: "rows", role: "list", tabindex: 0, "aria-label": "Conversations", onscroll: () => this.draw() }, this.inner);
     new ResizeObserver(() => this.draw()).observe(this.list);
     this.root.replaceChildren(
       el("header", {}, el("h1", {}, "foldlog"), this.live, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton()),
-      el("div", { class: "overview" }, this.fleet, this.hits, el("section", { class: "conversations" }, this.head, this.list)),
+      el("main", { class: "overview" }, this.fleet, this.hits, el("section", { class: "conversations" }, this.head, this.list)),
     );
   }
 
@@ -134,8 +134,8 @@ export class Overview {
     this.head.replaceChildren(
       ...COLUMNS.map(([name, title]) => {
         const chosen = name === this.sort;
-        return el("span", { class: `cell c-${name}`, role: "columnheader", "aria-sort": chosen ? (this.falling ? "descending" : "ascending") : "none" },
-          el("button", { class: "sort", onclick: () => this.sortBy(name) }, title, chosen ? (this.falling ? " ↓" : " ↑") : ""));
+        return el("span", { class: `cell c-${name}` },
+          el("button", { class: "sort", "aria-pressed": chosen, onclick: () => this.sortBy(name) }, title, chosen ? (this.falling ? " ↓" : " ↑") : ""));
       }),
     );
     this.inner.style.height = `${this.rows.length * ROW_HEIGHT}px`;
@@ -165,16 +165,16 @@ export class Overview {
   row(one, place) {
     const known = one.title !== undefined && one.open_ms !== undefined;
     const figure = (value, text = short) => (!known ? "…" : value === null || value === undefined ? "–" : text(value));
-    const node = el("a", { class: "row", role: "row", href: address(one.id) },
-      el("span", { class: "cell c-title", role: "cell" },
+    const node = el("div", { class: "item", role: "listitem" }, el("a", { class: "row", href: address(one.id) },
+      el("span", { class: "cell c-title" },
         el("span", { class: "name" }, said(printable(one.title ?? one.id))),
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(`${one.id}${one.format && one.format !== "foldlog" ? ` · ${one.format}` : ""}`))),
-      el("span", { class: "cell c-events", role: "cell" }, grouped(one.events)),
-      el("span", { class: "cell c-view_events", role: "cell" }, figure(one.view_events, grouped)),
-      el("span", { class: "cell c-tokens", role: "cell" }, figure(one.tokens)),
-      el("span", { class: "cell c-condensations", role: "cell" }, figure(one.condensations, grouped)),
-      el("span", { class: "cell c-cost", role: "cell" }, figure(one.cost || null, (cost) => `$${cost.toFixed(4)}`)),
-      el("span", { class: "cell c-updated_at", role: "cell" }, when(one)));
+      el("span", { class: "cell c-events" }, grouped(one.events)),
+      el("span", { class: "cell c-view_events" }, figure(one.view_events, grouped)),
+      el("span", { class: "cell c-tokens" }, figure(one.tokens)),
+      el("span", { class: "cell c-condensations" }, figure(one.condensations, grouped)),
+      el("span", { class: "cell c-cost" }, figure(one.cost || null, (cost) => `$${cost.toFixed(4)}`)),
+      el("span", { class: "cell c-updated_at" }, when(one))));
     node.style.transform = `translateY(${place * ROW_HEIGHT}px)`;
     return node;
   }
@@ -183,6 +183,7 @@ export class Overview {
   async search(words) {
     this.found = null;
     this.hits.hidden = true;
+    this.fleet.hidden = Boolean(words);
     if (!words) return this.choose();
     let reply;
     try {
@@ -197,7 +198,7 @@ export class Overview {
     this.hits.replaceChildren(
       el("h2", {}, reply.hits.length ? `${count(reply.hits.length, "event")}${reply.hits.length === MOST_HITS ? ", the best" : ""}` : "No event contains these words."),
       ...reply.hits.map((hit) =>
-        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, said(this.titleOf(hit.conversation))), el("span", { class: "soft" }, ` ${hit.kind} ${hit.event}  `), marked(hit.snippet, hit.highlights))),
+        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, said(this.titleOf(hit.conversation))), el("span", { class: "soft" }, `${hit.kind} ${hit.event}`), marked(hit.snippet, hit.highlights))),
     );
     this.choose();
   }
@@ -207,7 +208,7 @@ const MOST_HITS = 50;
 
 // A snippet with what was found in it.
 function marked(text, highlights) {
-  const node = el("bdi");
+  const node = el("bdi", { class: "snippet" });
   let start = 0;
   for (const [from, to] of highlights) {
     node.append(printable(text.slice(start, from)), el("mark", {}, printable(text.slice(from, to))));
