@@ -21,6 +21,7 @@ former name                 present name
 ``Store.lost_after``        ``eventstore.maintenance.status.lost_after``
 ``Store.snapshot``          ``eventstore.transaction.reading``
 ``Store.tail``              ``ReadTransaction.tail``
+``Store.guard.unguarded``   ``Store.database.recorder``
 ``Store.uuid``              ``Store.database.uuid``, and so are ``writable``, ``bytes_pending``, ``data_version``
 =========================== ============================================================
 """
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["attribute"]
 
@@ -53,6 +54,10 @@ _FROM = {
 _OF_DATABASE = ("uuid", "writable", "bytes_pending", "data_version")
 
 
+class _Guard(NamedTuple):
+    unguarded: object
+
+
 def attribute(store: Any, name: str) -> object:
     """Return the attribute of a store that has a former name. Raises ``AttributeError`` for every other name."""
     if name in _FUNCTIONS:
@@ -64,6 +69,8 @@ def attribute(store: Any, name: str) -> object:
         return lambda source, **options: copying(source, store, **options)
     if name in _OF_DATABASE:
         return getattr(store.database, name)
+    if name == "guard":
+        return _Guard(store.database.recorder)
     if name == "tail":
         return lambda conversation, count: store.query(conversation, lambda read: read.tail(count))
     raise AttributeError(f"{type(store).__name__!r} object has no attribute {name!r}", name=name, obj=store)

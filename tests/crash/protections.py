@@ -292,7 +292,7 @@ PROTECTIONS = {
     "erased-import": Protection(
         "… nor while an import compares it",
         "eventstore/importing.py",
-        "                not_erased(self._database.find(reader, self._conversation))\n",
+        "            not_erased(self._database.find(reader, self._conversation))  # it may have been erased since\n",
         "",
         "tests/conformance/test_erased_while_read.py -k importing_again and sqlite",
     ),

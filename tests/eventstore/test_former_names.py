@@ -31,6 +31,32 @@ def test_reseal_is_rekey(store: Store):
     assert [rekeyed.conversation for rekeyed in store.reseal()] == ["c"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rekey",
+        "erase",
+        "verify",
+        "back_up",
+        "vacuum",
+        "bring",
+        "differences_from",
+        "status",
+        "lost_after",
+        "snapshot",
+        "tail",
+    ],
+)
+def test_a_method_that_moved_is_found_under_its_former_name(store: Store, name: str):
+    assert callable(getattr(store, name))
+
+
+def test_the_recorder_and_facts_of_the_store_are_found(store: Store):
+    assert store.guard.unguarded is store.database.recorder
+    assert store.uuid
+    assert (store.writable, store.bytes_pending) == (True, False)
+
+
 def test_a_name_that_never_was_is_an_attribute_error(store: Store):
     with pytest.raises(AttributeError, match="'Store' object has no attribute 'resael'"):
         store.resael  # noqa: B018
