@@ -11,15 +11,21 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from eventstore import ANY_VERSION, Action, CondensationAction, Event, Message, Observation, Store, SystemMessage
+from benchmarks.workload import history
+from eventstore import ANY_VERSION, Message, Store
 from eventstore.opening import open_store
 from projections import Views
 
-__all__ = ["Count", "bytecodes", "count_all"]
+__all__ = ["BASELINE", "BASELINE_EVENTS", "GROWTH_MAX", "Count", "bytecodes", "count_all", "python_version"]
 
 _TOOL = 4
 _BATCH = 500
-_CONDENSED_EVERY = 60
+
+
+BASELINE = Path(__file__).with_name("counts.json")
+"""The counts that a test compares with, at ``BASELINE_EVENTS`` events, by CPython version; ``--record`` writes them."""
+BASELINE_EVENTS = 1_000
+GROWTH_MAX = 1.1
 
 
 class Count(NamedTuple):
@@ -64,6 +70,10 @@ def bytecodes(work: Callable[[], object]) -> int:
     return executed
 
 
+def python_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
 @contextmanager
 def traced(statements: list[str]) -> Iterator[None]:
     """Have every connection that is opened meanwhile note its statements."""
@@ -79,22 +89,6 @@ def traced(statements: list[str]) -> Iterator[None]:
         yield
     finally:
         sqlite3.connect = connect
-
-
-def history(length: int) -> Iterator[Event]:
-    """Yield the history of a coding agent: a condensation about every 60 events, which keeps 4 at the head."""
-    yield SystemMessage(content="You are a coding agent. " * 300)
-    start = 4
-    for n in range(1, length):
-        if n % _CONDENSED_EVERY == 0:
-            yield CondensationAction(
-                forgotten_events_start_id=start, forgotten_events_end_id=n - 20, summary="a summary " * 20,
-                summary_offset=4,
-            )  # fmt: skip
-        elif n % 2:
-            yield Action(tool="bash", arguments={"command": f"ls {n} " + "x" * 400}, call_id=f"call-{n}")
-        else:
-            yield Observation(tool="bash", content="y" * 1_000, call_id=f"call-{n - 1}", cause=n - 1)
 
 
 def count_all(length: int = 10_000) -> dict[str, Count]:

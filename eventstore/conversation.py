@@ -10,26 +10,46 @@ and a summary may be an event.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import count, repeat
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from eventstore.errors import DocumentsChanged, InvalidEvent, VersionConflict
 from eventstore.events import (
     ATTRIBUTES,
     NOT_RECORDED,
+    Action,
+    Annotation,
     CondensationAction,
     CondensationSummary,
     DocumentChanges,
     Event,
+    Message,
+    Observation,
     Retraction,
+    SystemMessage,
     summary_id,
     summary_of,
 )
 
-__all__ = ["ANY_VERSION", "AnyVersion", "Append", "State", "check_changes", "decide", "evolve", "summaries_named"]
+__all__ = [
+    "ANY_VERSION",
+    "AnyVersion",
+    "Append",
+    "State",
+    "check_changes",
+    "check_version",
+    "decide",
+    "evolve",
+    "is_simple",
+    "number",
+    "summaries_named",
+]
 
 
 class AnyVersion(Enum):
@@ -46,6 +66,9 @@ ANY_VERSION: Final = AnyVersion.ANY_VERSION
 
 _RULED: Final = (CondensationAction, CondensationSummary, Retraction)
 """The kinds that have rules of their own."""
+_SIMPLE: Final = frozenset({SystemMessage, Message, Action, Observation, Annotation})
+"""Kinds without any."""
+_id, _cause = attrgetter("id"), attrgetter("cause")
 
 
 class State(NamedTuple):
@@ -85,17 +108,45 @@ def summaries_named(events: Iterable[Event]) -> frozenset[int]:
     )
 
 
+def is_simple(events: Sequence[Event]) -> bool:
+    """Return whether no rule but the expected version applies to these events: they have no ids and no causes, and
+    their kinds have no rules of their own. Cost: a few steps, however many events.
+    """
+    length = len(events)
+    if length == 1:
+        event = events[0]
+        return type(event) in _SIMPLE and event.id == NOT_RECORDED and event.cause is None
+    return (
+        length > 0
+        and _SIMPLE.issuperset(map(type, events))
+        and list(map(_id, events)).count(NOT_RECORDED) == length
+        and list(map(_cause, events)).count(None) == length
+    )
+
+
+def number(events: Sequence[Event], version: int) -> None:
+    """Give simple events, which are the caller's own, the ids from ``version`` on."""
+    if len(events) == 1:
+        force_setattr(events[0], "id", version)
+        return
+    deque(map(force_setattr, events, repeat("id"), count(version)), maxlen=0)
+
+
+def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION]) -> None:
+    """Raise ``VersionConflict`` where the conversation is not at the expected version."""
+    if expected is not ANY_VERSION and expected != state.version:
+        if type(expected) is not int:
+            raise TypeError(f"expected_version is a number of events, or ANY_VERSION; it is {expected!r}")
+        raise VersionConflict(state.conversation, expected, state.version)
+
+
 def decide(state: State, command: Append) -> tuple[Event, ...]:
     """Return the events to record, with their ids.
 
     Raises ``VersionConflict`` where the conversation is not at the expected version, and ``InvalidEvent`` where an
     event breaks a rule; the message names the event by its place in the batch. Cost: the events of the command.
     """
-    expected = command.expected_version
-    if expected is not ANY_VERSION and expected != state.version:
-        if type(expected) is not int:
-            raise TypeError(f"expected_version is a number of events, or ANY_VERSION; it is {expected!r}")
-        raise VersionConflict(state.conversation, expected, state.version)
+    check_version(state, command.expected_version)
     if not command.events:
         raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
     recorded = []

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, count, repeat
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eventstore import origins
 from eventstore.arguments import NUMBER_MAX, whole
 from eventstore.codec import Encoded, encode
-from eventstore.conversation import ANY_VERSION, AnyVersion, Append, State, check_changes, decide, summaries_named
+from eventstore.conversation import (
+    ANY_VERSION,
+    AnyVersion,
+    Append,
+    State,
+    check_changes,
+    check_version,
+    decide,
+    is_simple,
+    number,
+    summaries_named,
+)
 from eventstore.errors import (
     ConversationNotFound,
     CorruptEvent,
@@ -51,8 +63,10 @@ from eventstore.stored.rows import (
     dense_events,
     event_of,
     from_microseconds,
+    set_times,
     stored_event_of,
     with_times,
+    without_time,
 )
 from eventstore.transaction import InlineProjection, ReadTransaction, WriteTransaction, find_begun, find_existing
 
@@ -63,6 +77,7 @@ T = TypeVar("T")
 _PAGE = 1_000
 _SHORT_PAGE = 64
 _NO_SUMMARIES: frozenset[int] = frozenset()
+_is_structural = attrgetter("structural")
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
 
 
@@ -120,7 +135,7 @@ class Store:
         batch = self._encoded(events)
         append = Append([encoded.event for encoded in batch], expected_version)
         work = self._appending(conversation, batch, append, idempotency_key, guard, dedupe=dedupe is not None)
-        structural = bool(self._projections) and any(map(is_structural, append.events))
+        structural = bool(self._projections) and any(map(_is_structural, batch))
         any_thread = guard is None and self._own_clock and not structural
         try:
             recorded = self._transact(work, any_thread=any_thread)
@@ -314,9 +329,21 @@ class Store:
         dedupe: bool,
     ) -> Callable[[Transaction], Callable[[], tuple[Recorded, ...]]]:
         """Return the work of an append in its transaction, which returns how to know its positions after the commit."""
-        named = summaries_named(append.events)
-        changes_documents = any(isinstance(event, DocumentChanges) for event in append.events)
         database = self.database
+        simple = not dedupe and is_simple(append.events)
+        if simple:
+            named, changes_documents = _NO_SUMMARIES, False
+            untimed = without_time(append.events)
+        else:
+            named, untimed = summaries_named(append.events), ()
+            changes_documents = any(isinstance(event, DocumentChanges) for event in append.events)
+
+        def decided_on(state: State, command: Append) -> Sequence[Event]:
+            if not simple:
+                return decide(state, command)
+            check_version(state, command.expected_version)
+            number(command.events, state.version)  # these events are ours; this may run again
+            return command.events
 
         def work(transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
             given, command, new, reading = batch, append, None, None
@@ -324,21 +351,23 @@ class Store:
             if found is None:
                 version, existing = 0, _NO_SUMMARIES
             else:
-                version = found.version
-                reading = ReadTransaction(transaction, found, database)
-                if idempotency_key is not None:
-                    earlier = _recalled(reading, idempotency_key, append)
-                    if earlier is not None:
-                        return partial(tuple, earlier)
-                if guard is not None:
-                    guard(reading)
-                existing = frozenset(i for i in named if _brings_summary(reading, i)) if named else named
+                version, existing = found.version, named
+                if idempotency_key is not None or guard is not None or not simple:
+                    reading = ReadTransaction(transaction, found, database)
+                    if idempotency_key is not None:
+                        set_times(untimed, None)  # as an earlier run of this work may have set them
+                        earlier = _recalled(reading, idempotency_key, append, decided_on)
+                        if earlier is not None:
+                            return partial(tuple, earlier)
+                    if guard is not None:
+                        guard(reading)
+                    existing = frozenset(i for i in named if _brings_summary(reading, i)) if named else named
             if dedupe and batch:
                 new = origins.unknown(reading, batch)
                 if not new.batch:
                     return tuple
                 given, command = new.batch, append._replace(events=[encoded.event for encoded in new.batch])
-            decided = decide(State(conversation, version, existing), command)
+            decided = decided_on(State(conversation, version, existing), command)
             now = self.database.now()
             if found is None:
                 found = transaction.begin(conversation, now, hash_chain.new_salt())
@@ -350,8 +379,11 @@ class Store:
             if new is not None:
                 new.remember(writing, version, begins=version == 0)
             recorded_at = from_microseconds(rows[0].recorded_at)
-            with_times(decided, recorded_at)
-            if self._projections:
+            if not simple:
+                with_times(decided, recorded_at)
+            elif untimed:
+                set_times(untimed, recorded_at)
+            if self._projections and not simple:
                 self._project(writing, decided)
             if changes_documents:
                 _keep_documents(writing, version, decided)
@@ -498,11 +530,18 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
 
 def _recorded(place: Place, conversation: str, recorded_at: datetime, events: Sequence[Event]) -> tuple[Recorded, ...]:
     return tuple(
-        [_new(Recorded, (position, conversation, recorded_at, event)) for position, event in enumerate(events, place())]
+        map(
+            _new, repeat(Recorded), zip(count(place()), repeat(conversation), repeat(recorded_at), events, strict=False)
+        )
     )
 
 
-def _recalled(reading: ReadTransaction, idempotency_key: str, append: Append) -> tuple[Recorded, ...] | None:
+def _recalled(
+    reading: ReadTransaction,
+    idempotency_key: str,
+    append: Append,
+    decided_on: Callable[[State, Append], Sequence[Event]],
+) -> tuple[Recorded, ...] | None:
     """Return what was recorded under the key before, None if it is new. Raises ``IdempotencyConflict`` if it was other
     events.
     """
@@ -513,7 +552,7 @@ def _recalled(reading: ReadTransaction, idempotency_key: str, append: Append) ->
     first_id, count, _, position = earlier
     rows = reading.rows(first_id, first_id + count, count)
     recorded = list(dense_events(conversation, rows, first_id, first_id + count))
-    given = decide(State(conversation, first_id), Append(append.events, ANY_VERSION))
+    given = decided_on(State(conversation, first_id), Append(append.events, ANY_VERSION))
     if [stored_event_of(conversation, row) for row in rows] != list(given):
         raise IdempotencyConflict(conversation, idempotency_key, first_id)
     if position is None:

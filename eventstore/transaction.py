@@ -38,7 +38,15 @@ from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import mark_of
 from eventstore.stored.past import Link, decode_past, encode_past
 from eventstore.stored.row_codec import RowCodec
-from eventstore.stored.rows import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
+from eventstore.stored.rows import (
+    beginning_with_an_event,
+    dense_events,
+    dense_events_of,
+    event_of,
+    events_of,
+    not_erased,
+    sound,
+)
 
 if TYPE_CHECKING:
     from eventstore.store import Store
@@ -117,7 +125,7 @@ class ReadTransaction:
             if start < self._conversation.begins:
                 yield from dense_events(self.conversation, self.rows(start, end, end - start), start, end)
             else:
-                yield from self._database.events(self._reader, self._conversation, start, end, self._codec())
+                yield from self._dense_events(start, end)
             start = end
 
     def tail(self, count: int) -> tuple[Event, ...]:
@@ -127,9 +135,7 @@ class ReadTransaction:
         """
         whole("count", count, 0)
         first = max(self.version - count, 0)
-        if first == self.version:
-            return ()
-        return tuple(self._database.events(self._reader, self._conversation, first, self.version, self._codec()))
+        return tuple(self.events(first))
 
     def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
         """Return the events ``start`` to ``stop`` if the head before them was ``head``; None if it was another.
@@ -382,6 +388,10 @@ class ReadTransaction:
             yield from (record for record in decoded if record is not None)
             after = max(after, stored[-1].version)
 
+    def _dense_events(self, start: int, stop: int) -> Iterable[Event]:
+        bare = self._reader.rows(self._conversation.key, start, stop, stop - start)
+        return dense_events_of(self._codec(), self._database, bare, start, stop)
+
     def _decoded(self, rows: Sequence[BareRow]) -> Sequence[Row]:
         return self._codec().decoded(rows, self._database) if rows else ()
 
@@ -433,9 +443,13 @@ class WriteTransaction(ReadTransaction):
         found = self._conversation
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, Grown())
-        place = self._reader.insert(found.key, self._encoded(rows))
-        self._conversation = self._conversation.grown(rows[-1])
         self._changed = True
+        if found.sealed_key is None and self._database.writes_plain:
+            self._conversation = left = found.grown(rows[-1])
+            return self._reader.insert(found.key, rows, leaves=left)
+        rows = self._encoded(rows)
+        place = self._reader.insert(found.key, rows)
+        self._conversation = self._conversation.grown(rows[-1])
         return place
 
     def stage(self, rows: Sequence[Row]) -> None:
@@ -483,10 +497,12 @@ class WriteTransaction(ReadTransaction):
         """Write the mark of an encrypted conversation as this transaction leaves it."""
         if not self._changed:
             return
-        codec, left = self._codec(), self._conversation
-        if codec.data_key is None:
-            self._database.learn(left, left, codec)
+        left = self._conversation
+        if left.sealed_key is None:
+            self._database.learn_plain(left)
             return
+        codec = self._codec()
+        assert codec.data_key is not None  # the conversation has a wrapped one
         mark = mark_of(codec.data_key, left, codec.mark)
         self._reader.change(left.key, NewMark(mark))
         left = left._replace(mark=mark)
@@ -527,7 +543,10 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
     """Return a conversation; None where there is none. Raises ``ConversationErased``, and ``CorruptEvent`` where it has
     no events, with which it began.
     """
-    return beginning_with_an_event(not_erased(database.find(reader, conversation)))
+    found = database.find(reader, conversation)
+    if found is not None and (found.erasure is not None or found.version == 0):
+        return beginning_with_an_event(not_erased(found))  # which raises
+    return found
 
 
 def find_existing(database: Database, reader: Reader, conversation: str) -> Conversation:

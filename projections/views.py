@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -23,7 +23,7 @@ from eventstore.transaction import ReadTransaction, Record, WriteTransaction
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
-from projections.fold import Folded, summary_event
+from projections.fold import Folded, ViewState, summary_event
 from projections.lifetimes import Lifetimes
 from projections.lifetimes_fold import Count, LifetimesFold
 from projections.messages import Dialect, checked
@@ -49,15 +49,16 @@ _SHORT = 256
 """The View of a conversation of up to this many events is read at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Latest:
     """The last View of a conversation, and the head of its events: a View made in a transaction that was rolled back
-    must not be used when other events get the same ids.
+    must not be used when other events get the same ids. ``moment`` is the store's before the View was read last.
     """
 
     folded: ViewFold
     head: bytes | None
     view: View
+    moment: str | None = None
 
 
 class Views:
@@ -82,9 +83,19 @@ class Views:
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``StoreUnavailable``, and
         ``UnknownEventType`` where a newer version of foldlog wrote an event that changes the View. Cost: the events
-        appended since the last call, or else the events of the View.
+        appended since the last call, or else the events of the View; one question where nothing was committed since.
         """
-        return self._view(conversation, None)
+        latest = self._latest.get(conversation)
+        moment = None
+        if latest is not None and self._store.database.last_version(conversation) == latest.folded.version:
+            moment = self._store.database.moment()
+            if moment is not None and moment == latest.moment:
+                return latest.view
+        view = self._view(conversation, None)
+        latest = self._latest.get(conversation)
+        if latest is not None and latest.view is view:
+            latest.moment = moment
+        return view
 
     def latest(self, conversation: str) -> View:
         """Return the View now, as ``current`` does; a long one that is not in memory is read when it is looked at.
@@ -279,7 +290,17 @@ class Views:
 
     def _view_of(self, conversation: str, folded: ViewFold) -> View:
         condensations = StoredCondensations(self._store, conversation, folded.version, folded.condensations)
-        return View(replace(folded.state, past=_PastViews(self, conversation)), condensations, self._dialect)
+        state = folded.state  # not by ``replace``, which takes a tenth of a step
+        state = ViewState(
+            state.version,
+            state.items,
+            state.unhandled_condensation_request,
+            state.left_behind,
+            state.register,
+            state.tomb,
+            _PastViews(self, conversation),
+        )
+        return View(state, condensations, self._dialect)
 
 
 @dataclass(frozen=True, slots=True)

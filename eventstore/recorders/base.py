@@ -156,13 +156,12 @@ class Conversation(NamedTuple):
 
     def grown(self, last: Row) -> Conversation:
         """Return the conversation with ``last`` as its newest row."""
-        return self._replace(
-            version=last.id + 1,
-            updated_at=last.recorded_at,
-            head=last.head,
-            shown=last.shown_before + last.shown,
-            structural=last.structural_before + last.structural,
-        )
+        # As ``_replace`` does it, without the names: every append does this.
+        event_id, _, _, shown, structural, recorded_at, _, _, head, shown_before, structural_before, _ = last
+        return tuple.__new__(Conversation, (
+            *self[:4], event_id + 1, recorded_at, head, *self[7:12], shown_before + shown,
+            structural_before + structural, *self[14:],
+        ))  # fmt: skip
 
 
 class Record(NamedTuple):
@@ -385,9 +384,12 @@ class Transaction(Reader, Protocol):
         lock. A ``fork`` begins with its parent's events.
         """
 
-    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
+    def insert(
+        self, key: int, rows: Sequence[Row], *, staged: bool = False, leaves: Conversation | None = None
+    ) -> Place:
         """Insert rows with consecutive ids at consecutive positions; the first of these can be asked for once the
-        transaction is committed. An id that exists: ``IntegrityError``, here or at the commit.
+        transaction is committed. An id that exists: ``IntegrityError``, here or at the commit. ``leaves``: the
+        conversation as these rows leave it, where the caller has it.
 
         ``staged``: the conversation is staged, its ids are dense from 0, and it gets positions when it is published.
         ``IntegrityError`` where it is not staged any more.
@@ -431,6 +433,8 @@ class Recorder(Protocol):
     """A database that holds one store."""
 
     writable: bool
+    polls_cheaply: bool
+    """Whether ``value("data_version")`` costs microseconds, not a round trip."""
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         """Run ``work`` in a write transaction and return what it returned, once that is durable.

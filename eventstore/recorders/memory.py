@@ -74,6 +74,7 @@ class MemoryRecorder:
     """A recorder on dicts and lists, one lock for all. A reader sees the store as it is while it holds the lock."""
 
     writable = True
+    polls_cheaply = True
 
     def __init__(self) -> None:
         self._tables: _Tables | None = _Tables()
@@ -280,7 +281,9 @@ class MemoryTransaction(MemoryReader):
             self._show(conversation)
         return conversation
 
-    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
+    def insert(
+        self, key: int, rows: Sequence[Row], *, staged: bool = False, leaves: Conversation | None = None
+    ) -> Place:
         tables = self._tables
         if staged:
             self._check_staged(key)

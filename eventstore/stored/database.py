@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from operator import itemgetter
 from typing import NamedTuple
 
 from eventstore.arguments import moment, to_microseconds
@@ -24,7 +23,7 @@ from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
-from eventstore.stored.rows import dense_events, events_of
+from eventstore.stored.rows import dense_events, dense_events_of
 
 __all__ = [
     "Database",
@@ -41,7 +40,6 @@ __all__ = [
 _YEAR_10000 = 253_402_300_800_000_000
 """In microseconds since 1970: the first moment that a datetime cannot hold."""
 _KNOWN_MAX = 10_000
-_id_of = itemgetter(0)
 _LIMIT = "event_bytes_max"
 
 
@@ -86,6 +84,8 @@ class Database:
         self.recorder = recorder
         self.now = _microseconds if clock is None else lambda: to_microseconds(clock())
         self.settings = settings or WriteSettings()
+        self.writes_plain = self.settings.keys is None and self.settings.compression in (None, "none")
+        """Whether the rows of a conversation that is not encrypted are stored as they are given."""
         self.bytes_max = self.event_bytes_max = EVENT_BYTES_MAX
         self._keys = DataKeys(self.settings.keys)
         self._known: dict[str, _Known] = {}
@@ -108,6 +108,18 @@ class Database:
         """Whether the store was opened for writing too."""
         return self.recorder.writable
 
+    def moment(self) -> str | None:
+        """Return a text that stays the same while nothing is committed, where that is cheap to ask; else None."""
+        if not self.recorder.polls_cheaply:
+            return None
+        with translated():
+            return self.recorder.value("data_version")
+
+    def last_version(self, conversation: str) -> int | None:
+        """Return the version of a conversation when this process found or left it last; None where it did not."""
+        known = self._known.get(conversation)
+        return None if known is None else known.stored.version
+
     def data_version(self) -> int:
         """Return a number that changes when another connection has committed: cheap to poll before following again."""
         with translated():
@@ -126,7 +138,7 @@ class Database:
                 raise TypeError(f"a conversation is named by a text, not by {conversation!r}")
             return self._checked(reader.conversation(conversation))
         found = reader.conversation(conversation, known.stored)
-        return known.plain if found is known.stored or found == known.stored else self._checked(found)
+        return known.plain if found == known.stored else self._checked(found)
 
     def find_key(self, reader: Reader, key: int) -> Conversation | None:
         """Return the conversation with this key, staged or visible, as ``find`` does."""
@@ -147,6 +159,12 @@ class Database:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
             self._known[plain.id] = _Known(stored, plain, codec)
+
+    def learn_plain(self, left: Conversation) -> None:
+        """Remember a conversation that is not encrypted as a transaction of this process leaves it; see ``learn``."""
+        known = self._known.get(left.id)
+        codec = known.codec if known is not None and known.codec.data_key is None else RowCodec.of(left.id)
+        self.learn(left, left, codec)
 
     # -- codecs -------------------------------------------------------------------------------------------------------
 
@@ -211,9 +229,9 @@ class Database:
             return dense_events(found.id, self.rows(reader, found, start, stop, stop - start), start, stop)
         bare = reader.rows(found.key, start, stop, stop - start)
         known = codec or self.codec_of(found)
-        if known.are_plain(bare):
-            events = events_of(bare)
-            if events is not None and list(map(_id_of, bare)) == list(range(start, stop)):
+        if known.data_key is None and (codec is not None or self._lasts(known)):
+            events = dense_events_of(known, self, bare, start, stop)
+            if isinstance(events, list):
                 return events
         rows = self._decoded(reader, found, known, bare) if codec is None else known.decoded(bare, self)
         return dense_events(found.id, rows, start, stop)

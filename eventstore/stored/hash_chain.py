@@ -20,6 +20,7 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
 from operator import add
@@ -92,6 +93,7 @@ def link(
     ).digest()
 
 
+@lru_cache(1_024)  # every append of a conversation asks for it
 def checksum_seed(conversation: str) -> int:
     """Where the checksums of a conversation's rows start, so that a row of another one does not pass for its own."""
     return crc32(_bytes(conversation))

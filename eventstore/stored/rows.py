@@ -17,22 +17,25 @@ from eventstore.errors import ConversationErased, CorruptEvent
 from eventstore.events import Event, UnknownEvent
 from eventstore.recorders.base import BareRow, Conversation, Row
 from eventstore.stored import hash_chain
-from eventstore.stored.row_codec import PLAIN
+from eventstore.stored.row_codec import PLAIN, Limit, RowCodec
 
 __all__ = [
     "beginning_with_an_event",
     "chained",
     "dense_events",
+    "dense_events_of",
     "event_of",
     "events_of",
     "from_microseconds",
     "not_erased",
+    "set_times",
     "sound",
     "stored_event_of",
     "with_times",
+    "without_time",
 ]
 
-_timestamp, _origin = attrgetter("timestamp"), attrgetter("origin")
+_id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter("origin")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -78,6 +81,29 @@ def events_of(bare: Sequence[BareRow]) -> list[Event] | None:
                 if event.timestamp is None and event.origin is None:
                     force_setattr(event, "timestamp", from_microseconds(recorded_at))
     return events
+
+
+def without_time(events: Sequence[Event]) -> Sequence[Event]:
+    """Return those of simple events that get the time of their recording: see ``event_of``."""
+    if len(events) > 1 and list(map(_timestamp, events)).count(None) == len(events) and not any(map(_origin, events)):
+        return events
+    return [event for event in events if event.timestamp is None and event.origin is None]
+
+
+def set_times(events: Iterable[Event], recorded_at: datetime | None) -> None:
+    """Give events, which are the caller's own, the time of their recording."""
+    deque(map(force_setattr, events, repeat("timestamp"), repeat(recorded_at)), maxlen=0)
+
+
+def dense_events_of(codec: RowCodec, limit: Limit, bare: Sequence[BareRow], start: int, stop: int) -> Iterable[Event]:
+    """Return the events ``start`` to ``stop``, of the rows that a recorder has for these ids. Where one is missing or
+    unreadable, iterating raises ``CorruptEvent``.
+    """
+    if codec.are_plain(bare):
+        events = events_of(bare)
+        if events is not None and list(map(_id, events)) == list(range(start, stop)):
+            return events
+    return dense_events(codec.conversation, codec.decoded(bare, limit), start, stop)
 
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:

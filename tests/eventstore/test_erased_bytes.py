@@ -261,7 +261,7 @@ def test_vacuum_completes_an_erasure_that_was_cut_short(tmp_path: Path, monkeypa
 
     with open_store(f"sqlite:///{path}") as store:
         with monkeypatch.context() as patched:
-            patched.setattr("eventstore.recorders.sqlite.transaction.SQLiteTransaction.expunge", killed)
+            patched.setattr("eventstore.recorders.sqlite.transaction.SQLiteTransaction.delete", killed)
             with pytest.raises(_Killed):
                 store.erase("secret", reason="asked to")
         assert store.conversation("secret").bytes_pending

@@ -563,3 +563,11 @@ def test_no_connection_trusts_the_functions_of_a_schema(recorder: SQLiteRecorder
         pass
     for connection in (recorder._writing.connection, recorder._readers._idle[0]):
         assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)  # type: ignore[union-attr]
+
+
+def test_the_fingerprint_of_the_schema_is_that_of_the_migrations(path: str):
+    """If this fails after a new migration, put the fingerprint that it says into ``schema.py``."""
+    with closing(SQLiteRecorder(path)), closing(sqlite3.connect(path)) as connection:
+        connection.text_factory = bytes
+        found = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL").fetchall()
+    assert schema.fingerprint(found) == schema.FINGERPRINT

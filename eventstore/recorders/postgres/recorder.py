@@ -72,6 +72,8 @@ class PostgresRecorder:
     ``DatabaseError`` if the schema is not a store of ours or is of a newer version.
     """
 
+    polls_cheaply = False
+
     def __init__(
         self,
         dsn: str,

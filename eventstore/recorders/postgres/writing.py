@@ -312,7 +312,9 @@ class PostgresTransaction(PostgresReader):
             self._met[key] = begun
         return begun
 
-    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
+    def insert(
+        self, key: int, rows: Sequence[Row], *, staged: bool = False, leaves: Conversation | None = None
+    ) -> Place:
         if staged:
             self._check_staged(key)
             self._insert(key, rows, [None] * len(rows))

@@ -41,6 +41,7 @@ class SQLiteRecorder:
     writes are there is unknown until the file is read again.
     """
 
+    polls_cheaply = True
     _queue: CommitQueue
     _writing: SQLiteWriting
     _polling: threading.RLock

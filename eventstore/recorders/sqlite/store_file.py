@@ -235,7 +235,7 @@ class StoreFile:
         return self._overwritten
 
     def _has_lost_its_log(self) -> bool:
-        for held in self._log:  # noqa: SIM110 - runs twice in every append: a generator takes as long as the loop
+        for held in self._log:  # noqa: SIM110 - runs in every append: a generator takes as long as the loop
             if held.is_unlinked():
                 return True
         return False

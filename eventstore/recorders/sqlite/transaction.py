@@ -71,7 +71,9 @@ class SQLiteTransaction(SQLiteReader):
             self._versions.learn(begun)
         return begun
 
-    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
+    def insert(
+        self, key: int, rows: Sequence[Row], *, staged: bool = False, leaves: Conversation | None = None
+    ) -> Place:
         if staged:
             self._check_staged(key)
             # Below every live position, so that no follower meets them, and ordered by id within the conversation.
@@ -81,7 +83,7 @@ class SQLiteTransaction(SQLiteReader):
         if position is None:
             position = self._place_for(key, rows[0].id, rows[-1].id)
         self._insert(key, rows, position)
-        self._versions.grow(key, rows, position)
+        self._versions.grow(key, rows, position, leaves)
         return lambda: position
 
     def publish(self, key: int, size: int) -> int:

@@ -57,12 +57,15 @@ class SQLiteVersionCache:
         if end is not None:
             self.learn(end._replace(mark=mark))
 
-    def grow(self, key: int, rows: Sequence[Row], position: int) -> None:
-        """Note that these rows were inserted, from this position on."""
+    def grow(self, key: int, rows: Sequence[Row], position: int, leaves: Conversation | None) -> None:
+        """Note that these rows were inserted, from this position on, and the conversation as they leave it."""
         self._next_position = position + len(rows)
         end, last = self._by_key.get(key), rows[-1]
-        if end is not None and last.id >= end.version:
-            self.learn(end.grown(last))
+        if end is not None and last[0] >= end.version:
+            if leaves is None:
+                self.learn(end.grown(last))
+            else:
+                self._by_id[leaves.id] = self._by_key[key] = leaves
 
     def forget(self) -> None:
         self._next_position = None
