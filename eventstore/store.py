@@ -5,68 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import chain, count, repeat
+from itertools import chain
 from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eventstore import origins
+from eventstore.appending import Appending
 from eventstore.arguments import NUMBER_MAX, whole
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import (
-    ANY_VERSION,
     AnyVersion,
     Append,
-    State,
-    check_changes,
-    check_version,
-    decide,
-    is_simple,
-    number,
-    summaries_named,
 )
 from eventstore.errors import (
     ConversationNotFound,
-    CorruptEvent,
-    IdempotencyConflict,
     InvalidArgument,
     InvalidEvent,
 )
 from eventstore.events import (
-    ATTRIBUTES,
     NOT_RECORDED,
-    CondensationAction,
-    DocumentChanges,
     Event,
     is_structural,
-    summary_of,
 )
 from eventstore.forking import begin_fork
 from eventstore.importing import Ingestion
-from eventstore.listing import list_again
 from eventstore.recorders.base import (
     Conversation,
-    Place,
     Reader,
-    RecalledKey,
     Recorder,
     Transaction,
 )
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.nesting import note_committed
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
-from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, translated, unavailable
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.stored.rows import (
-    chained,
     dense_events,
     event_of,
     from_microseconds,
-    set_times,
-    stored_event_of,
-    with_times,
-    without_time,
 )
 from eventstore.transaction import InlineProjection, ReadTransaction, WriteTransaction, find_begun, find_existing
 
@@ -134,7 +112,9 @@ class Store:
         _check_given(conversation, idempotency_key, dedupe)
         batch = self._encoded(events)
         append = Append([encoded.event for encoded in batch], expected_version)
-        work = self._appending(conversation, batch, append, idempotency_key, guard, dedupe=dedupe is not None)
+        work = Appending(
+            self.database, conversation, batch, append, idempotency_key, guard, self._project, dedupe=dedupe is not None
+        )
         structural = bool(self._projections) and any(map(_is_structural, batch))
         any_thread = guard is None and self._own_clock and not structural
         try:
@@ -318,80 +298,6 @@ class Store:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _appending(
-        self,
-        conversation: str,
-        batch: list[Encoded],
-        append: Append,
-        idempotency_key: str | None,
-        guard: Callable[[ReadTransaction], object] | None,
-        *,
-        dedupe: bool,
-    ) -> Callable[[Transaction], Callable[[], tuple[Recorded, ...]]]:
-        """Return the work of an append in its transaction, which returns how to know its positions after the commit."""
-        database = self.database
-        simple = not dedupe and is_simple(append.events)
-        if simple:
-            named, changes_documents = _NO_SUMMARIES, False
-            untimed = without_time(append.events)
-        else:
-            named, untimed = summaries_named(append.events), ()
-            changes_documents = any(isinstance(event, DocumentChanges) for event in append.events)
-
-        def decided_on(state: State, command: Append) -> Sequence[Event]:
-            if not simple:
-                return decide(state, command)
-            check_version(state, command.expected_version)
-            number(command.events, state.version)  # these events are ours; this may run again
-            return command.events
-
-        def work(transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
-            given, command, new, reading = batch, append, None, None
-            found = find_begun(database, transaction, conversation)
-            if found is None:
-                version, existing = 0, _NO_SUMMARIES
-            else:
-                version, existing = found.version, named
-                if idempotency_key is not None or guard is not None or not simple:
-                    reading = ReadTransaction(transaction, found, database)
-                    if idempotency_key is not None:
-                        set_times(untimed, None)  # as an earlier run of this work may have set them
-                        earlier = _recalled(reading, idempotency_key, append, decided_on)
-                        if earlier is not None:
-                            return partial(tuple, earlier)
-                    if guard is not None:
-                        guard(reading)
-                    existing = frozenset(i for i in named if _brings_summary(reading, i)) if named else named
-            if dedupe and batch:
-                new = origins.unknown(reading, batch)
-                if not new.batch:
-                    return tuple
-                given, command = new.batch, append._replace(events=[encoded.event for encoded in new.batch])
-            decided = decided_on(State(conversation, version, existing), command)
-            now = self.database.now()
-            if found is None:
-                found = transaction.begin(conversation, now, hash_chain.new_salt())
-            rows = chained(found, given, now)
-            writing = WriteTransaction(transaction, found, database)
-            place = writing.insert(rows)
-            if idempotency_key is not None:
-                writing.remember(idempotency_key, RecalledKey(version, len(rows)))
-            if new is not None:
-                new.remember(writing, version, begins=version == 0)
-            recorded_at = from_microseconds(rows[0].recorded_at)
-            if not simple:
-                with_times(decided, recorded_at)
-            elif untimed:
-                set_times(untimed, recorded_at)
-            if self._projections and not simple:
-                self._project(writing, decided)
-            if changes_documents:
-                _keep_documents(writing, version, decided)
-            writing.end()
-            return partial(_recorded, place, conversation, recorded_at, decided)
-
-        return work
-
     def _encode(self, event: Event) -> Encoded:
         encoded = encode(event)
         if len(encoded.body) > self.database.event_bytes_max:
@@ -505,59 +411,3 @@ def _check_given(conversation: object, idempotency_key: object, dedupe: object) 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
     """Return the range of ids; a missing end is the end of the conversation."""
     return whole("start", start), NUMBER_MAX if stop is None else whole("stop", stop)
-
-
-def _keep_documents(writing: WriteTransaction, version: int, events: Sequence[Event]) -> None:
-    """Check changes of documents among events that were appended at a version, and list the attributes that they give.
-
-    Raises ``DocumentsChanged``, ``InvalidEvent``.
-    """
-    before = writing.documents_before(version)
-    check_changes(writing.conversation, before[1].newest() if before else {}, events)
-    for event in events:
-        if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
-            list_again(writing, event.changed[ATTRIBUTES].get("value"))
-
-
-def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
-    condensation = summary_of(synthetic_id)
-    if condensation >= reading.version:
-        return False
-    rows = reading.structural_rows(condensation, condensation + 1, 1)
-    event = event_of(reading.conversation, rows[0]) if rows and rows[0].id == condensation else None
-    return isinstance(event, CondensationAction) and event.summary is not None
-
-
-def _recorded(place: Place, conversation: str, recorded_at: datetime, events: Sequence[Event]) -> tuple[Recorded, ...]:
-    return tuple(
-        map(
-            _new, repeat(Recorded), zip(count(place()), repeat(conversation), repeat(recorded_at), events, strict=False)
-        )
-    )
-
-
-def _recalled(
-    reading: ReadTransaction,
-    idempotency_key: str,
-    append: Append,
-    decided_on: Callable[[State, Append], Sequence[Event]],
-) -> tuple[Recorded, ...] | None:
-    """Return what was recorded under the key before, None if it is new. Raises ``IdempotencyConflict`` if it was other
-    events.
-    """
-    earlier = reading.recall(idempotency_key)
-    if earlier is None:
-        return None
-    conversation = reading.conversation
-    first_id, count, _, position = earlier
-    rows = reading.rows(first_id, first_id + count, count)
-    recorded = list(dense_events(conversation, rows, first_id, first_id + count))
-    given = decided_on(State(conversation, first_id), Append(append.events, ANY_VERSION))
-    if [stored_event_of(conversation, row) for row in rows] != list(given):
-        raise IdempotencyConflict(conversation, idempotency_key, first_id)
-    if position is None:
-        raise CorruptEvent(conversation, first_id, "its position cannot be found")
-    return tuple(
-        Recorded(position + n, conversation, from_microseconds(row.recorded_at), event)
-        for n, (row, event) in enumerate(zip(rows, recorded, strict=True))
-    )
