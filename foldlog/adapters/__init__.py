@@ -2,6 +2,7 @@
 changed.
 
     claude_agent.py    FoldlogSessionStore, a SessionStore of the Claude Agent SDK
+    openai_agents.py   FoldlogSession, a Session of the OpenAI Agents SDK, and its input filter
 
 Each file is one adapter, and the only one that imports its SDK. Extras of foldlog bring the SDKs in the range that the
 adapter was tested with. ``catalog.py`` lists the adapters, ``opening.py`` is what they share.

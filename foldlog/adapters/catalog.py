@@ -68,5 +68,13 @@ ADAPTERS = (
         distribution="claude-agent-sdk",
         tested=">=0.2.100,<=0.2.186",
     ),
+    Adapter(
+        name="openai_agents",
+        runtime="OpenAI Agents SDK",
+        classes=("FoldlogSession",),
+        extra="openai-agents",
+        distribution="openai-agents",
+        tested=">=0.18.0,<=0.24.0",
+    ),
 )
 """All adapters, in the order of their names. The ranges are those of the extras in ``pyproject.toml``."""

@@ -38,6 +38,7 @@ from eventstore.events import (
 )
 from foldlog.formats.calls import OpenCalls
 from foldlog.formats.codex.parts import content_of
+from foldlog.formats.delta import apply
 from foldlog.formats.format import Format, Options, Past
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import NotAnEvent, described, rest_of
@@ -219,8 +220,10 @@ class ResponsesEncoder:
         if not imported:
             return _added(event)
         rest = rest_of(event, NAME)
-        marks = {mark: rest[mark] for mark in MARKS if mark in rest}
-        return [KeyOrder().record(_predicted(event, marks), rest, [event])]
+        predicted = _predicted(event, {mark: rest[mark] for mark in MARKS if mark in rest})
+        if "order" not in rest:
+            return [apply(predicted, rest)]  # as ``KeyOrder`` would make it, which knows no other item
+        return [KeyOrder().record(predicted, rest, [event])]
 
     def end(self) -> list[Any]:
         """Return nothing: each event is an item."""

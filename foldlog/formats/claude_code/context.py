@@ -51,6 +51,7 @@ class LinesBefore:
 
     def __init__(self, next_id: int = 0, pending: Mapping[str, tuple[dict[str, Any], ...]] | None = None) -> None:
         self.pending = pending or {}
+        self.prompt: Any = None
         self.key_order = KeyOrder()
         self.next_id = next_id
         self.last_line: Any = None
@@ -83,7 +84,10 @@ class LinesBefore:
     def renewed(self, next_id: int) -> LinesBefore:
         """Return a context that begins at ``next_id`` and knows only the last thinking of the newest responses."""
         thinking = {name: response.thinking for name, response in self._responses.items() if response.thinking}
-        return LinesBefore(next_id, {**self.pending, **thinking} if len(self.pending) < _RESPONSES_MAX else thinking)
+        pending = {**self.pending, **thinking} if len(self.pending) < _RESPONSES_MAX else thinking
+        renewed = LinesBefore(next_id, pending)
+        renewed.prompt = self.prompt
+        return renewed
 
     def add(self, events: Sequence[Event], record: dict[str, Any]) -> None:
         """Remember ``record``, of which ``events`` were made."""

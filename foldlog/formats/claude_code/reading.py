@@ -17,7 +17,9 @@ from eventstore.events import (
     Origin,
     Retraction,
     Source,
+    SystemMessage,
 )
+from foldlog.formats.claude_code.attachments import prompt_of, words_of
 from foldlog.formats.claude_code.blocks import THINKING, content_of, is_blank, kind_of, part_of, said
 from foldlog.formats.claude_code.branches import Branch
 from foldlog.formats.claude_code.compaction import Kept, ShownMembers, cleared_by, is_boundary, is_summary, metadata_of
@@ -179,11 +181,26 @@ class _Line:
             self._read_blocks(self.content)
         elif self._kind in SPEAKERS and type(self.content) is str:
             self._add_message(self.content, agent=self._kind == "assistant")
+        elif self._kind == "attachment":
+            self._read_attachment()
         if not self._events:
             return [self._annotation()]
         if self._others:
             self._marks["others"] = self._others
         return self._events
+
+    def _read_attachment(self) -> None:
+        """Read what the model was told besides: words in a message, a system prompt that is new."""
+        words, prompt = words_of(self._record), prompt_of(self._record)
+        if not is_blank(words):
+            self._marks["attachment"] = "words"
+            self._events.append(Message(content=words, source="environment", **self.fields))
+        elif prompt is not None:
+            self._marks["attachment"] = "prompt"
+            text, tools = prompt
+            shown = self.fields["shown"] and prompt != self._before.prompt  # a snapshot may say what the last one said
+            self._before.prompt = prompt
+            self._events.append(SystemMessage(content=text, tools=tools, **{**self.fields, "shown": shown}))
 
     def _annotation(self) -> Annotation:
         if self._kind in SPEAKERS and type(self.content) is list:

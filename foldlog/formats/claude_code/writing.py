@@ -23,6 +23,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
+from foldlog.formats.claude_code.attachments import predicted_prompt, predicted_words
 from foldlog.formats.claude_code.blocks import blocks_of, given
 from foldlog.formats.claude_code.compaction import ShownMembers
 from foldlog.formats.claude_code.context import LinesBefore, Response
@@ -36,11 +37,12 @@ NAME = "claude-code"
 SPEAKERS = ("user", "assistant")
 
 Marks = dict[str, Any]
-MARKS = ("events", "others")
+MARKS = ("events", "others", "attachment")
 """Keys of ``origin.rest`` that say how to predict the line, on the first event made of it:
 
     events  how many events were made of it, where it is not one
     others  the blocks of its content that no event holds, each as [place, block]
+    attachment  "words" of a line that tells the model something, or a "prompt" that it brings
 """
 
 
@@ -133,6 +135,10 @@ def predicted(events: Sequence[Event], marks: Marks, before: LinesBefore) -> dic
         case Annotation(name=name, data=data):
             record["type"] = name
             record.update(data if isinstance(data, dict) else {"value": data})
+        case Message(content=content) if "attachment" in marks:
+            record |= predicted_words(content)
+        case SystemMessage() if "attachment" in marks:
+            record |= predicted_prompt(event)
         case CondensationAction():
             record["type"], record["message"] = "user", {"role": "user", "content": event.summary}
             record["isVisibleInTranscriptOnly"] = record["isCompactSummary"] = True

@@ -12,7 +12,7 @@ import pytest
 
 import foldlog
 import foldlog.aio
-from eventstore import Action, InvalidEvent, Message, Observation, Origin, Retraction, VersionConflict
+from eventstore import Action, InvalidEvent, Message, Observation, Origin, Retraction, SystemMessage, VersionConflict
 from foldlog.formats import Decoder, Encoder, Format, NotAnEvent, NotLive, decode, encode, open_sources, register
 from foldlog.formats import registry as formats_registry
 from foldlog.importing import import_source
@@ -152,6 +152,44 @@ def test_a_prompt_update_forgets_the_prompt_of_another_process(histories):
     forget_decoders(histories)
     history.append_records([update], format="openhands-v1")
     assert [event.content for event in history.view] == ["a", "new"]
+
+
+def attachment(number, parent, kind, rendered=None, **fields):
+    about = line(number, parent, "attachment", attachment={"type": kind, **fields})
+    del about["message"]
+    return (
+        about
+        if rendered is None
+        else {**about, "rendered": [{"content": one} for one in rendered], "renderedRole": "system"}
+    )
+
+
+def test_the_view_has_the_words_and_the_prompt_that_claude_code_sent(histories):
+    tool = {"name": "Bash", "description": "run", "schema": {"type": "object"}}
+    snapshot = {"systemPrompt": ["You help."], "tools": [tool]}
+    lines = [
+        line(0, None),
+        attachment(1, 0, "environment", ["<env>linux</env>"]),
+        attachment(2, 1, "skill_listing", ["a", "b"]),
+        attachment(3, 2, "session_context"),
+        attachment(4, 3, "prompt_snapshot", **snapshot),
+        attachment(5, 4, "prompt_snapshot", **snapshot),
+        line(6, 5, "assistant", "hello"),
+    ]
+    history = histories["c1"]
+    for one in lines:
+        history.append_records([one], format="claude-code")
+    assert [event.content for event in history.view] == [
+        "hi",
+        "<env>linux</env>",
+        ({"type": "text", "text": "a"}, {"type": "text", "text": "b"}),
+        "You help.",
+        "hello",
+    ]
+    (prompt,) = (event for event in history.view if isinstance(event, SystemMessage))
+    function = {"name": "Bash", "description": "run", "parameters": {"type": "object"}}
+    assert prompt.tools == ({"type": "function", "function": function},)
+    assert list(encode(history.events(), "claude-code")) == lines
 
 
 def test_an_append_reads_the_end_of_a_long_history_only(histories, monkeypatch):

@@ -253,14 +253,39 @@ claude_fields = objects(
         "content": texts,
     }
 )
-claude_records = with_name(
-    "type",
-    st.sampled_from(["user", "assistant"]),
-    st.builds(lambda fields, message: {**fields, "message": message}, claude_fields, claude_messages),
-) | with_name(
-    "type",
-    st.sampled_from(["user", "assistant", "system", "progress", "summary", "zzz"]),
-    st.builds(lambda fields, message: {**fields, "message": message}, claude_fields, values) | claude_fields,
+claude_attachments = st.builds(
+    lambda fields, attachment, rendered, role: {
+        **fields,
+        "type": "attachment",
+        "attachment": attachment,
+        "rendered": rendered,
+        "renderedRole": role,
+    },
+    claude_fields,
+    objects(
+        {
+            "type": st.just("prompt_snapshot"),
+            "systemPrompt": st.lists(texts, max_size=2),
+            "tools": st.lists(
+                st.fixed_dictionaries({"name": texts, "description": texts, "schema": values}) | values, max_size=2
+            ),
+        }
+    ),
+    st.lists(objects({"content": texts | claude_blocks}), max_size=2) | values,
+    st.sampled_from(["system", "user"]),
+)
+claude_records = (
+    claude_attachments
+    | with_name(
+        "type",
+        st.sampled_from(["user", "assistant"]),
+        st.builds(lambda fields, message: {**fields, "message": message}, claude_fields, claude_messages),
+    )
+    | with_name(
+        "type",
+        st.sampled_from(["user", "assistant", "system", "progress", "summary", "zzz"]),
+        st.builds(lambda fields, message: {**fields, "message": message}, claude_fields, values) | claude_fields,
+    )
 )
 codex_parts = st.lists(
     objects(

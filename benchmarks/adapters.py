@@ -1,0 +1,167 @@
+"""What does a session cost in foldlog, beside the store that it replaces? Asked in an environment with the SDK:
+
+    scripts/test --adapters openai_agents-newest              # makes the environment
+    .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
+    .cache/adapters/claude_agent-newest/bin/python -m benchmarks.adapters claude_agent
+
+The OpenAI Agents SDK has a SQLite store of its own. Beside the Claude Agent SDK stands one table of JSON by hand, with
+an index by session. Both sides take turns; a figure is the median of the rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+ITEMS, ROUNDS, STEPS = 10_000, 7, 1_000
+Store = Any
+
+
+def item(number: int) -> dict[str, Any]:
+    """Return an item of a run: a call, its output, or what is said, of some hundred bytes."""
+    text = f"{number} " + "word " * 60
+    match number % 3:
+        case 0:
+            return {
+                "arguments": json.dumps({"text": text}),
+                "call_id": f"c{number}",
+                "name": "f",
+                "type": "function_call",
+            }
+        case 1:
+            return {"call_id": f"c{number - 1}", "output": text, "type": "function_call_output"}
+    return {"role": "user", "content": text}
+
+
+def line(number: int) -> dict[str, Any]:
+    """Return a line of Claude Code, as one follows the other."""
+    said = {"role": "user", "content": f"{number} " + "word " * 60}
+    envelope = {"isSidechain": False, "userType": "external", "cwd": "/work", "sessionId": "s", "version": "2.1.0"}
+    ids = {"uuid": f"{number:08x}-0000-4000-8000-000000000000", "parentUuid": None}
+    if number:
+        ids["parentUuid"] = f"{number - 1:08x}-0000-4000-8000-000000000000"
+    return {**ids, **envelope, "type": "user", "message": said, "timestamp": "2026-11-20T10:00:00.000Z"}
+
+
+class ByHand:
+    """One table of JSON: what a store by hand of Claude's sessions is."""
+
+    def __init__(self, path: str) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.executescript(
+            "CREATE TABLE IF NOT EXISTS lines (n INTEGER PRIMARY KEY, session TEXT, uuid TEXT, body TEXT);"
+            "CREATE UNIQUE INDEX IF NOT EXISTS by_uuid ON lines (session, uuid)"
+        )
+
+    async def append(self, key: Any, entries: list[Any]) -> None:
+        rows = [(key["session_id"], entry.get("uuid"), json.dumps(entry)) for entry in entries]
+        self._connection.execute("BEGIN")
+        self._connection.executemany("INSERT OR IGNORE INTO lines (session, uuid, body) VALUES (?, ?, ?)", rows)
+        self._connection.execute("COMMIT")
+
+    async def load(self, key: Any) -> list[Any]:
+        rows = self._connection.execute("SELECT body FROM lines WHERE session = ? ORDER BY n", (key["session_id"],))
+        return [json.loads(body) for (body,) in rows]
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+async def timed(work: Callable[[], Awaitable[Any]]) -> float:
+    begun = time.perf_counter()
+    await work()
+    return 1_000 * (time.perf_counter() - begun)
+
+
+def stored_bytes(path: str) -> int:
+    return sum(os.path.getsize(each) for each in (path, f"{path}-wal") if os.path.exists(each))
+
+
+async def closed(store: Store) -> None:
+    ended = store.close()
+    if ended is not None:
+        await ended
+
+
+async def compare(
+    make: tuple[Callable[[str], Store], Callable[[str], Store]],
+    one: Callable[[int], Any],
+    add: Callable[[Store, list[Any]], Awaitable[Any]],
+    reads: dict[str, Callable[[Store], Awaitable[Any]]],
+) -> None:
+    """Print the figures of both sides."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [str(Path(folder) / name) for name in ("ours.db", "theirs.db")]
+        sizes = []
+        for path, side in zip(paths, make, strict=True):
+            store = side(path)
+            for start in range(0, 4 * STEPS, 4):
+                await add(store, [one(start + n) for n in range(4)])
+            await closed(store)
+            sizes.append(stored_bytes(path))
+            store = side(path)
+            for start in range(4 * STEPS, ITEMS, 500):
+                await add(store, [one(number) for number in range(start, start + 500)])
+            await closed(store)
+        figures: dict[str, tuple[list[float], list[float]]] = {}
+        for number in range(ROUNDS):
+            for which in (0, 1) if number % 2 else (1, 0):
+                store = make[which](paths[which])
+                await add(store, [one(ITEMS + 4 * number)])
+                some = [one(ITEMS + 4 * number + n) for n in range(1, 5)]
+                took = await timed(lambda store=store, some=some: add(store, some))  # type: ignore[misc]
+                figures.setdefault("a step: 4 items, warm", ([], []))[which].append(took)
+                await closed(store)
+                for name, read in reads.items():
+
+                    async def opened(read: Any = read, which: int = which) -> None:
+                        store = make[which](paths[which])
+                        await read(store)
+                        await closed(store)
+
+                    figures.setdefault(f"open and {name}", ([], []))[which].append(await timed(opened))
+    for name, (ours, theirs) in figures.items():
+        mine, other = statistics.median(ours), statistics.median(theirs)
+        print(f"{name:34} {mine:9.2f} ms {other:9.2f} ms   x {mine / other:.2f}")
+    print(f"{'bytes after 1,000 steps of 4':34} {sizes[0]:9,} B  {sizes[1]:9,} B    x {sizes[0] / sizes[1]:.2f}")
+
+
+async def openai_agents() -> None:
+    from agents import SQLiteSession
+
+    from foldlog.adapters.openai_agents import FoldlogSession
+
+    make = (lambda path: FoldlogSession("s", f"sqlite:///{path}"), lambda path: SQLiteSession("s", path))
+    reads = {
+        f"get all {ITEMS:,}": lambda store: store.get_items(),
+        "get the last 50": lambda store: store.get_items(50),
+        "pop one": lambda store: store.pop_item(),
+    }
+    await compare(make, item, lambda store, items: store.add_items(items), reads)
+
+
+async def claude_agent() -> None:
+    from foldlog.adapters.claude_agent import FoldlogSessionStore
+
+    key: Any = {"project_key": "p", "session_id": "s"}
+    make = (lambda path: FoldlogSessionStore(f"sqlite:///{path}"), ByHand)
+    reads = {f"load {ITEMS:,}": lambda store: store.load(key)}
+    await compare(make, line, lambda store, lines: store.append(key, lines), reads)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in (["openai_agents"], ["claude_agent"]):
+        raise SystemExit("say which adapter: openai_agents or claude_agent")
+    print(f"{'':34} {'foldlog':>12} {'theirs':>12}")
+    asyncio.run({"openai_agents": openai_agents, "claude_agent": claude_agent}[sys.argv[1]]())

@@ -1,0 +1,163 @@
+"""Sessions of the OpenAI Agents SDK in foldlog, and condensing within a run.
+
+    session = FoldlogSession("user-7", "sqlite:///history.db", condense=True)
+    config = RunConfig(call_model_input_filter=session.input_filter)
+    await Runner.run(agent, "hello", session=session, run_config=config)
+
+A session is a conversation of the format ``openai-responses``. What the SDK takes back (``pop_item``, a rewind,
+``clear_session``) is retracted: the log keeps it. The SDK reads a session once, at the start of a run, so condensing
+within a run needs the filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal
+
+from agents import SessionSettings, TResponseInputItem
+from agents.run import CallModelData, ModelInputData
+
+from condensers import Condensation
+from eventstore import ConversationErased, ConversationNotFound, Event, VersionConflict
+from foldlog.adapters.opening import HistoriesGiven, histories_of
+from foldlog.formats import Encoder
+from projections import View, well_formed
+
+__all__ = ["FoldlogSession"]
+
+_FORMAT = "openai-responses"
+
+
+class FoldlogSession:
+    """One session: what ``Runner.run(..., session=...)`` takes.
+
+    ``session_id``        the id of its conversation
+    ``histories``         the URL of a store, or open histories of either face. What is opened by its URL is closed by
+                          ``close``, or by ``async with``
+    ``condense``          whether ``get_items`` and ``input_filter`` condense, where the condenser of ``histories`` says
+                          so. Without it both give what the View holds
+    ``clear``             whether ``clear_session`` retracts all items, or erases the conversation: then its bytes are
+                          gone, and the id cannot be used again
+    ``session_settings``  as of other sessions: ``SessionSettings(limit=50)``
+
+    Any number of tasks, processes and sessions may use one conversation.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        histories: HistoriesGiven,
+        *,
+        condense: bool = False,
+        clear: Literal["retract", "erase"] = "retract",
+        session_settings: SessionSettings | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = session_settings
+        self.histories, self._owned = histories_of(histories)
+        self.history = self.histories[session_id]
+        self._condense = condense
+        self._clear = clear
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the newest ``limit`` items, all by default, in order, as they were given.
+
+        What was condensed is one item, a user's message with the summary. Cost: the items returned.
+        """
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        if limit is not None and limit <= 0:
+            return []
+        try:
+            if self._condense:
+                await self._condensed()
+            if limit is None:
+                return _items((await self.history.view).events)
+            return _items(await self.history.view.tail(limit))[-limit:]
+        except ConversationErased:
+            return []
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Append items, all or none. Durability: on disk when it returns. Raises ``ConversationErased``."""
+        await self.history.append_records(items, format=_FORMAT)
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Take the newest item back and return it; None where there is none, and where a summary is the newest item."""
+        popped = _items(await self.history.pop(1, "the runtime took the newest item back"))
+        return popped[-1] if popped else None
+
+    async def clear_session(self) -> None:
+        """Take all items back, or erase them: see ``clear``."""
+        await self.histories.pool.run(self._cleared, finish=True)
+
+    async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
+        """Return the model's input with what was condensed replaced by its summary, for ``RunConfig``.
+
+        Items of the run that are not in the session yet stay at the end. Where the session does not have what the
+        runner has, the input stays as it is.
+        """
+        view = await self._condensed() if self._condense else await self.history.view
+        given = data.model_data
+        if not any(event.id < 0 for event in view):
+            return given
+        newest = next((items[-1] for event in reversed(view.events) if (items := _items([event]))), None)
+        rest = _after(given.input, newest)
+        if rest is None:
+            return given
+        return ModelInputData(input=[*_items(well_formed(view).events), *rest], instructions=given.instructions)
+
+    async def close(self) -> None:
+        """Close the store, if it was opened by its URL."""
+        if self._owned:
+            await self.histories.close()
+
+    async def __aenter__(self) -> FoldlogSession:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _condensed(self) -> View:
+        """Take the steps that are due. Raises ``NoCondensationAvailable`` where one is required and impossible."""
+        while isinstance(step := await self.history.step(), Condensation):
+            continue
+        return step
+
+    def _cleared(self) -> None:
+        history = self.histories.sync[self.session_id]
+        if self._clear == "erase":
+            try:
+                self.histories.sync.erase(self.session_id, reason="the session was cleared")
+            except (ConversationNotFound, ConversationErased):
+                return  # there is nothing to clear
+            return
+        while view := history.view:
+            try:
+                history.retract(0, "the session was cleared", expected_version=view.version)
+            except VersionConflict:
+                continue  # other writers appended
+
+
+def _items(events: Sequence[Event]) -> list[Any]:
+    """Return the items of these events; each is written without a look at the others."""
+    encoder = Encoder(_FORMAT)
+    return [item for event in events for item in encoder.records(event)]
+
+
+def _after(given: Sequence[Any], newest: Any) -> list[Any] | None:
+    """Return the items of a run that follow the newest one of the session; None where the run does not have that."""
+    for place in range(len(given) - 1, -1, -1):
+        if _same(given[place], newest):
+            return list(given[place + 1 :])
+    return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two items say the same. The SDK may leave ids and states out of what it sends."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return bool(one == other)
+    keys = ("type", "role", "content", "call_id", "name", "arguments", "output", "summary", "input", "action")
+    return all(one.get(key) == other.get(key) for key in keys if key in one or key in other)

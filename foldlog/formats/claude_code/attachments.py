@@ -1,0 +1,78 @@
+"""Attachments: what Claude Code tells its model besides what is said. Since 2026 a line has the very words.
+
+rendered         the words that the model was shown: environment, skills, dates, changed files
+prompt_snapshot  the system prompt and the tools, when they are new
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eventstore.events import Content, SystemMessage
+from foldlog.formats.claude_code.blocks import part_of
+
+__all__ = ["predicted_prompt", "predicted_words", "prompt_of", "words_of"]
+
+_TOOL = ("name", "description", "schema")
+
+
+def words_of(record: dict[str, Any]) -> Content:
+    """Return the words of an attachment that the model was shown; empty where the line has none."""
+    rendered = record.get("rendered")
+    if record.get("type") != "attachment" or type(rendered) is not list:
+        return ""
+    parts: list[dict[str, Any]] = []
+    for each in rendered:
+        content = each.get("content") if type(each) is dict else None
+        if type(content) is str:
+            parts.append({"type": "text", "text": content})
+        elif type(content) is list:
+            parts += (part for block in content if (part := part_of(block)) is not None)
+    if len(parts) == 1 and "text" in parts[0]:
+        text: str = parts[0]["text"]
+        return text
+    return tuple(parts)
+
+
+def predicted_words(content: Content) -> dict[str, Any]:
+    """Return what a line most likely says around the words that it was made of."""
+    texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+    return {"type": "attachment", "rendered": [{"content": text} for text in texts], "renderedRole": "system"}
+
+
+def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] | None:
+    """Return the system prompt and the tools of a snapshot, in OpenAI's shape; None for any other line, or if both are
+    empty.
+    """
+    attachment = record.get("attachment")
+    if record.get("type") != "attachment" or type(attachment) is not dict:
+        return None
+    prompt, tools = attachment.get("systemPrompt"), attachment.get("tools")
+    if attachment.get("type") != "prompt_snapshot" or type(prompt) is not list:
+        return None
+    text = "\n".join(part for part in prompt if type(part) is str)
+    shaped = tuple(_shaped(tool) for tool in tools) if type(tools) is list and all(map(_is_tool, tools)) else ()
+    return (text, shaped) if text.strip() or shaped else None
+
+
+def predicted_prompt(event: SystemMessage) -> dict[str, Any]:
+    """Return what a line most likely says around the prompt that it was made of."""
+    attachment: dict[str, Any] = {"type": "prompt_snapshot", "systemPrompt": [event.content]}
+    if event.tools:
+        attachment["tools"] = _written(event.tools)
+    return {"type": "attachment", "attachment": attachment}
+
+
+def _is_tool(tool: Any) -> bool:
+    return type(tool) is dict and tuple(tool) == _TOOL
+
+
+def _shaped(tool: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": tool["name"], "description": tool["description"], "parameters": tool["schema"]}
+    return {"type": "function", "function": function}
+
+
+def _written(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    functions = [tool["function"] for tool in tools]
+    return [{"name": f["name"], "description": f["description"], "schema": f["parameters"]} for f in functions]

@@ -1,0 +1,44 @@
+"""An agent as its users write it, in a process of its own: ``python -m tests.adapters.claude_agent.agent ARGUMENTS``.
+
+Arguments: the store's URL, the server's URL, an empty folder for the session's files, its working folder, the prompt,
+and the session to resume, if any. It prints the session's id and the result as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
+
+from foldlog.adapters.claude_agent import FoldlogSessionStore
+
+
+async def run(url, server, home, folder, prompt, resume=None):
+    quiet = ("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "IS_SANDBOX")
+    async with FoldlogSessionStore(url) as store:
+        options = ClaudeAgentOptions(
+            session_store=store,
+            session_store_flush="eager",
+            resume=resume,
+            cwd=folder,
+            permission_mode="bypassPermissions",
+            env={
+                **dict.fromkeys(quiet, "1"),
+                "ANTHROPIC_BASE_URL": server,
+                "ANTHROPIC_API_KEY": "of the stub",
+                "HOME": home,
+                "CLAUDE_CONFIG_DIR": f"{home}/config",
+                "AGENT": str(os.getpid()),
+            },
+        )
+        async for message in query(prompt=prompt, options=options):
+            if isinstance(message, ResultMessage):
+                told = {"session": message.session_id, "result": message.result, "is_error": message.is_error}
+                print(json.dumps(told), flush=True)  # noqa: T201 - what its caller reads
+
+
+if __name__ == "__main__":
+    asyncio.run(run(*sys.argv[1:]))

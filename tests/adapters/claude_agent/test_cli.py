@@ -1,0 +1,141 @@
+"""Runs of the Claude Code that the SDK ships, against a server in the test: mirrored, killed, resumed elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from claude_agent_sdk import project_key_for_directory
+
+import foldlog
+from foldlog.formats import encode
+from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
+
+ROOT = Path(__file__).parents[3]
+KILL = "kill -9 $AGENT; sleep 3"
+
+
+def results_in(prompt):
+    return sum(block["type"] == "tool_result" for message in prompt["messages"] for block in blocks_of(message))
+
+
+def use(number, command):
+    about = {"type": "tool_use", "id": f"toolu_{number:02}", "name": "Bash"}
+    return {**about, "input": {"command": command, "description": "work"}}
+
+
+def script(commands):
+    """One command after the other, each with a word before it, then the end."""
+
+    def play(prompt):
+        done = results_in(prompt)
+        if not prompt.get("tools"):
+            return [{"type": "text", "text": "a title"}]
+        if done < len(commands):
+            return [{"type": "text", "text": f"step {done}"}, use(done, commands[done])]
+        return [{"type": "text", "text": "finished"}]
+
+    return play
+
+
+@pytest.fixture
+def world(tmp_path):
+    """What agents share, and what each of them gets anew: ``(store's URL, folder, a fresh home)``."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    homes = iter(range(9))
+
+    def home():
+        made = tmp_path / f"home{next(homes)}"
+        made.mkdir()
+        return str(made)
+
+    return f"sqlite:///{tmp_path / 'history.db'}", str(folder), home
+
+
+def agent(url, server, home, folder, prompt, *resume):
+    command = [
+        sys.executable,
+        "-m",
+        "tests.adapters.claude_agent.agent",
+        url,
+        server.url,
+        home,
+        folder,
+        prompt,
+        *resume,
+    ]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def conversation(url):
+    with foldlog.open(url) as histories:
+        (name,) = histories
+        return name, list(histories[name].events()), histories[name].view.to_messages()
+
+
+def test_a_session_is_mirrored_line_by_line_and_goes_on_from_the_store_alone(world):
+    url, folder, home = world
+    server, first = AnthropicServer(script(["echo one"])), home()
+    ran = agent(url, server, first, folder, "begin")
+    assert json.loads(ran.stdout)["result"] == "finished", ran.stderr
+    session = json.loads(ran.stdout)["session"]
+    name, events, messages = conversation(url)
+    assert name == f"claude/{project_key_for_directory(folder)}/{session}"
+    (local,) = Path(first).rglob(f"{session}.jsonl")
+    lines = [json.loads(line) for line in local.read_text().splitlines()]
+    mirrored = list(encode(events, "claude-code"))
+    assert [line for line in lines if "uuid" in line] == [line for line in mirrored if "uuid" in line]
+    assert [message["role"] for message in messages if message["role"] != "user"][-3:] == [
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    ran = agent(url, server, home(), folder, "go on", session)
+    assert json.loads(ran.stdout) == {"session": session, "result": "finished", "is_error": False}, ran.stderr
+    _, later, _ = conversation(url)
+    assert list(encode(later, "claude-code"))[: len(mirrored)] == mirrored
+    assert len(later) > len(events)
+    assert server.problems == []
+    server.close()
+
+
+def test_an_agent_that_is_killed_by_its_own_tool_goes_on_in_another_process(world):
+    url, folder, home = world
+    server = AnthropicServer(script(["echo one", KILL]))
+    killed = agent(url, server, home(), folder, "begin")
+    assert killed.returncode == -9, killed.stderr
+    name, events, _ = conversation(url)
+    session = name.rpartition("/")[2]
+    acknowledged = list(encode(events, "claude-code"))
+    said = [line["message"]["content"] for line in acknowledged if line["type"] == "assistant"]
+    texts = [block[0]["text"] for block in said if block[0]["type"] == "text"]
+    assert texts in (["step 0"], ["step 0", "step 1"]), "the SDK hands lines over some time after they were written"
+    server.script = script(["echo one"])
+    ran = agent(url, server, home(), folder, "go on", session)
+    assert json.loads(ran.stdout)["result"] == "finished", ran.stderr
+    _, later, _ = conversation(url)
+    assert list(encode(later, "claude-code"))[: len(acknowledged)] == acknowledged, "nothing acknowledged is missing"
+    assert server.problems == []
+    with foldlog.open(url) as histories:
+        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+    server.close()
+
+
+def test_the_example_runs(world, tmp_path):
+    url, folder, home = world
+    path = ROOT / "examples" / "claude_agent_foldlog.py"
+    assert len(path.read_text().splitlines()) <= 40
+    server = AnthropicServer(script([]))
+    quiet = dict.fromkeys(("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"), "1")
+    environment = {**os.environ, **quiet, "FOLDLOG_DB": url, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "x"}
+    environment |= {"HOME": (made := home()), "CLAUDE_CONFIG_DIR": f"{made}/config"}
+    run = [sys.executable, str(path), "hello"]
+    ran = subprocess.run(run, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.stdout.startswith("finished\n"), ran.stderr
+    assert "events are shown; resume with: " in ran.stdout
+    server.close()

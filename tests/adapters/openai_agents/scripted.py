@@ -1,0 +1,76 @@
+"""A model that plays a script, and refuses a prompt that OpenAI's server would."""
+
+from __future__ import annotations
+
+from agents import Model, ModelResponse, Usage
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ResponseReasoningItem,
+)
+from openai.types.responses.response_reasoning_item import Summary
+
+__all__ = ["Refused", "ScriptedModel", "call", "problem_of", "reasoning", "said"]
+
+
+class Refused(Exception):
+    """What the server answers to a malformed prompt."""
+
+
+def said(text, number=0):
+    part = ResponseOutputText(annotations=[], text=text, type="output_text")
+    return ResponseOutputMessage(
+        id=f"msg_{number}", content=[part], role="assistant", status="completed", type="message"
+    )
+
+
+def call(tool, arguments="{}", call_id="c"):
+    about = {"id": f"fc_{call_id}", "status": "completed", "type": "function_call"}
+    return ResponseFunctionToolCall(arguments=arguments, call_id=call_id, name=tool, **about)
+
+
+def reasoning(number):
+    return ResponseReasoningItem(id=f"rs_{number}", summary=[Summary(text="hm", type="summary_text")], type="reasoning")
+
+
+def problem_of(items, items_max=None):
+    """Return what is wrong with a prompt, or None."""
+    if items_max is not None and len(items) > items_max:
+        return f"{len(items)} items, the context takes {items_max}"
+    waiting: dict[str, int] = {}
+    for place, item in enumerate(items):
+        kind = item.get("type", "message")
+        if kind == "reasoning":
+            following = items[place + 1] if place + 1 < len(items) else {}
+            if following.get("type") not in ("reasoning", "function_call") and following.get("role") != "assistant":
+                return f"item {place} of type 'reasoning' was provided without its required following item"
+        elif kind == "function_call":
+            follows = items[place - 1] if place else {}
+            if item.get("id", "").endswith("-r") and follows.get("type") not in ("reasoning", "function_call"):
+                return f"item {place} was provided without its required 'reasoning' item"
+            waiting[item["call_id"]] = place
+        elif kind == "function_call_output" and waiting.pop(item["call_id"], None) is None:
+            return f"no tool call found for function call output {item['call_id']}"
+        elif kind == "message" and waiting:
+            return f"no tool output found for function call {next(iter(waiting))}"
+    return f"no tool output found for function call {next(iter(waiting))}" if waiting else None
+
+
+class ScriptedModel(Model):
+    """``script(items, number)`` returns the output of a call; ``prompts`` are what came."""
+
+    def __init__(self, script, items_max=None):
+        self.script, self.items_max = script, items_max
+        self.prompts = []
+
+    async def get_response(self, system_instructions, input, *args, **kwargs):
+        items = [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
+        problem = problem_of(items, self.items_max)
+        if problem is not None:
+            raise Refused(problem)
+        self.prompts.append(items)
+        return ModelResponse(output=self.script(items, len(self.prompts) - 1), usage=Usage(), response_id=None)
+
+    def stream_response(self, *args, **kwargs):
+        raise NotImplementedError

@@ -1,0 +1,302 @@
+"""``FoldlogSession``: equal to the SDK's own session, and what runs do with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from agents import Agent, RunConfig, Runner, SessionSettings, SQLiteSession, function_tool, set_tracing_disabled
+from agents.memory import Session
+
+import foldlog
+from eventstore import ConversationErased, Retraction
+from foldlog.adapters.openai_agents import FoldlogSession
+from tests.adapters.openai_agents.scripted import ScriptedModel, call, problem_of, reasoning, said
+
+pytestmark = pytest.mark.anyio
+set_tracing_disabled(True)
+
+
+@pytest.fixture
+def session(histories):
+    return FoldlogSession("s", histories)
+
+
+VALUES = [None, True, 0, -1, 1.5, 2**70, "", "a\x00b", "\ud800", "é", [], {}, [{"a": [None, "\x00"]}]]
+
+
+def any_item(choice):
+    item = choice.choice(
+        [
+            {"role": "user", "content": "hi"},
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": "x", "annotations": []}],
+            },
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "done"},
+            {"type": "reasoning", "id": "r", "summary": []},
+            {"type": "web_search_call", "id": "w", "status": "completed"},
+        ]
+    )
+    for _ in range(choice.randrange(3)):
+        item = {
+            **item,
+            choice.choice(["id", "status", "content", "output", "x", "\x00", "\ud800"]): choice.choice(VALUES),
+        }
+    return item
+
+
+async def test_it_is_a_session_for_the_sdk(session):
+    assert isinstance(session, Session)
+
+
+async def test_random_operations_are_what_the_sdks_own_session_does(session, tmp_path):
+    choice, theirs = random.Random(3), SQLiteSession("s", tmp_path / "theirs.db")
+    for _ in range(250):
+        what = choice.random()
+        if what < 0.55:
+            items = [any_item(choice) for _ in range(choice.randrange(5))]
+            await asyncio.gather(session.add_items(items), theirs.add_items(items))
+        elif what < 0.75:
+            assert repr(await session.pop_item()) == repr(await theirs.pop_item())
+        elif what < 0.97:
+            limit = choice.choice([None, 0, 1, 3, 50])
+            assert repr(await session.get_items(limit)) == repr(await theirs.get_items(limit))
+        else:
+            await session.clear_session()
+            await theirs.clear_session()
+            assert await session.get_items() == []
+    assert repr(await session.get_items()) == repr(await theirs.get_items())
+    theirs.close()
+
+
+async def test_items_come_back_as_they_were_after_a_fresh_open(tmp_path):
+    choice = random.Random(1)
+    items = [any_item(choice) for _ in range(200)]
+    url = f"sqlite:///{tmp_path / 'h.db'}"
+    async with FoldlogSession("s", url) as session:
+        for start in range(0, len(items), 7):
+            await session.add_items(items[start : start + 7])
+    async with FoldlogSession("s", url) as session:
+        assert json.dumps(await session.get_items()) == json.dumps(items)
+        assert json.dumps(await session.get_items(9)) == json.dumps(items[-9:])
+
+
+async def test_the_limit_of_the_settings_holds_where_none_is_given(histories):
+    session = FoldlogSession("s", histories, session_settings=SessionSettings(limit=2))
+    await session.add_items([{"role": "user", "content": str(n)} for n in range(5)])
+    assert [item["content"] for item in await session.get_items()] == ["3", "4"]
+    assert [item["content"] for item in await session.get_items(3)] == ["2", "3", "4"]
+
+
+async def test_what_is_taken_back_stays_in_the_log(session, histories):
+    await session.add_items([{"role": "user", "content": str(n)} for n in range(3)])
+    assert await session.pop_item() == {"role": "user", "content": "2"}
+    await session.clear_session()
+    assert await session.pop_item() is None
+    kinds = [type(event).__name__ for event in histories["s"].events()]
+    assert kinds == ["Message"] * 3 + ["Retraction"] * 2
+    histories["s"].retract(4)
+    assert [item["content"] for item in await session.get_items()] == ["0", "1"]
+
+
+async def test_clearing_can_erase(histories):
+    session = FoldlogSession("s", histories, clear="erase")
+    await session.clear_session()
+    await session.add_items([{"role": "user", "content": "secret"}])
+    await session.clear_session()
+    assert await session.get_items() == []
+    assert histories.store.conversation("s").erased_at is not None
+    with pytest.raises(ConversationErased):
+        await session.add_items([{"role": "user", "content": "again"}])
+
+
+async def test_a_cancelled_mutation_is_whole_or_absent_and_over(histories):
+    for number in range(20):
+        session = FoldlogSession(f"s{number}", histories)
+        items = [{"role": "user", "content": str(n)} for n in range(3)]
+        task = asyncio.ensure_future(session.add_items(items))
+        await asyncio.sleep(number / 5_000)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        now = await session.get_items()
+        assert now in ([], items)
+        await asyncio.sleep(0.002)
+        assert await session.get_items() == now
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+@function_tool
+def measure(unit: str) -> str:
+    """Measure."""
+    return f"9 {unit}"
+
+
+def steps(count, every=0):
+    """A script of so many turns with tools before the last message."""
+
+    def script(items, number):
+        if number < count:
+            calls = [call("measure", '{"unit": "km"}', f"c{number}-{n}") for n in range(1 + number % 2)]
+            for each in calls[:1]:
+                each.id = f"{each.id}-r"
+            return [reasoning(number), *calls]
+        return [said("finished", number)]
+
+    return script
+
+
+async def test_a_run_with_tools_parallel_calls_and_reasoning_goes_on_in_the_next_run(session, histories):
+    agent = Agent(name="a", model=ScriptedModel(steps(4)), tools=[measure])
+    result = await Runner.run(agent, "how far?", session=session)
+    assert result.final_output == "finished"
+    model = ScriptedModel(steps(0))
+    await Runner.run(Agent(name="a", model=model, tools=[measure]), "and back?", session=session)
+    kept = await session.get_items()
+    assert model.prompts[0] == kept[: len(model.prompts[0])]
+    view = histories["s"].view
+    assert view.to_messages()[-1] == {"role": "assistant", "content": "finished"}
+    assert problem_of(kept) is None
+    assert not [finding for verdict in histories.maintenance.verify("s") for finding in verdict.findings]
+
+
+async def test_a_handoff_is_kept(session):
+    other = Agent(name="other", model=ScriptedModel(steps(1)), tools=[measure])
+    first = ScriptedModel(lambda items, number: [call("transfer_to_other", "{}", "h")])
+    result = await Runner.run(Agent(name="first", model=first, handoffs=[other]), "go", session=session)
+    assert (result.final_output, result.last_agent.name) == ("finished", "other")
+    assert problem_of(await session.get_items()) is None
+
+
+async def test_a_run_of_100_model_calls_fits_a_small_context(url):
+    config = {"type": "digest", "max_size": 24, "keep_first": 1}
+    with foldlog.open(url, condenser=config) as histories:
+        session = FoldlogSession("s", histories, condense=True)
+        model = ScriptedModel(steps(100), items_max=40)
+        agent = Agent(name="a", model=model, tools=[measure])
+        run = RunConfig(call_model_input_filter=session.input_filter)
+        result = await Runner.run(agent, "go on", session=session, run_config=run, max_turns=200)
+        assert result.final_output == "finished"
+        assert len(model.prompts) == 101
+        assert sum(event.structural for event in histories["s"].events()) >= 5
+        assert max(map(len, model.prompts)) <= 40
+        assert problem_of(await session.get_items()) is None
+        kept = [event for event in histories["s"].events() if event.origin is not None]
+        assert len(kept) == 1 + 50 * 3 + 50 * 5 + 1, "every item of the run is in the log"
+
+
+async def test_the_filter_keeps_what_the_session_does_not_have_yet(histories):
+    from agents.run import CallModelData, ModelInputData
+
+    session = FoldlogSession("s", histories)
+    await session.add_items([{"role": "user", "content": str(n)} for n in range(4)])
+    given = [{"role": "user", "content": str(n)} for n in range(6)]
+    data = CallModelData(model_data=ModelInputData(input=given, instructions="i"), agent=None, context=None)
+    assert await session.input_filter(data) is data.model_data, "nothing was condensed"
+    histories["s"].append(foldlog.CondensationAction(forgotten_event_ids=[0, 1], summary="before", summary_offset=0))
+    filtered = await session.input_filter(data)
+    assert [item["content"] for item in filtered.input] == ["before", "2", "3", "4", "5"]
+    assert filtered.instructions == "i"
+    foreign = ModelInputData(input=[{"role": "user", "content": "other"}], instructions=None)
+    assert await session.input_filter(CallModelData(model_data=foreign, agent=None, context=None)) is foreign
+
+
+DIES = """
+import asyncio, os, signal, sys
+from agents import Agent, Runner, function_tool, set_tracing_disabled
+from foldlog.adapters.openai_agents import FoldlogSession
+from tests.adapters.openai_agents.scripted import ScriptedModel, call, said
+
+set_tracing_disabled(True)
+turn = 0
+
+@function_tool
+def work() -> str:
+    "Work."
+    if turn == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+def script(items, number):
+    global turn
+    turn = number
+    print(len(items), flush=True)
+    return [call("work", "{}", f"c{number}")]
+
+async def main(url):
+    async with FoldlogSession("s", url) as session:
+        agent = Agent(name="a", model=ScriptedModel(script), tools=[work])
+        await Runner.run(agent, "go", session=session, max_turns=50)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url):
+    root = Path(__file__).parents[3]
+    died = subprocess.run(
+        [sys.executable, "-c", DIES, url], cwd=root, capture_output=True, text=True, timeout=60, env={**os.environ}
+    )
+    assert died.returncode == -9, died.stderr
+    async with FoldlogSession("s", url) as session:
+        kept = await session.get_items()
+        shown = [int(line) for line in died.stdout.split()]
+        assert len(kept) == shown[-1], "all that the last model call was shown"
+        assert problem_of(kept) is None
+        model = ScriptedModel(steps(1))
+        result = await Runner.run(Agent(name="a", model=model, tools=[measure]), "go on", session=session)
+        assert result.final_output == "finished"
+        assert model.prompts[0][: len(kept)] == kept
+
+
+WRITER = """
+import asyncio, sys
+from foldlog.adapters.openai_agents import FoldlogSession
+
+async def write(url, name):
+    async with FoldlogSession("s", url) as session:
+        for number in range(40):
+            await session.add_items([{"role": "user", "content": f"{name}-{number}"}])
+
+asyncio.run(write(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_two_processes_on_one_session_lose_nothing(url):
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name]) for name in "ab"]
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    async with FoldlogSession("s", url) as session:
+        texts = [item["content"] for item in await session.get_items()]
+    for name in "ab":
+        assert [text for text in texts if text.startswith(name)] == [f"{name}-{number}" for number in range(40)]
+    assert len(texts) == 80
+
+
+async def test_why_and_view_work_while_the_session_runs(session, histories):
+    await session.add_items([{"role": "user", "content": "a"}])
+    await session.pop_item()
+    assert isinstance(histories["s"].tail(1)[0], Retraction)
+    assert not histories["s"].view
+
+
+async def test_the_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FOLDLOG_DB", f"sqlite:///{tmp_path / 'example.db'}")
+    path = Path(__file__).parents[3] / "examples" / "openai_agents_foldlog.py"
+    assert len(path.read_text().splitlines()) <= 40
+    example = runpy.run_path(str(path))
+    for _ in range(2):
+        await example["main"]("hello", ScriptedModel(steps(0)))
+    assert capsys.readouterr().out.split("\n")[-3:] == ["finished", "4 events, 4 of them are shown to the model", ""]
