@@ -15,13 +15,22 @@ from copy import copy
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from condensers.base import Reply
 from condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from condensers.models.deadline import within
 from condensers.models.dialects import dialect_of_model
 from condensers.models.exchange import Bill, is_final, reply_of, request_for, says_something, sendable
-from condensers.models.failures import PASSING, RETRY_WAIT_MAX_S, STUMBLES, asked_to_wait, failure_of, problem_of
+from condensers.models.failures import (
+    PASSING,
+    RETRY_WAIT_MAX_S,
+    STUMBLES,
+    asked_to_wait,
+    failure_of,
+    is_connection_refused,
+    problem_of,
+)
 from condensers.models.llm_config import LLMConfig
 from condensers.models.prompt_caching import needs_marks, with_cache_marks
 from condensers.models.prompt_sums import PromptSums
@@ -127,7 +136,7 @@ class LLM:
             try:
                 reply = self._attempt(request, bill)
             except ModelCallFailed as error:
-                if wait_s is None or error.failure not in PASSING:
+                if wait_s is None or error.failure not in PASSING or is_connection_refused(error):
                     raise
                 wait_s = max(wait_s, asked_to_wait(error))
             else:
@@ -169,6 +178,8 @@ class LLM:
         except _errors(litellm) as error:
             bill.waste(time.perf_counter() - begun)
             problem = problem_of(without_secrets(str(error), config, self._key))
+            if is_connection_refused(error):
+                problem = f"{problem} No server listens at {_address(config.base_url)}."
             shown = None if mentions_a_secret(error, config, self._key) else error
             raise ModelCallFailed(config.model, failure_of(error), problem) from shown
 
@@ -300,6 +311,12 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 _import_lock = threading.Lock()
 _imported: Any = None
+
+
+def _address(base_url: str | None) -> str:
+    """Return host and port of a server, without what else an address may hold."""
+    parts = urlsplit(base_url or "")
+    return f"{parts.hostname}:{parts.port}" if parts.hostname and parts.port else parts.hostname or "its address"
 
 
 def _litellm() -> Any:

@@ -19,6 +19,7 @@ __all__ = [
     "STUMBLES",
     "asked_to_wait",
     "failure_of",
+    "is_connection_refused",
     "problem_of",
 ]
 
@@ -63,6 +64,11 @@ def failure_of(error: BaseException) -> Failure:
     return "unavailable" if came_over_http else "bad_reply"
 
 
+def is_connection_refused(error: BaseException | None) -> bool:
+    """Return whether no server listens at the address. It is not asked again: the next step may find one."""
+    return any(isinstance(link, ConnectionRefusedError) for link in _chain(error))
+
+
 def problem_of(text: str) -> str:
     """Return an error's text as a line of at most ``PROBLEM_LENGTH_MAX`` characters: of a traceback that litellm pastes
     into its errors the last line alone, of a page that a server sends its beginning.
@@ -84,6 +90,9 @@ def asked_to_wait(error: BaseException | None) -> float:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    """Yield an error and those behind it. An error that is raised again may stand behind itself: each comes once."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__

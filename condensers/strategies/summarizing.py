@@ -17,6 +17,7 @@ from condensers.base import AgentModel, Condensation, Reason, Report
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from condensers.models.budget import Overrun, overrun, tokens_of
 from condensers.models.estimate import ESTIMATE
+from condensers.models.failures import is_connection_refused
 from condensers.models.tokens import TokenBudget
 from condensers.prompts.rendering import event_text, truncated
 from condensers.reports import with_reports
@@ -120,13 +121,14 @@ class SummarizingCondenser(RollingCondenser):
                 summary = summarize_in_pieces(self.summarize, view[span.start : span.stop], limit)
             except ModelCallFailed as error:
                 failures.append(error)
-                if error.failure == "rejected":
-                    break
+                if error.failure == "rejected" or is_connection_refused(error):
+                    break  # shorter events change nothing about that
             else:
                 summary = replace(summary, reports=(*_reports(failures), *summary.reports))
                 return self._condensation(view, span, summary, agent_llm, "reset")
         raise NoCondensationAvailable(
-            f"the hard context reset was given up after {len(failures)} calls: {failures[-1].problem}",
+            f"the hard context reset was given up after {len(failures)} call{'s' if len(failures) > 1 else ''}: "
+            f"{failures[-1].problem}",
             _reports(failures),
         ) from failures[-1]
 

@@ -8,7 +8,7 @@ of the file only typer and what lies in this package is imported; whatever is he
 
 What every command keeps to:
 
-    --db URL    the store, through ``stores.open_existing`` or ``stores.open_or_create``
+    --db STORE  the store, through ``stores.open_existing`` or ``stores.open_or_create``
     --json      exactly one JSON document on stdout, by ``terminal.emit``; nothing else is printed there
     exit 0      ``DONE``; 1 ``FINDINGS``: there are findings, the rest was done; 2 bad input or usage, nothing was done
     errors      raise ``Refused`` or let an ``EventStoreError`` through: one line on stderr says what, where, what to do

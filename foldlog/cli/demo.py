@@ -52,7 +52,7 @@ class _Shown(NamedTuple):
 
 def run(
     db: Annotated[
-        str, typer.Option("--db", metavar="URL", help="The store to make, which is left behind to try things on.")
+        str, typer.Option("--db", metavar="STORE", help="The store to make, which is left behind to try things on.")
     ] = _DEMO_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -83,7 +83,7 @@ def _import_sample(store: Store) -> int:
 
     (brought,) = bring_in(store, open_sources([SAMPLE]), _IMPORTED, quiet=True)
     if not brought.version:
-        raise Refused(f"{brought.findings[0]}; give the demo a store of its own with --db URL")
+        raise Refused(f"{brought.findings[0]}; give the demo a store of its own with --db STORE")
     return brought.added
 
 

@@ -25,7 +25,7 @@ def completed(ctx: typer.Context, incomplete: str) -> list[str]:
 
 Db = Annotated[
     str,
-    typer.Option("--db", envvar="FOLDLOG_DB", metavar="URL", help="The store, such as sqlite:///history.db."),
+    typer.Option("--db", envvar="FOLDLOG_DB", metavar="STORE", help="The store: a file, such as history.db, or a URL."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 ConversationId = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
@@ -10,7 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eventstore import Store
 
-__all__ = ["chosen", "ids_from", "open_existing", "open_or_create", "open_to_read", "resolved", "whole"]
+__all__ = [
+    "chosen",
+    "conversations_total",
+    "events_total",
+    "ids_from",
+    "open_existing",
+    "open_or_create",
+    "open_to_read",
+    "resolved",
+    "whole",
+]
 
 _SEARCHED = 20_000
 """Conversations among which a mistyped id is looked for."""
@@ -42,7 +53,7 @@ def open_existing(db: str) -> Store:
     if not os.path.exists(location.path):
         raise Refused(
             f"there is no store at {location.path}; import histories with 'foldlog import PATH', or name the store "
-            f"with --db URL"
+            f"with --db STORE"
         )
     if "mode" in location.options:
         return open_store(db)
@@ -129,6 +140,20 @@ def chosen(
         yield from dict.fromkeys(named)
     else:
         yield from (row.id for row in store.iter_conversations() if row.erased_at is None)
+
+
+def events_total(store: Store, conversations: Sequence[str] | None = None) -> int | None:
+    """Return how many events there are to go through, for a progress bar; None where no bar is shown."""
+    if not sys.stderr.isatty():
+        return None
+    if conversations:
+        return sum(store.conversation(name).version for name in dict.fromkeys(conversations))
+    return sum(row.version for row in store.iter_conversations() if row.erased_at is None)
+
+
+def conversations_total(store: Store) -> int | None:
+    """Return how many conversations there are, for a progress bar; None where no bar is shown."""
+    return sum(1 for _ in store.iter_conversations()) if sys.stderr.isatty() else None
 
 
 def ids_from(store: Store, beginning: str, limit: int) -> Iterator[str]:

@@ -40,6 +40,7 @@ __all__ = [
     "printable",
     "progress",
     "warn",
+    "working",
 ]
 
 UNLIMITED = sys.maxsize
@@ -192,19 +193,35 @@ def progress() -> Progress:
     Lines may be written to stdout below it. On a terminal they appear above the bar.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Count(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            unit = task.fields.get("unit", "")
+            of = "" if task.total is None else f" of {task.total:,.0f}"
+            return Text(f"{task.completed:,.0f}{of} {unit}" if unit else "")
 
     hidden = not sys.stderr.isatty()
     return Progress(
+        SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.completed:,.0f} {task.fields[unit]}"),
+        Count(),
         TimeElapsedColumn(),
         console=Console(stderr=True, quiet=hidden),  # before 14.1 rich prints a line for one that is disabled
         transient=True,
         disable=hidden,
         redirect_stdout=sys.stdout.isatty(),  # else rich would write to stderr what belongs into a file
     )
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on stderr that something takes its time, such as a model that is asked; nothing stays of it."""
+    with progress() as bars:
+        bars.add_task(what, total=None)
+        yield
 
 
 @contextmanager

@@ -146,7 +146,8 @@ def _draw_models(axes: Any, stats: Stats) -> None:
         below = [one + more for one, more in zip(below, column, strict=True)]
     _name_days(axes, days)
     axes.set_ylabel("tokens by model and day")
-    for text in axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1)).get_texts():
+    legend = axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.12), ncols=3, fontsize="small")
+    for text in legend.get_texts():
         text.set_parse_math(False)  # a name may have dollar signs
 
 
@@ -159,6 +160,6 @@ def _draw_view(axes: Any, stats: Stats) -> None:
 
 
 def _name_days(axes: Any, days: list[str]) -> None:
-    step = max(1, len(days) // 8)
+    step = max(1, -(-len(days) // 7))
     axes.set_xticks(range(0, len(days), step), days[::step])
     axes.yaxis.set_major_formatter("{x:,.0f}")

@@ -18,6 +18,7 @@ __all__ = ["CondensationFigures", "ModelFigures", "Stats", "ToolFigures", "colle
 
 NO_DAY = "(no time)"
 NO_NAME = "(not named)"
+_TELL_EVERY = 500
 
 
 @dataclass
@@ -110,13 +111,15 @@ def collect_stats(
     ``ConversationErased``. Cost: every event, twice for imported conversations.
     """
     stats = Stats()
+    counted = 0
     for conversation in conversations:
         stats.conversations += 1
         formats, silent = set[str](), list[tuple[int, str]]()
         for recorded_at, event in _sound(store, conversation, stats.findings):
             _count(stats, recorded_at, event, formats, silent)
-            if event.id % 1_000 == 999:
-                on_events(1_000)
+            counted += 1
+            if counted % _TELL_EVERY == 0:
+                on_events(_TELL_EVERY)
         for call in _imported_calls(store, conversation, formats, stats.findings):
             _add_call(stats, call)
         if views is not None and (silent or len(conversations) == 1):

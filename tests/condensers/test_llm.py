@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import sys
 import threading
 import time
@@ -409,3 +410,17 @@ def test_many_threads_may_ask_one_model_at_once(server):
     for thread in threads:
         thread.join()
     assert {n: reply.text for n, reply in replies.items()} == {n: f"number {n}" for n in range(16)}
+
+
+def test_a_server_that_is_not_there_is_asked_once_and_named_without_its_password():
+    waits = Waits()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nothing listens there
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        config = LLMConfig(
+            model="openai/gpt-4o-mini", base_url=f"http://u:pass1word@{address}/v1", api_key=KEY, retries=5
+        )
+        failed = failure_of(LLM(config, sleep=waits))
+    assert (failed.failure, list(waits)) == ("unavailable", [])
+    assert f"No server listens at {address}." in str(failed)
+    assert "pass1word" not in str(failed)

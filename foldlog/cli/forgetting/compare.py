@@ -52,6 +52,8 @@ def run(
     """Replay a history under several condensers, and say which sends least, what it costs, and which events it loses.
 
     Nothing is changed in the store. The history's own condensations are left out. A condenser with a model asks it.
+
+    Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
     from foldlog.reports.comparison import comparison, verdict_of
     from foldlog.reports.comparison_page import write_page
@@ -125,10 +127,11 @@ def _replays(
                     one.take(event)
             if event.id % _PAGE == 0:
                 bars.update(bar, completed=event.id)
-    replays: dict[str, Replay] = {}
-    for name, one in replaying.items():
-        with _named(name):
-            replays[name] = one.result()
+        bars.update(bar, completed=version, description="counting")
+        replays: dict[str, Replay] = {}
+        for name, one in replaying.items():
+            with _named(name):
+                replays[name] = one.result()
     return replays, asks
 
 

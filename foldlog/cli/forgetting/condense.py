@@ -53,6 +53,8 @@ def run(
     give a file with the two lines \[condenser] and type = "conversation_window".
 
     Exit status 1 if nothing was forgotten, because the model gave no summary or because no event can be spared.
+
+    Example: foldlog condense tidewatch --dry-run
     """
     from condensers import NoCondensationAvailable
     from foldlog.histories import Histories
@@ -63,13 +65,15 @@ def run(
         whole(store, conversation)
         histories = Histories(store, condenser=condenser, agent_llm=model)
         try:
-            made = (_preview if dry_run else _condense)(histories, conversation)
+            with terminal.working("condensing"):
+                made = (_preview if dry_run else _condense)(histories, conversation)
         except NoCondensationAvailable as error:
             return _declined(conversation, dry_run, str(error), error.reports, as_json)
         if made is None:
             problem = f"the condenser {histories.condenser.type!r} left the request unanswered"
             return _declined(conversation, dry_run, problem, (), as_json)
-        account = _account(made, model)
+        with terminal.working("counting tokens"):
+            account = _account(made, model)
     if as_json:
         terminal.emit(_document(conversation, dry_run, account))
     else:

@@ -17,7 +17,10 @@ __all__ = ["run"]
 
 
 def run(as_json: AsJson = False) -> int:
-    """List the strategies that a configuration can name, with their parameters; those of installed packages too."""
+    """List the strategies that a configuration can name, with their parameters; those of installed packages too.
+
+    Example: foldlog condensers
+    """
     from condensers import list_strategies
 
     if as_json:

@@ -25,6 +25,8 @@ def run(
     """Take back the events of a conversation since a version. The View is again what it was then.
 
     The log keeps the events. To reverse a retraction, retract to its own id.
+
+    Example: foldlog retract tidewatch --to 120 --reason "wrong turn"
     """
     from foldlog.histories import Histories
 

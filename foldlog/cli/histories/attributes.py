@@ -10,7 +10,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, resolved, whole
 
 __all__ = ["pairs", "run"]
 
@@ -26,12 +26,14 @@ def run(
     """Show or change the attributes of a conversation, such as app, user, project, title, parent and tags.
 
     A value that is JSON, such as a list of texts, is taken as JSON. foldlog recent lists conversations by them.
+
+    Example: foldlog attributes tidewatch --set project=tides
     """
     from foldlog.histories import Histories
 
     changes = pairs(changed or ())
     with open_existing(db) as store:
-        store.conversation(conversation)
+        conversation = (whole if changes else resolved)(store, conversation)
         history = Histories(store)[conversation]
         attributes = history.set_attributes(**changes) if changes else history.attributes
     if as_json:

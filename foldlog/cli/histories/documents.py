@@ -10,7 +10,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.stores import open_existing
+from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -27,8 +27,12 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show the documents of a conversation: values with names that an agent keeps beside its events."""
+    """Show the documents of a conversation: values with names that an agent keeps beside its events.
+
+    Example: foldlog documents tidewatch
+    """
     with open_existing(db) as store:
+        conversation = resolved(store, conversation)
         version = _version(store, conversation, at)
         documents = _documents(store, conversation, name, version)
     if as_json:

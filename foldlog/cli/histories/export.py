@@ -62,6 +62,8 @@ def run(
 
     With --all, histories go into one compressed file with their heads, times and keys, for 'foldlog import' to copy
     in as they are. It holds plain text, also of an encrypted store.
+
+    Example: foldlog export tidewatch --output tidewatch.jsonl
     """
     if archive is not None:
         from foldlog.cli import archives

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Brought", "bring_in", "run"]
 
+_STDIN, _FOLDER = "stdin", "foldlog-stdin-"
+_COPY = re.compile(rf"\S*/{_FOLDER}\w+/{_STDIN}\b")
+"""The path of a copy of stdin in a message."""
 _FINDINGS_SHOWN = 20
 _TELL_EVERY = 200
 _RECEIPT = (
@@ -56,7 +64,9 @@ def _formats() -> list[str]:
 def run(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH", show_default=False, help="Files, or folders with any number of histories."),
+        typer.Argument(
+            metavar="PATH", show_default=False, help="Files, or folders with any number of histories; - is stdin."
+        ),
     ],
     format: Annotated[
         str, typer.Option("--format", metavar="FORMAT", autocompletion=_formats, help="What the files are in.")
@@ -78,7 +88,50 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Import histories from files and folders. Importing the same source again adds only new events."""
+    """Import histories from files and folders. Importing the same source again adds only new events.
+
+    Example: foldlog import ~/.claude/projects
+    """
+    with _stdin_as_file(paths) as named:
+        return _import(named, format, conversation, prefix, db, strict=strict, receipts=receipts, as_json=as_json)
+
+
+@contextmanager
+def _stdin_as_file(paths: list[Path]) -> Iterator[list[Path]]:
+    """Yield the paths, with a private copy of stdin in the place of ``-``: a history is read more than once."""
+    if Path("-") not in paths:
+        yield paths
+        return
+    if sys.stdin.isatty():
+        raise Refused(
+            "- is stdin, which is a terminal here; pipe a history into it: ssh host cat x.jsonl | foldlog import -"
+        )
+    with TemporaryDirectory(prefix=_FOLDER) as folder:
+        copy = Path(folder) / _STDIN
+        with copy.open("xb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        try:
+            yield [copy if path == Path("-") else path for path in dict.fromkeys(paths)]
+        except Refused as error:
+            raise Refused(_named(str(error))) from error
+
+
+def _named(message: str) -> str:
+    """Return a message about the copy of stdin as one about stdin."""
+    return _COPY.sub("stdin", message)
+
+
+def _import(
+    paths: list[Path],
+    format: str,
+    conversation: str | None,
+    prefix: str,
+    db: str,
+    *,
+    strict: bool,
+    receipts: bool,
+    as_json: bool,
+) -> int:
     from eventstore import EventStoreError
 
     archives, paths = parted(paths, conversation, prefix, strict=strict)
@@ -136,7 +189,7 @@ def _everything(
 ) -> Iterator[Brought | str]:
     """Yield the outcome of each history; a text is a problem of no single history."""
     yield from bring_in(store, sources, conversation, quiet=quiet)
-    yield from map(str, sources.findings)
+    yield from (_named(str(finding)) for finding in sources.findings)
     for archive in archives:
         yield from _from_archive(store, archive, receipts=receipts, quiet=quiet)
 
@@ -215,10 +268,12 @@ def _bring(store: Store, source: Source, conversation: str | None, progress: Pro
         refused.append(f"{source.path}: {error}{hint}")
     except (ConversationErased, InvalidEvent, VersionConflict, OSError) as error:
         refused.append(f"{source.path}: {error}")
-    findings = (*refused, *map(str, source.findings))
+    findings = tuple(map(_named, (*refused, *map(str, source.findings))))
     count = source.findings_count + len(refused)
     name, added, version = imported
-    return Brought(str(source.path), name, source.format, added, version, bool(refused), findings, count, source.note)
+    return Brought(
+        _named(str(source.path)), name, source.format, added, version, bool(refused), findings, count, source.note
+    )
 
 
 def _warn(findings: Sequence[str], count: int, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -88,7 +89,7 @@ def run(
     if sort in _OF_LONG and long is False:
         raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
     after = given_moment("--since", since)
-    with open_existing(db) as store, terminal.progress() as bars:
+    with open_existing(db) as store:
         rows: Iterator[ConversationRow] = store.iter_conversations()
         if match is not None:
             rows = (row for row in rows if match in row.id)
@@ -96,8 +97,9 @@ def run(
             rows = (row for row in rows if row.updated_at >= after)
         if long is None and not as_json:
             rows, long = _is_short(rows, limit)
-        describe = _described(store, bars) if long or sort in _OF_LONG else _Line
-        lines = _chosen(rows, describe, sort, limit, reverse=reverse)
+        describe = _described(store) if long or sort in _OF_LONG else _Line
+        with terminal.working("reading conversations") if sort in _OF_LONG else nullcontext():
+            lines = _chosen(rows, describe, sort, limit, reverse=reverse)
         if as_json:
             terminal.emit_list({"db": db}, "conversations", map(_as_json, lines))
         else:
@@ -107,26 +109,19 @@ def run(
 
 
 def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Iterator[ConversationRow], bool]:
-    """Whether the list is short enough to read events for each line of it; and the rows, all of them."""
+    """Return whether the list is short enough to read events for each line of it; and the rows, all of them."""
     first = list(islice(rows, _FEW + 1))
     wanted = first if limit is None else first[:limit]
     short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS
     return chain(first, rows), short
 
 
-def _described(store: Store, bars: Any) -> Callable[[ConversationRow], _Line]:
+def _described(store: Store) -> Callable[[ConversationRow], _Line]:
     from foldlog.reports.overview import overview_of
     from projections import Views
 
     views = Views(store)
-    bar = bars.add_task("reading conversations", unit="conversations", total=None)
-
-    def described(row: ConversationRow) -> _Line:
-        line = _Line(row, overview_of(store, views, row))
-        bars.advance(bar)
-        return line
-
-    return described
+    return lambda row: _Line(row, overview_of(store, views, row))
 
 
 def _chosen(

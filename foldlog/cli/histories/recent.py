@@ -24,7 +24,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """List the conversations that have all of these attributes, the last active first."""
+    """List the conversations that have all of these attributes, the last active first.
+
+    Example: foldlog recent project=tides --limit 10
+    """
     from foldlog.histories import Histories
 
     with open_existing(db) as store:

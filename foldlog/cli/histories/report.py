@@ -31,6 +31,8 @@ def run(
     """Write a conversation as a page: what the model was shown at each version, what was forgotten, and why.
 
     The file needs no network and no other file. It holds all texts of the conversation.
+
+    Example: foldlog report tidewatch --output tidewatch.html
     """
     from foldlog.page.report import write_report
 

@@ -12,7 +12,7 @@ from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.selection import Kinds, Since, Until, selection
-from foldlog.cli.stores import open_existing, resolved
+from foldlog.cli.stores import events_total, open_existing, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,8 @@ def _line(words: Sequence[str]) -> str:
 def _catch_up(store: Store, index: SearchIndex) -> None:
     """Bring the index up to date, with a bar where that takes time."""
     with terminal.progress() as bars:
-        bar = bars.add_task("indexing", unit="events", total=None)
+        new = index.tables.position() == 0
+        bar = bars.add_task("indexing", unit="events", total=events_total(store) if new else None)
         index.catch_up(lambda events: bars.advance(bar, events))
 
 

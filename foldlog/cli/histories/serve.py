@@ -43,6 +43,8 @@ def run(
     """Serve the pages of all conversations, with new events as they come. The server only reads.
 
     Open the address that it prints: it has the token. Needs the extra 'web'.
+
+    Example: foldlog serve --port 8080
     """
     if no_token and host not in _LOCAL:
         raise Refused(f"--no-token is for localhost only; at {host} a token is required")

@@ -32,7 +32,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show the View of a conversation, now or at any version: the events and summaries that the model is shown."""
+    """Show the View of a conversation, now or at any version: the events and summaries that the model is shown.
+
+    Example: foldlog view tidewatch --at 120
+    """
     from projections import Views
 
     with open_existing(db) as store:

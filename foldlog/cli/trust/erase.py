@@ -16,7 +16,7 @@ from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing, whole
 
 if TYPE_CHECKING:
-    from eventstore import Store
+    from eventstore import ConversationRow, Store
 
 __all__ = ["run"]
 
@@ -43,6 +43,8 @@ def run(
     In a terminal it shows the history and asks first. It cannot be read from the first moment on. A receipt stays:
     when, why, how many events, and the last head. Its id is not used again. Archives and backups made before still hold
     it; later ones hold the receipt.
+
+    Example: foldlog erase tidewatch --reason "asked to"
     """
     from eventstore import ConversationHasForks
     from eventstore.maintenance.erase import erase as erase_conversation
@@ -65,22 +67,11 @@ def run(
             raise Refused(str(error)) from error
         left = _erase_from_search(store)
         problem = None if audit is None else _erase_there(store, audit, [conversation, *forks])
-    erased_at = "" if receipt.erased_at is None else receipt.erased_at.isoformat()
     if as_json:
-        terminal.emit(
-            {
-                "conversation": receipt.id,
-                "erased_at": erased_at,
-                "reason": receipt.erased_reason,
-                "events": receipt.version,
-                "head": receipt.head,
-                "bytes_pending": receipt.bytes_pending,
-                **({"forks": forks} if forks else {}),
-            }
-        )
+        terminal.emit(_document(receipt))
     else:
         name = terminal.printable(receipt.id, one_line=True)
-        said = f"{name}: erased at {erased_at}, {count(receipt.version, 'event')}, head {receipt.head}"
+        said = f"{name}: erased at {_moment(receipt)}, {count(receipt.version, 'event')}, head {receipt.head}"
         said += f"; with {count(len(forks), 'fork')}" if forks else ""
         terminal.console().print(said, soft_wrap=True)
     if receipt.bytes_pending:
@@ -93,6 +84,21 @@ def run(
         there = f"{audit} still holds it: {problem}; 'foldlog audit --to {audit}' erases it there"
         terminal.warn(f"conversation {conversation!r} is erased, and {there}")
     return DONE if problem is None and left is None else FINDINGS
+
+
+def _document(receipt: ConversationRow) -> dict[str, object]:
+    return {
+        "conversation": receipt.id,
+        "erased_at": _moment(receipt),
+        "reason": receipt.erased_reason,
+        "events": receipt.version,
+        "head": receipt.head,
+        "bytes_pending": receipt.bytes_pending,
+    }
+
+
+def _moment(receipt: ConversationRow) -> str:
+    return "" if receipt.erased_at is None else receipt.erased_at.isoformat()
 
 
 def _ask(store: Store, conversation: str) -> None:

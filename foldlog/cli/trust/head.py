@@ -20,6 +20,8 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
 
     A head is a hash of all events up to a version. 'foldlog verify --heads FILE', with the file that '--json' printed
     here, then detects any later change, also a missing end.
+
+    Example: foldlog head --json
     """
     with open_existing(db) as store:
         rows = (

@@ -9,7 +9,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS
-from foldlog.cli.stores import open_existing, whole
+from foldlog.cli.stores import conversations_total, open_existing, whole
 
 __all__ = ["run"]
 
@@ -28,6 +28,8 @@ def run(
     first encrypts, the others only decrypt. To change the key, put the new one first, run this command, and then take
     the old one away. A setting that is not given leaves that part of the events as it is. Encrypted events become plain
     text only with --decrypt. Heads stay as they are. When the command ends, the old form is gone from the file.
+
+    Example: FOLDLOG_KEY_FILE=key foldlog rekey
     """
     from eventstore.maintenance.rekey import Rekeyed
     from eventstore.maintenance.rekey import rekey as rekey_store
@@ -38,10 +40,12 @@ def run(
     with open_existing(db) as store, terminal.progress() as bars:
         if store.database.settings.keys is not None:
             remove_index(store)  # it would keep the texts in plain
-        bar = bars.add_task("rekeying", unit="events", total=None)
-        for name in [whole(store, name) for name in dict.fromkeys(conversations)] if conversations else [None]:
+        wanted = [whole(store, name) for name in dict.fromkeys(conversations)] if conversations else [None]
+        of = len(wanted) if conversations else conversations_total(store)
+        bar = bars.add_task("rekeying", unit="conversations", total=of)
+        for name in wanted:
             for each in rekey_store(store, name, decrypt=decrypt):
-                bars.advance(bar, each.rows)
+                bars.advance(bar)
                 done.append(each)
         pending = store.database.bytes_pending
     if as_json:

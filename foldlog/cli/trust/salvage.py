@@ -34,6 +34,8 @@ def run(
     The file is read page by page, so events on pages that SQLite refuses are found too. The file is not changed. An
     event that says so stands in the place of each lost event. Undamaged histories keep their heads. Exit status 1 if
     an event is lost.
+
+    Example: foldlog salvage damaged.db rescued.db
     """
     from eventstore import open_store
     from eventstore.maintenance.salvage import salvage

@@ -12,7 +12,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import open_existing, resolved
+from foldlog.cli.stores import events_total, open_existing, resolved
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -35,14 +35,17 @@ def run(
     Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
     end, or a history that was rewritten as a whole, is detected with heads that were published before (--heads).
     Erased histories are listed and are not findings.
+
+    Example: foldlog verify --heads heads.json
     """
     from foldlog.cli.gist import count
 
     published = {} if heads is None else _published(heads)
     found = _Found()
     with open_existing(db) as store, terminal.progress() as bars:
-        bar = bars.add_task("verifying", unit="events", total=None)
-        verdicts = found.counted(_verdicts(store, conversations, published), lambda events: bars.advance(bar, events))
+        names = [resolved(store, name) for name in conversations or ()]
+        bar = bars.add_task("verifying", unit="events", total=events_total(store, names))
+        verdicts = found.counted(_verdicts(store, names, published), lambda events: bars.advance(bar, events))
         if as_json:
             terminal.emit_list({"db": db}, "conversations", map(_document, verdicts), found.summary)
         else:
@@ -50,6 +53,11 @@ def run(
                 _show_erased(verdict)
     for name, finding in found.findings:
         terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
+    if found.damaged:
+        terminal.complain(
+            f"note: 'foldlog salvage {db} NEW.db' copies the sound events to a new store; a backup, if there is one, "
+            f"may have all of them"
+        )
     if not as_json:
         outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "all as written"
         words = f"{count(found.conversations, 'history', 'histories')} with {count(found.events, 'event')} checked"
@@ -65,7 +73,7 @@ def _verdicts(
     if not conversations:
         yield from verify_store(store, published=published)
         return
-    for name in dict.fromkeys([resolved(store, name) for name in conversations]):
+    for name in dict.fromkeys(conversations):
         yield from verify_store(store, name, published)
 
 
@@ -74,12 +82,14 @@ class _Found:
 
     def __init__(self) -> None:
         self.conversations = self.events = self.erased = 0
+        self.damaged = False
         self.findings: list[tuple[str | None, str]] = []
 
     def counted(self, verdicts: Iterator[Verdict], on_events: Any) -> Iterator[Verdict]:
         """Yield the verdicts on conversations; count the verdict on the database as well."""
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
+            self.damaged |= bool(verdict.findings)
             if verdict.conversation is None:
                 continue
             if verdict.erasure is None:

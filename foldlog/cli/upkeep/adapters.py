@@ -15,6 +15,8 @@ def run(as_json: AsJson = False) -> int:
     """List the adapters for agent runtimes, the releases that they were tested with, and the installed ones.
 
     Install a runtime in the tested range with the extra of foldlog that is shown.
+
+    Example: foldlog adapters
     """
     from rich.text import Text
 

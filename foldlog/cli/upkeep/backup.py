@@ -28,6 +28,8 @@ def run(
 
     The copy is a complete store; 'foldlog restore' puts it in the place of a store. Exit status 1 if something in it
     is damaged; the store then has the same damage.
+
+    Example: foldlog backup monday.db
     """
     from eventstore.maintenance.backup import back_up
     from foldlog.cli.gist import count

@@ -9,7 +9,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import open_existing, open_or_create
+from foldlog.cli.stores import events_total, open_existing, open_or_create
 
 __all__ = ["run"]
 
@@ -25,6 +25,8 @@ def run(
     Events keep their ids, times and heads. Every head is computed again on the way. The source stays in use. Run the
     command again to resume after an interruption, or to copy newer events. At the end the heads of both stores are
     compared: exit status 1 if one differs, or if a history is damaged.
+
+    Example: foldlog copy history.db postgresql://agent@db/foldlog
     """
     from eventstore.maintenance.copy_store import compare_stores, copy_store
     from eventstore.urls import without_password
@@ -36,12 +38,12 @@ def run(
     problems = []
     with open_existing(source) as ours, open_or_create(target) as theirs:
         with terminal.progress() as bars:
-            bar = bars.add_task("copying", unit="events", total=None)
+            bar = bars.add_task("copying", unit="events", total=events_total(ours))
             for moved in copy_store(ours, theirs, jobs=jobs):
                 histories += 1
                 already += moved.added == 0 and moved.problem is None
                 events += moved.added
-                bars.update(bar, advance=moved.added, description=f"copying, {histories:,} histories")
+                bars.update(bar, advance=moved.version, description=f"copying, {histories:,} histories")
                 if moved.problem is not None:
                     problems.append((moved.conversation, moved.problem))
         differences = list(compare_stores(ours, theirs))

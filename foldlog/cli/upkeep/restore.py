@@ -24,6 +24,8 @@ def run(
     The file that was there is kept beside it, under a name that is printed. Programs that have the store open write
     nothing more to it: their next append fails and says that the file was replaced, and they open the store again.
     Conversations that were erased since the backup was made are there again, and are named: erase them again.
+
+    Example: foldlog restore monday.db
     """
     from eventstore import restore_store
     from foldlog.cli.gist import count

@@ -15,6 +15,8 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
 
     A long write transaction anywhere on the server holds back all followers of its stores. Its age is the number of
     transactions that began after it.
+
+    Example: foldlog status --db postgresql://agent@db/foldlog
     """
     from eventstore.maintenance.status import follower_status
     from foldlog.cli.gist import count

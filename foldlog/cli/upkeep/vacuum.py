@@ -14,6 +14,8 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     """Reclaim disk space and remove the remains of interrupted imports.
 
     Events keep their ids and positions. Readers go on; writers wait. It needs free space of the size of the store.
+
+    Example: foldlog vacuum
     """
     from eventstore.maintenance.backup import vacuum as vacuum_store
     from foldlog.cli.gist import count

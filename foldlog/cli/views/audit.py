@@ -49,6 +49,8 @@ def run(
     """Fold histories again from their first event, compare every stored revision, and list all condensations.
 
     Exit status 1 if a revision differs from the log ('foldlog rebuild' replaces it) or an event cannot be read.
+
+    Example: foldlog audit --to audit.db
     """
     if follow:
         return _follow(db, to, conversations, as_json)

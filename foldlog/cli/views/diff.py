@@ -30,7 +30,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Show which events entered the View of a conversation between two versions, which left it, and their summaries."""
+    """Show which events entered the View of a conversation between two versions, which left it, and their summaries.
+
+    Example: foldlog diff tidewatch 90 100
+    """
     from projections import Views
 
     with open_existing(db) as store:

@@ -21,6 +21,8 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
 
     The new revisions replace the old ones at once. A damaged history is reported and the others are rebuilt; exit
     status 1.
+
+    Example: foldlog rebuild tidewatch
     """
     from eventstore import CorruptEvent, UnknownEventType
     from foldlog.cli.gist import count

@@ -13,7 +13,7 @@ from foldlog.cli.moments import moment_words
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.pager import paged
-from foldlog.cli.stores import chosen, open_existing
+from foldlog.cli.stores import chosen, events_total, open_existing
 
 if TYPE_CHECKING:
     from foldlog.reports.stats import Stats
@@ -50,8 +50,7 @@ def run(
         raise Refused(str(error)) from error
     with open_existing(db) as store, terminal.progress() as bars:
         names = list(chosen(store, conversations))
-        total = sum(store.version(name) for name in names)
-        bar = bars.add_task("counting", unit="events", total=total)
+        bar = bars.add_task("counting", unit="events", total=events_total(store, names))
         stats = collect_stats(store, names, lambda events: bars.advance(bar, events), views=Views(store))
     title = names[0] if len(names) == 1 else f"{len(names):,} conversations"
     if plot is not None:

@@ -33,7 +33,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Explain why an event is shown to the model or not: what forgot it, when, and which summary stands for it."""
+    """Explain why an event is shown to the model or not: what forgot it, when, and which summary stands for it.
+
+    Example: foldlog why tidewatch 17
+    """
     from projections import Views
 
     with open_existing(db) as store:

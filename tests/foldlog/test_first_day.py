@@ -1,0 +1,122 @@
+"""What a person meets on the first day: help with examples, pipes, bars that vanish, errors that say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pty
+import re
+import shlex
+import sqlite3
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import pytest
+import typer
+
+from eventstore import Message, open_store
+from foldlog.cli.application import COMMANDS, build
+
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
+FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+NAMES = [name for names in COMMANDS.values() for name in names]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_help_of_each_command_has_an_example_that_it_takes(name):
+    group = typer.main.get_command(build())
+    command = group.commands[name]  # type: ignore[attr-defined]
+    [example] = re.findall(r"Example: (?:[A-Z_]+=\S+ )?foldlog (\S+) ?(.*)", command.help or "")
+    assert example[0] == name
+    command.make_context(name, shlex.split(example[1]))  # an unknown option or a missing argument is an error
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """``stdin(text)``: what the next command reads from its standard input."""
+
+    def given(text: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+
+    return given
+
+
+def test_a_history_is_imported_from_stdin(foldlog, stdin, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for added in (286, 0):
+        stdin(SAMPLE.read_bytes())
+        imported = foldlog("import", "-", "--conversation", "c", "--json").document["imported"]
+        assert [(one["path"], one["conversation"], one["added"]) for one in imported] == [("stdin", "c", added)]
+    exported = foldlog("export", "c").out
+    stdin(exported.encode() + b"{broken\n")
+    ran = foldlog("import", "-")
+    assert ran.status == 1
+    assert ran.err.startswith("foldlog: found: stdin:287: not JSON")
+    stdin(b"no history")
+    ran = foldlog("import", "-")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("foldlog: stdin: ")
+    assert str(tmp_path) not in ran.err
+    assert not list(tmp_path.glob("foldlog-stdin-*"))
+
+
+def test_stdin_that_is_a_terminal_is_refused(foldlog, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    ran = foldlog("import", "-")
+    assert (ran.status, ran.out) == (2, "")
+    assert "pipe a history into it" in ran.err
+
+
+def test_a_damaged_store_is_verified_and_the_command_that_salvages_it_works(foldlog, tmp_path):
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append("c", [Message(source="user", content=f"m{n}") for n in range(3)], expected_version=0)
+    assert "salvage" not in foldlog("verify").err
+    with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
+        connection.execute("UPDATE events SET body = 'x' WHERE id = 1")
+    ran = foldlog("verify")
+    assert ran.status == 1
+    [advice] = [line for line in ran.err.splitlines() if "salvage" in line]
+    command = re.search(r"'foldlog (salvage .*? NEW.db)'", advice)
+    assert command is not None
+    assert foldlog(*command[1].split()).status == 1  # an event is lost
+    assert foldlog("verify", "--db", "NEW.db").status == 0
+
+
+@pytest.mark.parametrize("arguments", [["verify"], ["stats"], ["search", "word"], ["rekey"]], ids=" ".join)
+def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append("c", [Message(source="user", content="a word")] * 1_500, expected_version=0)
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    command = [FOLDLOG, *arguments]
+    with open(tmp_path / "out", "wb") as out:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other side has closed a terminal
+        while read := os.read(ours, 65536):
+            shown += read
+    os.close(ours)
+    assert process.wait() == 0, shown
+    total = b"1 of 1 conversations" if arguments == ["rekey"] else b"1,500 of 1,500 events"
+    assert total in shown
+    assert b"\x1b" not in (tmp_path / "out").read_bytes()
+    last = re.sub(rb"\x1b\[\??[0-9;]*[a-zA-Z]|[\r\n]", b" ", shown.rpartition(b"\x1b[2K")[2])
+    assert last.strip() == b"", "something stays on the terminal"
+
+
+def test_a_store_is_named_by_a_path_or_a_url(foldlog, tmp_path, write):
+    (tmp_path / "with space").mkdir()
+    for place in ("other.db", tmp_path / "with space" / "a?b.db", "sqlite:///third.db"):
+        assert foldlog("import", SAMPLE, "--db", place).status == 0
+        assert foldlog("verify", "--db", place).status == 0
+        assert len(foldlog("log", "tide", "--tail", 3, "--db", place).out.splitlines()) == 3
+    assert (tmp_path / "with space" / "a?b.db").exists()
