@@ -85,15 +85,18 @@ def _events(value: Any) -> Iterator[Event]:
 
 
 def _several(values: list[Any]) -> Iterator[Event]:
-    """Yield the events of messages or items, in their order. Items of one response come one after the other."""
+    """Yield the events of messages or items, in their order. A response ends where results of its calls come."""
     items: list[Part] = []
     for value in values:
-        if isinstance(value, dict) and "choices" not in value and (_is_item(value) or _is_output(value)):
+        of_a_response = isinstance(value, dict) and "choices" not in value and (_is_item(value) or _is_output(value))
+        answered = bool(items) and items[-1].get("type") in _RESULT_ITEMS
+        if not of_a_response or (answered and value.get("type") not in _RESULT_ITEMS):
+            yield from _response(items, None, {})
+            items = []
+        if of_a_response:
             items.append(value)
-            continue
-        yield from _response(items, None, {})
-        items = []
-        yield from _events(value)
+        else:
+            yield from _events(value)
     yield from _response(items, None, {})
 
 

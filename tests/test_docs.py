@@ -1,10 +1,15 @@
 """What the documentation says is tried."""
 
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
+from eventstore import open_store
+from foldlog.formats import open_sources
+from foldlog.importing import import_source
+from foldlog.public import NAMES
 from tests import cli_reference
 
 ROOT = Path(__file__).parent.parent
@@ -18,9 +23,39 @@ PAGES = [
 """Pages whose examples stand on their own: each is run in an empty folder."""
 
 
+STORIES = [ROOT / "docs/TUTORIAL.md", ROOT / "docs/SEARCH.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
+"""Pages whose examples continue one another, in one folder and with the same names."""
+WITH_A_HISTORY = [ROOT / "docs/PAGE.md", ROOT / "docs/CONDENSERS.md"]
+"""The same, with the shipped history in the folder: ``c1`` of ``history.db``."""
+
+
+def _blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in (*STORIES, *WITH_A_HISTORY) if _blocks(page)], ids=lambda page: page.name
+)
+def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if page in WITH_A_HISTORY:
+        with open_store("history.db") as store:
+            (source,) = open_sources([ROOT / "foldlog/sample/tidewatch.jsonl"])
+            import_source(store, source, "c1")
+    names = {"__name__": "example"}
+    for number, code in enumerate(_blocks(page), 1):
+        exec(compile(code, f"{page.name}-{number}", "exec"), names)
+
+
+def test_every_python_example_of_the_documents_is_run_by_some_test():
+    elsewhere = {"COMING_FROM_OPENHANDS.md", "CONFIGURATION.md"}  # tests/ported, tests/condensers
+    pages = {page for page in (ROOT / "docs").rglob("*.md") if _blocks(page)}
+    assert pages - {*PAGES, *STORIES, *WITH_A_HISTORY} - {ROOT / "docs" / name for name in elsewhere} == set()
+
+
 def _examples():
     for page in PAGES:
-        for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)):
+        for number, code in enumerate(_blocks(page)):
             yield pytest.param(code, id=f"{page.name}-{number + 1}")
 
 
@@ -50,3 +85,19 @@ def test_no_help_loses_a_word_that_looks_like_markup():
 def test_a_paragraph_of_a_help_is_broken_where_the_line_ends_and_nowhere_else():
     assert "all followers of its stores. Its age is the number" in " ".join(cli_reference.PAGE.read_text().split())
     assert "Its age is the number of\n" not in cli_reference.PAGE.read_text()
+
+
+def test_the_page_of_the_python_interface_has_every_public_name_with_its_contract():
+    spec = importlib.util.spec_from_file_location("api_reference", ROOT / "scripts/site/api_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.page()
+    assert [name for name in NAMES if f"\n### foldlog.{name}\n" not in page and f"`{name}`" not in page] == []
+    assert "**`History.append_reply(" in page
+    assert re.findall(r"^### (.*)\n\n```text\n.*\n```\n\n\n", page, re.MULTILINE) == []  # none without its docstring
+
+
+def test_the_site_names_every_page():
+    named = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert {page for page in pages if not page.startswith("decisions/")} | {"API.md"} == named

@@ -112,6 +112,17 @@ def test_a_response_of_openai():
     assert items[2].response_id == items[3].response_id == "response-k1"
 
 
+def test_items_of_several_responses_stay_in_their_order():
+    call = {"type": "function_call", "call_id": "k1", "name": "ls", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "k1", "output": "a.py"}
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "One."}]}
+    events = from_openai([{"role": "user", "content": "?"}, call, result, {**call, "call_id": "k2"}, said, said])
+    assert [type(event) for event in events] == [Message, Action, Observation, Action]
+    assert (events[1].thought, events[3].thought) == ("", "One.\n\nOne.")
+    one, two, three = from_openai([call, result, said])
+    assert (one.thought, two.call_id, three) == ("", "k1", Message(source="agent", content="One."))
+
+
 def test_a_message_of_anthropic():
     thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
     reply = {

@@ -1,0 +1,90 @@
+"""The page of the Python interface, made of the docstrings of everything public when the site is built."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+
+import condensers
+import eventstore
+import foldlog
+import foldlog.aio
+import foldlog.formats
+import projections
+from foldlog.public import NAMES
+
+_HEAD = """\
+# Python
+
+Made of the docstrings. Begin with [foldlog](#foldlog); the packages below it can be used on their
+own. Private names begin with `_`, and everything else that is not listed here may change.
+"""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    parts = [_HEAD]
+    described: set[int] = set()
+    packages: list[tuple[types.ModuleType, list[str]]] = [
+        (foldlog, sorted(NAMES)),
+        (foldlog.aio, sorted(foldlog.aio.__all__)),
+        (foldlog.formats, sorted(foldlog.formats.__all__)),
+        (condensers, sorted(condensers.__all__)),
+        (projections, sorted(projections.__all__)),
+        (eventstore, sorted(eventstore.__all__)),
+    ]
+    for package, names in packages:
+        parts.append(f"\n## {package.__name__}\n")
+        others = []
+        for name in names:
+            value = getattr(package, name)
+            if not (inspect.isclass(value) or inspect.isfunction(value)) or isinstance(value, types.UnionType):
+                parts.append(f"\n### {package.__name__}.{name}\n\n`{_of(repr(value))}`\n")
+            elif id(value) in described:
+                others.append(f"`{name}`")
+            else:
+                described.add(id(value))
+                parts.append(_described(package.__name__, name, value))
+        if others:
+            parts.append(f"\nAlso here, and described above: {', '.join(others)}.\n")
+    return "".join(parts)
+
+
+def _described(package: str, name: str, value: typing.Any) -> str:
+    text = f"\n### {package}.{name}\n\n```text\n{name}{_signature(value)}\n```\n\n{_doc(value)}\n"
+    if not inspect.isclass(value):
+        return text
+    for member, attribute in vars(value).items():
+        if member.startswith("_"):
+            continue
+        function = attribute.__func__ if isinstance(attribute, classmethod | staticmethod) else attribute
+        if isinstance(function, property):
+            text += f"\n**`{name}.{member}`**\n\n{_doc(function)}\n"
+        elif inspect.isfunction(function):
+            text += f"\n**`{name}.{member}{_signature(function)}`**\n\n{_doc(function)}\n"
+    return text
+
+
+def _signature(value: typing.Any) -> str:
+    try:
+        return _of(str(inspect.signature(value)))
+    except (TypeError, ValueError):
+        return "(…)"
+
+
+def _of(text: str) -> str:
+    text = re.sub(r" at 0x[0-9a-f]+", "", text)
+    text = re.sub(r"'([A-Za-z_][\w\[\]., |]*)'", r"\1", text) if text.startswith("(") else text
+    return re.sub(r"\b(?:eventstore|projections|condensers|foldlog)(?:\.\w+)*\.(?=[A-Z])", "", text)
+
+
+def _doc(value: typing.Any) -> str:
+    """Return a docstring as Markdown: ``name`` in single backticks, and indented lines as they are."""
+    text = (inspect.getdoc(value) or "").replace("``", "`")
+    blocks = []
+    for block in text.split("\n\n"):
+        table = "  " in block.strip() and re.match(r"^(`[^`]+`|\S+)\s{2,}", block)
+        blocks.append(f"```text\n{block}\n```" if table or block.startswith("    ") else block)
+    return "\n\n".join(blocks)
