@@ -25,6 +25,7 @@ from eventstore.results import Logged
 from foldlog.cli.gist import gist
 from foldlog.cli.reasons import because
 from foldlog.kinds import KINDS, label
+from projections.fold import summary_event
 from projections.lifetimes import Lifetime, Span
 from projections.lifetimes_fold import LifetimesFold
 from projections.units import WaitingCalls
@@ -52,6 +53,7 @@ class PageFold:
         self._changes: list[dict[str, Any]] = []
         self._requests: list[CondensationRequest] = []
         self._masks: list[dict[str, Any]] = []
+        self._summaries: dict[int, str] = {}
         self._calls = WaitingCalls()
         self._answers: list[int] = []
         self._title: str | None = None
@@ -108,6 +110,8 @@ class PageFold:
         elif isinstance(event, Retraction):
             self._changes.append({"id": event.id, "kind": kind, "reason": event.reason, "version": event.version})
         elif isinstance(event, CondensationAction):
+            if event.summary is not None:
+                self._summaries[summary_id(event.id)] = gist(summary_event(event), GIST)
             told = {key: event.metadata[key] for key in _TOLD if event.metadata.get(key) is not None}
             self._changes.append(
                 {
@@ -149,7 +153,8 @@ class PageFold:
             },
             "spans": spans,
             "summaries": [
-                {"id": one.id, "tokens": one.tokens, "spans": _spans(one)} for one in lives.summaries.values()
+                {"id": one.id, "tokens": one.tokens, "gist": self._summaries.get(one.id, ""), "spans": _spans(one)}
+                for one in lives.summaries.values()
             ],
             "order": lives.order,
             "changes": self._changes,

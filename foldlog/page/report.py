@@ -89,7 +89,7 @@ def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
 
 
 def _write(file: IO[str], document: dict[str, Any], gists: list[str], texts: IO[str]) -> None:
-    name = document["title"] or document["conversation"]
+    name = document["title"] or document["request"] or document["conversation"]
     style, script = assets.style(), assets.script()
     policy = (
         f"default-src 'none'; script-src {assets.content_hash(script)}; style-src {assets.content_hash(style)}; "

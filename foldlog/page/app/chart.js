@@ -299,11 +299,12 @@ export class Chart {
     }
     context.textAlign = "right";
     let drawn = -Infinity;
+    const regular = this.isWhole && this.app.rowHeights === "equal" && this.rows.length > 0.9 * this.history.version;
     const gap = niceStep((this.rows.length || 1) / Math.max(1, this.rowsHeight / 34));
     for (let place = 0; place < this.rows.length; place += 1) {
       const id = this.history.came(this.rows[place]);
       const y = this.y((this.tops[place] + this.tops[place + 1]) / 2);
-      const wanted = this.isWhole && this.app.rowHeights === "equal" ? id % gap === 0 : y - drawn >= 30;
+      const wanted = regular ? id % gap === 0 : y - drawn >= 30;
       if (!wanted || y - drawn < 14) continue;
       context.fillText(String(id), LEFT - 10, y);
       context.fillRect(LEFT - 7, Math.round(y), 4, 1);
@@ -656,7 +657,7 @@ export class Chart {
         lines.push(el("span", { class: "soft" }, ` ≈ ${count(this.history.tokens(id), "token")}`));
         lines.push(el("div", {}, `at version ${version}: ${STATE_WORDS[state]}`));
       } else lines.push(el("div", {}, this.app.removed(edge).sentence));
-      const gist = id >= 0 ? this.app.source.gist(id) : this.app.source.gist(this.history.came(id));
+      const gist = id >= 0 ? this.app.source.gist(id) : this.history.summaryOf.get(id)?.gist;
       if (gist && edge === null) lines.push(el("div", { class: "gist" }, printable(gist)));
     }
     this.tip.replaceChildren(...lines);

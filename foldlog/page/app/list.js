@@ -107,15 +107,14 @@ export class List {
       el("span", { class: "number" }, bar, el("span", { class: "tokens" }, short(tokens))),
     ].filter(Boolean));
     if (snippet !== undefined) this.highlight(gist, printable(snippet));
-    else this.fillGist(gist, history.came(id), id < 0);
-    if (source.gist(history.came(id)) === undefined) source.loadGists(history.came(id)).then((loaded) => loaded && this.app.changed("gists"));
+    else this.fillGist(gist, id);
+    if (id >= 0 && source.gist(id) === undefined) source.loadGists(history.came(id)).then((loaded) => loaded && this.app.changed("gists"));
   }
 
-  fillGist(gist, came, isSummary) {
-    const text = this.app.source.gist(came);
+  fillGist(gist, id) {
+    const text = id < 0 ? this.app.history.summaryOf.get(id).gist : this.app.source.gist(id);
     if (text === undefined) gist.classList.add("waiting");
-    const summary = isSummary && text !== undefined ? text.split("a summary stands for them: ").at(-1) : text;
-    gist.textContent = printable(summary ?? "");
+    gist.textContent = printable(text ?? "");
   }
 
   highlight(node, text) {

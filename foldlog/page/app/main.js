@@ -314,7 +314,7 @@ class App {
     } }, name);
     const back = this.source instanceof Server ? el("a", { class: "back", href: "./" }, "All conversations") : null;
     this.root.replaceChildren(
-      el("header", {}, back, el("h1", {}, said(this.history.title ?? this.history.conversation)), this.live, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
+      el("header", {}, back, el("h1", {}, said(this.name)), this.live, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
       el("main", {},
         el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" },
           this.legend,
@@ -335,7 +335,12 @@ class App {
         this.detail.node),
       this.helpDialog(), this.told);
     this.box.addEventListener("keydown", (event) => this.searchKey(event));
-    document.title = `${printable(this.history.title ?? this.history.conversation)} · foldlog`;
+    document.title = `${printable(this.name)} · foldlog`;
+  }
+
+  // What people know it by: its title, or what the user asked first.
+  get name() {
+    return this.history.title ?? this.history.request ?? this.history.conversation;
   }
 
   describe() {
@@ -344,6 +349,7 @@ class App {
     const first = moment(times[0] ?? null, "").slice(0, 10);
     const last = moment(times.at(-1) ?? null, "").slice(0, 10);
     return [
+      this.name === history.conversation ? "" : printable(history.conversation),
       count(history.version, "event"), count(history.condensations.length, "condensation"), "tokens estimated",
       first && (first === last ? first : `${first} to ${last}`),
     ].filter(Boolean).join(" · ");
