@@ -92,7 +92,8 @@ class Chromium:
             for text in messages:
                 message = json.loads(text)
                 if "id" in message:
-                    self._answers[message["id"]].put(message)
+                    if message["id"] in self._answers:
+                        self._answers[message["id"]].put(message)
                 else:
                     for listener in list(self._listeners):
                         listener(message)
@@ -103,11 +104,7 @@ class Chromium:
         """Call a method, and return its result."""
         number = next(self._numbers)
         answer = self._answers[number] = queue.Queue()
-        message = {"id": number, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
-        with self._lock:
-            data = json.dumps(message).encode() + b"\0"
-            while data:
-                data = data[os.write(self._to, data) :]
+        self.post(method, session, number, **parameters)
         try:
             given = answer.get(timeout=PATIENCE_S)
         except queue.Empty:
@@ -117,6 +114,14 @@ class Chromium:
         if "error" in given:
             raise PageFailed(f"{method}: {given['error']['message']}")
         return given["result"]
+
+    def post(self, method: str, session: str | None, number: int = 0, **parameters: Any) -> None:
+        """Call a method, and do not wait for its result."""
+        message = {"id": number, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
+        with self._lock:
+            data = json.dumps(message).encode() + b"\0"
+            while data:
+                data = data[os.write(self._to, data) :]
 
     def listen(self, listener: Callable[[dict[str, Any]], None]) -> None:
         self._listeners.append(listener)
@@ -178,6 +183,7 @@ class Page:
                 )
             case "Page.javascriptDialogOpening":
                 self.problems.append(f"opened a dialog: {given['message']}")
+                self._browser.post("Page.handleJavaScriptDialog", self._session, accept=True)
             case "Page.windowOpen" | "Page.downloadWillBegin" as what:
                 self.problems.append(f"{what} {given.get('url')}")
 
