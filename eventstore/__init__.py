@@ -7,12 +7,13 @@ knows of Views or models.
     events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append
     opening.py urls.py importing.py       which store a URL names; a foreign history into one conversation
     forking.py                            a conversation that shares the past of another
+    documents/                            values beside the events; conversations by attribute
     stored/ recorders/                    an event as a row; rows in a database
     maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
 """
 
 from eventstore.conversation import ANY_VERSION, AnyVersion
-from eventstore.documents import DELETED, Documents
+from eventstore.documents.changes import DELETED, Documents
 from eventstore.errors import (
     ConversationErased,
     ConversationHasForks,

@@ -20,9 +20,9 @@ from eventstore.conversation import (
     number,
     summaries_named,
 )
+from eventstore.documents.listing import list_again
 from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, summary_of
-from eventstore.listing import list_again
 from eventstore.recorders.base import Place, RecalledKey, Transaction
 from eventstore.results import Recorded
 from eventstore.stored import hash_chain

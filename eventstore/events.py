@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 ATTRIBUTES = "attributes"
-"""The name of the document that holds a conversation's attributes: see ``eventstore.listing``."""
+"""The name of the document that holds a conversation's attributes: see ``eventstore.documents.listing``."""
 
 NOT_RECORDED = -1
 """The id of an event that is in no conversation yet."""
@@ -179,7 +179,7 @@ class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
 
 
 class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"):
-    """New values of documents beside the conversation: see ``eventstore.documents``, which makes and reads them.
+    """New values of documents beside the conversation: ``eventstore.documents`` makes and reads them.
 
     ``changed`` has a change for each document that is new: ``{"value": …}``, ``{"base": id, "difference": …}``, a
     difference to the value that event ``id`` gave the document, or ``{"deleted": true}``. ``others`` are the ids of the

@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
 from eventstore import Action, ConversationRow, Event, KeyRing, Recorded, Store
-from eventstore.listing import RecentConversations
+from eventstore.documents.listing import RecentConversations
 from eventstore.origins import FoundEvent
 from eventstore.store import EVENT_BYTES_MAX
 from foldlog import histories as sync
@@ -327,6 +327,9 @@ class AsyncHistories:
         return f"<async {self.sync!r}>"
 
 
+_forked = _method(sync.History.fork, writes=True)
+
+
 class AsyncHistory:
     """One conversation. ``sync`` is the same of the sync face; see ``foldlog.History`` for every method."""
 
@@ -383,6 +386,12 @@ class AsyncHistory:
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> AsyncIterator[Event]:
         """Yield the events with ``start <= id < stop`` in order, forgotten ones too. See ``foldlog.History.events``."""
         return _Pages(self._histories.pool, partial(self.sync.events, start, stop, reverse=reverse))
+
+    async def fork(self, at: int | None = None, id: str | None = None) -> AsyncHistory:
+        forked = await _forked(self, at, id)
+        return self._histories[forked.id]
+
+    fork.__doc__ = sync.History.fork.__doc__
 
     def _read(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
         return self._histories.pool.run(work, finish=False)

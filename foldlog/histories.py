@@ -37,8 +37,8 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
+from eventstore.documents.listing import RecentConversations, recent_conversations
 from eventstore.events import ATTRIBUTES, summary_id
-from eventstore.listing import RecentConversations, recent_conversations
 from eventstore.origins import FoundEvent, find
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.store import EVENT_BYTES_MAX

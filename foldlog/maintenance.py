@@ -9,7 +9,7 @@ from eventstore import ConversationRow, Store
 
 if TYPE_CHECKING:
     from eventstore.maintenance.backup import BackedUp, Vacuumed
-    from eventstore.maintenance.copy_store import Difference, Moved
+    from eventstore.maintenance.copy_store import Moved, UnequalConversation
     from eventstore.maintenance.rekey import Rekeyed
     from eventstore.maintenance.verify import Published, Verdict
     from eventstore.recorders.server import Status
@@ -67,7 +67,7 @@ class Maintenance:
 
         return copy_store(source, self._store, jobs=jobs)
 
-    def differences_from(self, source: Store) -> Iterator[Difference]:
+    def differences_from(self, source: Store) -> Iterator[UnequalConversation]:
         """Yield the histories of another store that do not have the same head here."""
         from eventstore.maintenance.copy_store import compare_stores
 

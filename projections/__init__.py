@@ -4,7 +4,7 @@
 ``view.py`` is its result; ``well_formed.py`` and ``messages/`` make it fit for a model.
 ``stored/`` keeps the structure of a View beside the events and loads it again.
 ``views.py`` serves stored conversations; ``explain.py`` says why an event is shown or not, and what changed;
-``lifetimes.py`` says it for all events and versions at once, with the one pass of ``lifetimes_fold.py``;
+``lifetimes/`` says it for all events and versions at once, with the one pass of its ``fold.py``;
 ``audit.py`` compares stored revisions with the log. Everything here can be deleted and rebuilt from the log.
 """
 

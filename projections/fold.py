@@ -37,10 +37,10 @@ from projections.left_behind import LeftBehind
 from projections.retractions import target
 from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
 
-__all__ = ["EMPTY", "Folded", "Past", "ViewState", "evolve", "fold", "resume", "summary_event"]
+__all__ = ["EMPTY", "EarlierFolds", "Folded", "ViewState", "evolve", "fold", "resume", "summary_event"]
 
 
-class Past(Protocol):
+class EarlierFolds(Protocol):
     """Where a retraction finds what was before."""
 
     def at(self, version: int) -> Folded:
@@ -62,7 +62,7 @@ class ViewState:
     left_behind: frozenset[int] = frozenset()
     register: Register | None = None
     tomb: Intervals = ()
-    past: Past | None = field(default=None, compare=False, repr=False)
+    past: EarlierFolds | None = field(default=None, compare=False, repr=False)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -170,13 +170,13 @@ def _before(state: ViewState, version: int) -> Folded:
 class _Retained:
     """The past of a fold in memory: the events that it was given, and the past before them."""
 
-    before: Past | None
+    before: EarlierFolds | None
     version: int
     events: Sequence[Event]
 
     def at(self, version: int) -> Folded:
         batches: list[Sequence[Event]] = []
-        past: Past | None = self
+        past: EarlierFolds | None = self
         first = self.version
         while isinstance(past, _Retained):
             batches.append(past.events)

@@ -25,7 +25,7 @@ from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
 from projections.fold import Folded, ViewState, summary_event
 from projections.lifetimes import Lifetimes
-from projections.lifetimes_fold import Count, LifetimesFold
+from projections.lifetimes.fold import Count, LifetimesFold
 from projections.messages import Dialect, checked
 from projections.retractions import target
 from projections.stored.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision

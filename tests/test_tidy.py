@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FUNCTION_LINES_MAX = 70
+FILES_MAX = 20
 PACKAGES = ("eventstore", "projections", "condensers", "foldlog")
 PLAIN = ("eventstore", "projections", "condensers", "foldlog", "examples")
 
@@ -178,6 +179,21 @@ def _texts_in(path):
     kinds = (tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
     tokens = tokenize.generate_tokens(io.StringIO(_text_of(path)).readline)
     return [(token.start[0], token.string) for token in tokens if token.type in kinds]
+
+
+def test_no_two_classes_of_the_product_have_one_name():
+    where = {}
+    for path in PYTHON:
+        if path.relative_to(ROOT).parts[0] in PACKAGES:
+            for node in ast.walk(ast.parse(_text_of(path))):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    where.setdefault(node.name, set()).add(_named(path))
+    assert {name: sorted(paths) for name, paths in where.items() if len(paths) > 1} == {}
+
+
+def test_no_folder_of_code_holds_more_than_twenty_modules():
+    counts = Counter(path.parent for path in PYTHON if path.relative_to(ROOT).parts[0] in PACKAGES)
+    assert {_named(folder): count for folder, count in counts.items() if count > FILES_MAX} == {}
 
 
 def test_no_module_has_a_name_that_says_nothing():

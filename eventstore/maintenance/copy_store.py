@@ -21,7 +21,7 @@ from eventstore.store import Store
 from eventstore.stored.database import Database, translated
 from eventstore.transaction import staged_keys
 
-__all__ = ["Difference", "Moved", "compare_stores", "copy_store"]
+__all__ = ["Moved", "UnequalConversation", "compare_stores", "copy_store"]
 
 _JOBS_MAX = 64
 """Conversations that are copied at a time."""
@@ -36,7 +36,7 @@ class Moved(NamedTuple):
     problem: str | None = None
 
 
-class Difference(NamedTuple):
+class UnequalConversation(NamedTuple):
     """A conversation that differs between the two, and how: the target is ``behind`` where copying again helps."""
 
     conversation: str
@@ -73,7 +73,7 @@ def _copied(source: Database, target: Database, jobs: int) -> Iterator[Moved]:
                 each.cancel()
 
 
-def compare_stores(source: Store, target: Store) -> Iterator[Difference]:
+def compare_stores(source: Store, target: Store) -> Iterator[UnequalConversation]:
     """Every conversation of ``source`` that ``target`` does not have with the same head. What only the target has is
     not looked for. Cost: one look at every conversation on both sides.
     """
@@ -81,10 +81,10 @@ def compare_stores(source: Store, target: Store) -> Iterator[Difference]:
         for found in _conversations(source.database):
             there = _found(target.database, found.id)
             if there is None:
-                yield Difference(found.id, f"{_measure(found)} there, not here", behind=True)
+                yield UnequalConversation(found.id, f"{_measure(found)} there, not here", behind=True)
             elif not _same(found, there):
                 behind = there.erasure is None and found.erasure is None and there.version < found.version
-                yield Difference(found.id, f"{_measure(found)} there, {_measure(there)} here", behind=behind)
+                yield UnequalConversation(found.id, f"{_measure(found)} there, {_measure(there)} here", behind=behind)
 
 
 def _move(source: Database, target: Database, found: Conversation) -> Moved:

@@ -31,7 +31,7 @@ _WORK_MAX = 2**28
 _OTHERS_MAX = 1_000
 
 
-class Run(NamedTuple):
+class SuspectRun(NamedTuple):
     """Rows one after the other that are not what was written there, and how each of the first of them shows it."""
 
     first: int
@@ -43,16 +43,16 @@ class Suspects:
     """Rows that do not fit, as runs. Memory: one entry a run."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[SuspectRun] = []
 
     def add(self, event_id: int, problem: str) -> None:
         """Ids come ascending."""
         if self.runs and self.runs[-1].last == event_id - 1:
             first, _, problems = self.runs[-1]
             more = (*problems, problem) if len(problems) < _SINGLE else problems
-            self.runs[-1] = Run(first, event_id, more)
+            self.runs[-1] = SuspectRun(first, event_id, more)
         else:
-            self.runs.append(Run(event_id, event_id, (problem,)))
+            self.runs.append(SuspectRun(event_id, event_id, (problem,)))
 
     def __bool__(self) -> bool:
         return bool(self.runs)
@@ -81,7 +81,7 @@ def diagnosed(
             yield event_id, event_id, problem
 
 
-def _of_a_run(database: Database, key: int, codec: RowCodec, run: Run) -> Iterator[tuple[int, int, str]]:
+def _of_a_run(database: Database, key: int, codec: RowCodec, run: SuspectRun) -> Iterator[tuple[int, int, str]]:
     shifted = _shifted(database, key, codec, run)
     if shifted is None:  # or the first of them is what pushed the others on
         rest = run._replace(first=run.first + 1, problems=run.problems[1:])
@@ -92,7 +92,7 @@ def _of_a_run(database: Database, key: int, codec: RowCodec, run: Run) -> Iterat
     yield run.first, run.last, shifted or "they are not what was written there"
 
 
-def _shifted(database: Database, key: int, codec: RowCodec, run: Run) -> str | None:
+def _shifted(database: Database, key: int, codec: RowCodec, run: SuspectRun) -> str | None:
     """Return whether all rows of a run moved by the same number of places."""
     possible = set(_SHIFTS)
     for part in readable_rows(database.recorder, key, run.first, run.last + 1):

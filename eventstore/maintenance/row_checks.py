@@ -13,14 +13,14 @@ from eventstore.stored import hash_chain
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
 
-__all__ = ["MISSING", "Finding", "Pass", "Start"]
+__all__ = ["MISSING", "Pass", "Start", "VerifyFinding"]
 
 _PAGE = 1_000
 MISSING = ("it is missing", "they are missing")
 _BESIDE = "what is stored beside the content was changed (checksum or counts), the content was not"
 
 
-class Finding(NamedTuple):
+class VerifyFinding(NamedTuple):
     """What is wrong with events ``first`` to ``last``, or, without them, with the whole. ``sound`` says that their
     content is what was written all the same.
     """
@@ -59,7 +59,7 @@ class Pass:
         start: Start | None = None,
         links: Sequence[Link] = (),
     ) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[VerifyFinding] = []
         self.suspects = Suspects()
         self.wanted = wanted
         """Heads that were published, by version; those that were met with are taken out."""
@@ -180,7 +180,7 @@ class Pass:
         first = self._next
         if self.findings and self.findings[-1].problem in MISSING and self.findings[-1].last == first - 1:
             first = self.findings.pop().first or 0
-        self.findings.append(Finding(first, until - 1, MISSING[first < until - 1]))
+        self.findings.append(VerifyFinding(first, until - 1, MISSING[first < until - 1]))
         self._next, self._head, self._counts = until, None, None
 
     def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
@@ -188,4 +188,4 @@ class Pass:
         if problem == _BESIDE and before is not None and before.problem == problem and before.last == event_id - 1:
             self.findings[-1] = before._replace(last=event_id)
             return
-        self.findings.append(Finding(event_id, event_id, problem, sound))
+        self.findings.append(VerifyFinding(event_id, event_id, problem, sound))

@@ -22,7 +22,7 @@ from eventstore.errors import EventStoreError
 from eventstore.events import Annotation, Event, Message, UnknownEvent
 from eventstore.maintenance.copy import Arrival, Carried, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
-from eventstore.maintenance.verify import Finding, verdicts
+from eventstore.maintenance.verify import VerifyFinding, verdicts
 from eventstore.recorders.base import Conversation, Row
 from eventstore.store import Store
 from eventstore.stored import hash_chain
@@ -47,7 +47,7 @@ class Salvaged(NamedTuple):
     conversation: str
     events: int
     whole: bool
-    lost: tuple[Finding, ...] = ()
+    lost: tuple[VerifyFinding, ...] = ()
     problem: str | None = None
 
 
@@ -126,7 +126,7 @@ class _Filling:
         source: Database,
         found: Conversation,
         codec: RowCodec,
-        findings: Sequence[Finding],
+        findings: Sequence[VerifyFinding],
         lost_max: int,
         past: Sequence[Segment] = (),
     ) -> None:
@@ -137,7 +137,7 @@ class _Filling:
         self._unsound = _Ids(finding for finding in findings if not finding.sound)
         self._proved = _Ids(finding for finding in findings if finding.sound)
         self._lost_max = lost_max
-        self.cut_off: Finding | None = None
+        self.cut_off: VerifyFinding | None = None
         """What says that the copy ends before the conversation does."""
         self._next = 0
         self._moment = 0
@@ -179,7 +179,7 @@ class _Filling:
         """Return the row that stands for all that is missing up to the end, with what says so."""
         first, last = self._next, self._found.version - 1
         problem = f"more than {self._lost_max:,} events cannot have been lost here, so an id is damaged; the copy ends"
-        self.cut_off = Finding(first, last, f"{problem} with event {first}, which stands for all of them")
+        self.cut_off = VerifyFinding(first, last, f"{problem} with event {first}, which stands for all of them")
         said = f"[Events {first} to {last} of this history are lost, if all of them existed: an id was damaged.]"
         return _row(first, Message(source="environment", content=said), self._moment or self._found.created_at)
 
@@ -224,7 +224,7 @@ class _Filling:
 class _Ids:
     """The ids that findings name. Cost of a question: the logarithm of how many findings there are."""
 
-    def __init__(self, findings: Iterable[Finding]) -> None:
+    def __init__(self, findings: Iterable[VerifyFinding]) -> None:
         ranges = sorted((f.first, f.last) for f in findings if f.first is not None and f.last is not None)
         self._firsts = [first for first, _ in ranges]
         self._lasts = list(accumulate((last for _, last in ranges), max))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
-from eventstore.maintenance.row_checks import MISSING, Finding, Pass, Start
+from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding
 from eventstore.recorders.base import Conversation, Erasure, Reader, RecorderOnDisk, as_rows
 from eventstore.recorders.errors import RecorderError
 from eventstore.store import Store
@@ -24,7 +24,7 @@ from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import RowCodec
 from eventstore.transaction import staged_keys
 
-__all__ = ["Finding", "Published", "Verdict", "verdicts", "verify"]
+__all__ = ["Published", "Verdict", "VerifyFinding", "verdicts", "verify"]
 
 
 class Published(NamedTuple):
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
     version: int
     head: bytes | None
     erasure: Erasure | None
-    findings: tuple[Finding, ...]
+    findings: tuple[VerifyFinding, ...]
 
     @property
     def events(self) -> int:
@@ -85,12 +85,12 @@ def verdicts(
             _absent(conversation, heads[conversation]) if found is None else _verdict(database, found, heads, past=True)
         )
         return
-    unlisted: list[Finding] = []
+    unlisted: list[VerifyFinding] = []
     with ThreadPoolExecutor(1, "check") as beside:
         of_the_database = beside.submit(_of_the_database, database)  # that is not Python's work, so it costs no time
         for each in readable_conversations(database.recorder):
             if isinstance(each, str):
-                unlisted.append(Finding(None, None, each))
+                unlisted.append(VerifyFinding(None, None, each))
             else:
                 yield _verdict(database, each, heads)
                 heads.pop(each.id, None)
@@ -99,22 +99,22 @@ def verdicts(
         yield Verdict(None, 0, None, None, (*unlisted, *of_the_database.result()))
 
 
-def _of_the_database(database: Database) -> list[Finding]:
+def _of_the_database(database: Database) -> list[VerifyFinding]:
     recorder = database.recorder
     if not isinstance(recorder, RecorderOnDisk):
         return []
     try:
-        return [Finding(None, None, problem) for problem in recorder.check()]
+        return [VerifyFinding(None, None, problem) for problem in recorder.check()]
     except RecorderError as error:
         if not is_damage(error):
             raise
-        return [Finding(None, None, str(error))]
+        return [VerifyFinding(None, None, str(error))]
 
 
 def _absent(conversation: str, kept: Sequence[Published]) -> Verdict:
     version = max(each.version for each in kept)
     problem = f"it is not there, and had {version:,} events when its head was published"
-    return Verdict(conversation, 0, None, None, (Finding(None, None, problem),))
+    return Verdict(conversation, 0, None, None, (VerifyFinding(None, None, problem),))
 
 
 def _verdict(
@@ -127,11 +127,11 @@ def _verdict(
             _of_an_erased(database, found, kept) if found.erasure else _findings(database, found, kept, past)
         )
     except KeyUnavailable as error:
-        findings = [Finding(None, None, f"it could not be checked: {error}")]
+        findings = [VerifyFinding(None, None, f"it could not be checked: {error}")]
     except RecorderError as error:
         if not is_damage(error):
             raise
-        findings = [Finding(None, None, str(error))]
+        findings = [VerifyFinding(None, None, str(error))]
     if findings and found.erasure is None:
         erased = _erased_since(database, found)
         if erased is not None:
@@ -152,7 +152,7 @@ def _erased_since(database: Database, found: Conversation) -> Conversation | Non
     return now if now is not None and now.erasure is not None else None
 
 
-def _of_an_erased(database: Database, found: Conversation, kept: Iterable[Published]) -> Iterator[Finding]:
+def _of_an_erased(database: Database, found: Conversation, kept: Iterable[Published]) -> Iterator[VerifyFinding]:
     assert found.erasure is not None
     left = database.recorder.query(
         lambda reader: (
@@ -163,45 +163,53 @@ def _of_an_erased(database: Database, found: Conversation, kept: Iterable[Publis
         )
     )
     if any(left):
-        yield Finding(None, None, "its erasure is not finished; run 'foldlog erase' for it again")
+        yield VerifyFinding(None, None, "its erasure is not finished; run 'foldlog erase' for it again")
     for version, head in kept:
         if version > found.erasure.events or (version == found.erasure.events and head != found.erasure.head):
-            yield Finding(None, None, f"its receipt is not of the history whose head at version {version} was kept")
+            yield VerifyFinding(
+                None, None, f"its receipt is not of the history whose head at version {version} was kept"
+            )
 
 
-def _findings(database: Database, found: Conversation, kept: Sequence[Published], past: bool) -> Iterator[Finding]:
+def _findings(
+    database: Database, found: Conversation, kept: Sequence[Published], past: bool
+) -> Iterator[VerifyFinding]:
     if not columns_are_sound(found):
-        yield Finding(None, None, "its own row, or what leads to its last event, is damaged")
+        yield VerifyFinding(None, None, "its own row, or what leads to its last event, is damaged")
     if found.version == 0:
-        yield Finding(None, None, "it has no events: all of it is missing")
+        yield VerifyFinding(None, None, "it has no events: all of it is missing")
         return
     codec = database.codec_of_damaged(found)
     try:
         database.codec_of(found)
     except CorruptEvent:
-        yield Finding(None, None, "its mark does not fit: its end was cut off, or its row was changed, without its key")
+        yield VerifyFinding(
+            None, None, "its mark does not fit: its end was cut off, or its row was changed, without its key"
+        )
     salt = found.salt if codec.data_key is None else codec.data_key.salt
     if not salt:
-        yield Finding(None, None, "its salt is lost, so nothing proves its heads")
+        yield VerifyFinding(None, None, "its salt is lost, so nothing proves its heads")
     start = None if found.parent is None else _start_of_fork(database, found, salt)
     wanted = {version: head for version, head in kept if version > found.begins}
     chain = Pass(codec, database, salt, wanted, start, _copied(database, found))
     chain.over(database.recorder, found.key, found.version)
     if salt and chain.suspects and not chain.proved:
-        yield Finding(None, None, "its salt is not what it was, or all of it was changed: nothing proves its heads")
+        yield VerifyFinding(
+            None, None, "its salt is not what it was, or all of it was changed: nothing proves its heads"
+        )
         salt = b""
         chain = Pass(codec, database, salt, dict(kept), start and start._replace(head=None))
         chain.over(database.recorder, found.key, found.version)
     yield from chain.findings
     for first, last, problem in diagnosed(database, found.key, codec, salt, chain.suspects, _others(database, found)):
-        yield Finding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
+        yield VerifyFinding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
     for version, head in kept:
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
-            yield Finding(None, None, f"{problem} {found.version:,}")
+            yield VerifyFinding(None, None, f"{problem} {found.version:,}")
         elif version in chain.wanted and not chain.suspects:
             problem = f"at version {version} its head is not the one that was published: its history was rewritten"
-            yield Finding(None, None, f"{problem} ({head.hex()} was)")
+            yield VerifyFinding(None, None, f"{problem} ({head.hex()} was)")
     if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
         yield from _of_its_past(database, found, kept)
     yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
@@ -227,7 +235,7 @@ def _start_of_fork(database: Database, found: Conversation, salt: bytes) -> Star
     return Start(found.begins, head, (last.shown_before + last.shown, last.structural_before + last.structural))
 
 
-def _of_its_past(database: Database, found: Conversation, kept: Sequence[Published]) -> Iterator[Finding]:
+def _of_its_past(database: Database, found: Conversation, kept: Sequence[Published]) -> Iterator[VerifyFinding]:
     """Yield findings in the events that a fork shares: those of each ancestor up to where the fork leaves it."""
 
     def past_and_ancestors(reader: Reader) -> tuple[Sequence[Segment], list[Conversation | None]]:
@@ -238,12 +246,12 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[Publish
     try:
         past, ancestors = database.recorder.query(past_and_ancestors)
     except CorruptEvent as error:
-        yield Finding(0, found.begins - 1, error.problem)
+        yield VerifyFinding(0, found.begins - 1, error.problem)
         return
     wanted = {version: head for version, head in kept if version <= found.begins}
     for part, ancestor in zip(past, ancestors, strict=True):
         if ancestor is None or ancestor.erasure is not None:
-            yield Finding(part.start, part.stop - 1, f"conversation {part.id!r}, which holds them, is not there")
+            yield VerifyFinding(part.start, part.stop - 1, f"conversation {part.id!r}, which holds them, is not there")
             continue
         salt = ancestor.salt if part.codec.data_key is None else part.codec.data_key.salt
         start = None if ancestor.parent is None else _start_of_fork(database, ancestor, salt)
@@ -252,11 +260,11 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[Publish
         chain.over(database.recorder, part.key, part.stop)
         yield from chain.findings
         for first, last, problem in diagnosed(database, part.key, part.codec, salt, chain.suspects, iter(())):
-            yield Finding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
+            yield VerifyFinding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
         for version, head in chain.wanted.items():
             if not chain.suspects:
                 problem = f"at version {version} its head is not the one that was published: its history was rewritten"
-                yield Finding(None, None, f"{problem} ({head.hex()} was)")
+                yield VerifyFinding(None, None, f"{problem} ({head.hex()} was)")
 
 
 def _others(database: Database, found: Conversation) -> Iterator[str]:
@@ -265,7 +273,7 @@ def _others(database: Database, found: Conversation) -> Iterator[str]:
             yield each.id
 
 
-def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Finding]:
+def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:
     """Yield findings beside the events: records and keys may be damaged, or know of events that were cut off."""
     for newest in reader.records(found.key, None, 0, 1_000):
         projection, version = newest.projection, -1
@@ -273,10 +281,10 @@ def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Fi
             for record in records:
                 if codec.decoded_record(projection, record) is None:
                     problem = f"what projection {projection!r} keeps for version {record.version} is damaged"
-                    yield Finding(None, None, f"{problem}; it is made again from the events", sound=True)
+                    yield VerifyFinding(None, None, f"{problem}; it is made again from the events", sound=True)
                 elif record.version > found.version:
                     problem = f"projection {projection!r} knows version {record.version}, and there are only"
-                    yield Finding(None, None, f"{problem} {found.version:,} events: its end may be cut off")
+                    yield VerifyFinding(None, None, f"{problem} {found.version:,} events: its end may be cut off")
             if type(records[-1].version) is not int:
                 break
             version = max(version + 1, records[-1].version)
@@ -286,13 +294,17 @@ def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Fi
             first, count, proof, _ = recalled
             proved += proof is not None
             if type(first) is not int or type(count) is not int or first < 0 or count < 1:
-                yield Finding(None, None, f"what idempotency key {name!r} stands for is damaged")
+                yield VerifyFinding(None, None, f"what idempotency key {name!r} stands for is damaged")
             elif not codec.is_proved(name, recalled):
-                yield Finding(None, None, f"idempotency key {name!r} was changed without the key of the conversation")
+                yield VerifyFinding(
+                    None, None, f"idempotency key {name!r} was changed without the key of the conversation"
+                )
             elif first + count > found.version:
                 problem = f"idempotency key {name!r} stands for events {first} to {first + count - 1}"
-                yield Finding(None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off")
+                yield VerifyFinding(
+                    None, None, f"{problem}, and there are only {found.version:,}: its end may be cut off"
+                )
         start = start_after(page[-1][0])
     if codec.is_strict and proved < codec.mark.keys:
         missing = codec.mark.keys - proved
-        yield Finding(None, None, f"{missing} of its {codec.mark.keys} idempotency keys are missing")
+        yield VerifyFinding(None, None, f"{missing} of its {codec.mark.keys} idempotency keys are missing")

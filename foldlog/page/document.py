@@ -27,7 +27,7 @@ from foldlog.cli.reasons import because
 from foldlog.kinds import KINDS, label
 from projections.fold import summary_event
 from projections.lifetimes import Lifetime, Span
-from projections.lifetimes_fold import LifetimesFold
+from projections.lifetimes.fold import LifetimesFold
 from projections.units import WaitingCalls
 
 __all__ = ["GIST", "PageFold"]

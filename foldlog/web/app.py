@@ -27,7 +27,7 @@ from foldlog.cli.terminal import json_text
 from foldlog.page import assets
 from foldlog.search import SearchRefused
 from foldlog.web.access import Access
-from foldlog.web.conversations import Conversations
+from foldlog.web.conversations import ServedConversations
 from foldlog.web.pages import Pages
 from foldlog.web.search import Search
 
@@ -63,7 +63,7 @@ def application(
     ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``path`` the store's file.
     """
     pages = Pages(store, limit)
-    conversations = Conversations(store, path)
+    conversations = ServedConversations(store, path)
     search = Search(store)
 
     @asynccontextmanager

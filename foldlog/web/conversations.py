@@ -17,13 +17,13 @@ from foldlog.cli.reasons import because
 from foldlog.reports.overview import overview_of
 from projections import Views
 
-__all__ = ["Conversations"]
+__all__ = ["ServedConversations"]
 
 _ROWS_MAX = 10_000
 _SLOWEST = 8
 
 
-class Conversations:
+class ServedConversations:
     """The rows of the list, kept in memory. Thread-safe; ``close`` ends its thread."""
 
     def __init__(self, store: Store, path: str | None = None) -> None:

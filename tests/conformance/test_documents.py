@@ -23,7 +23,7 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.document_values import CHAIN_MAX
+from eventstore.documents.values import CHAIN_MAX
 from eventstore.maintenance.copy_store import copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.verify import verify

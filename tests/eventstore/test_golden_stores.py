@@ -96,3 +96,17 @@ def test_a_store_of_schema_3_reads_the_same_and_its_revisions_are_replaced(tmp_p
             "foldlog.attributes",
             "foldlog.document",
         ]
+
+
+def test_a_store_that_was_made_before_forks_can_be_forked(tmp_path: Path):
+    with open_store(f"sqlite:///{unpacked('schema-3.db', tmp_path)}", keys=KEYS) as store:
+        for name in ("retracted", "encrypted"):
+            version = store.version(name)
+            for at in (1, version):
+                fork = f"{name} at {at}"
+                store.fork(name, at, fork)
+                assert texts(store.events(fork)) == texts(store.events(name, 0, at))
+                store.append(fork, Message(source="user", content="on"), expected_version=at)
+                assert list(Views(store).at(fork, at)) == list(Views(store).at(name, at))
+        assert {row.id: row.head for row in store.conversations() if row.parent is None} == HEADS_OF_SCHEMA_3
+        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from eventstore.events import Event, Retraction
 from projections import View
-from projections.lifetimes_fold import LifetimesFold
+from projections.lifetimes.fold import LifetimesFold
 from projections.retractions import target
 from projections.units import UNSEEN
 from tests.properties.histories import histories

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventstore.differences import patched
+from eventstore.documents.differences import patched
 from eventstore.errors import CorruptEvent, InvalidArgument
 from eventstore.events import DocumentChanges
 from eventstore.transaction import ReadTransaction

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventstore.arguments import whole
-from eventstore.document_values import newest_value
+from eventstore.documents.values import newest_value
 from eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from eventstore.events import ATTRIBUTES
 from eventstore.recorders.base import DIGEST_BYTES, ListedConversation, Reader, Record, Transaction

@@ -16,8 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from eventstore.conversation import ANY_VERSION, AnyVersion
-from eventstore.differences import difference
-from eventstore.document_values import (
+from eventstore.documents.differences import difference
+from eventstore.documents.values import (
     CHAIN_MAX,
     DocumentValue,
     Newest,
