@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import foldlog
+from tests.postgres.servers import Server, ServerUnavailable, new_primary
 
 if os.environ.get("FOLDLOG_TEST_ADAPTERS") != "1":
     collect_ignore_glob = ["*/test_*.py"]  # the SDKs exclude one another, so this environment has none of them
@@ -31,3 +35,17 @@ def histories(url):
     """Open histories of a new store, on each recorder."""
     with foldlog.open(url) as opened:
         yield opened
+
+
+@pytest.fixture
+def restartable() -> Iterator[Server]:
+    """A server of one test, which may stop and start it. The test says why it is skipped where there can be none."""
+    folder = Path(tempfile.mkdtemp(prefix="foldlog-"))  # short: the path of a socket may have 107 bytes
+    folder.chmod(0o755)
+    try:
+        server = new_primary(folder / "primary")
+    except ServerUnavailable as error:
+        pytest.skip(str(error))
+    yield server
+    server.stop("immediate")
+    shutil.rmtree(folder)

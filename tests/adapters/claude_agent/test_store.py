@@ -164,6 +164,17 @@ async def test_two_processes_on_one_session_store_each_entry_once(url):
         assert [one for one in ids if one.startswith(f"{name}-")] == [f"{name}-{number}" for number in range(40)]
 
 
+async def test_a_server_that_restarts_costs_no_entry(restartable):
+    async with FoldlogSessionStore(restartable.url(schema="s", patience_s="60")) as store:
+        for number in range(30):
+            if number == 10:
+                restartable.stop("immediate")
+                starting = asyncio.ensure_future(asyncio.to_thread(restartable.start))
+            await store.append(KEY, [line(number)])
+        await starting
+        assert await store.load(KEY) == [line(number) for number in range(30)]
+
+
 async def test_entries_without_a_type_are_refused_by_name(store):
     with pytest.raises(foldlog.EventStoreError, match="record 1: an event has a text under 'type'"):
         await store.append(KEY, [line(0), {"uuid": str(uuid.uuid4())}])

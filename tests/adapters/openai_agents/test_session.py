@@ -285,6 +285,17 @@ async def test_two_processes_on_one_session_lose_nothing(url):
     assert len(texts) == 80
 
 
+async def test_a_server_that_restarts_costs_no_item(restartable):
+    async with FoldlogSession("s", restartable.url(schema="s", patience_s="60")) as session:
+        for number in range(30):
+            if number == 10:
+                restartable.stop("immediate")
+                starting = asyncio.ensure_future(asyncio.to_thread(restartable.start))
+            await session.add_items([{"role": "user", "content": str(number)}])
+        await starting
+        assert [item["content"] for item in await session.get_items()] == [str(number) for number in range(30)]
+
+
 async def test_why_and_view_work_while_the_session_runs(session, histories):
     await session.add_items([{"role": "user", "content": "a"}])
     await session.pop_item()
