@@ -1,4 +1,4 @@
-"""What the documentation says of the command, made of the command: ``docs/CLI.md`` and a table in ``README.md``."""
+"""What the documentation says of the command, made of the command: ``docs/CLI.md`` and a table in ``docs/index.md``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foldlog.cli.application import COMMANDS, module_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "CLI.md"
-README = ROOT / "README.md"
+INDEX = ROOT / "docs" / "index.md"
 
 _NAMES = [name for names in COMMANDS.values() for name in names]
 _TABLE = re.compile(r"(<!-- commands: scripts/cli-reference -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -33,11 +33,11 @@ def page() -> str:
     return _HEAD + "".join(f"\n## {title}\n\n```text\n{_help_of(*arguments)}\n```\n" for title, arguments in sections)
 
 
-def readme() -> str:
-    """The text that ``README.md`` should have: as it is, with the table of commands made anew."""
+def index() -> str:
+    """The text that ``docs/index.md`` should have: as it is, with the table of commands made anew."""
     rows = "".join(f"| `foldlog {name}` | {_first_sentence(name)} |\n" for name in _NAMES)
     table = f"\n| command | what it does |\n|---|---|\n{rows}\n"
-    return _TABLE.sub(lambda found: f"{found[1]}{table}{found[2]}", README.read_text())
+    return _TABLE.sub(lambda found: f"{found[1]}{table}{found[2]}", INDEX.read_text())
 
 
 def _help_of(*arguments: str) -> str:
@@ -55,4 +55,4 @@ def _first_sentence(name: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page())
-    README.write_text(readme())
+    INDEX.write_text(index())

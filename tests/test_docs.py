@@ -73,9 +73,9 @@ def test_the_reference_of_the_command_is_what_its_help_says():
     assert cli_reference.PAGE.read_text() == cli_reference.page(), "scripts/cli-reference writes it anew"
 
 
-def test_the_readme_names_every_command():
-    assert cli_reference.README.read_text() == cli_reference.readme(), "scripts/cli-reference writes it anew"
-    assert "| `foldlog view` |" in cli_reference.README.read_text()
+def test_the_index_names_every_command():
+    assert cli_reference.INDEX.read_text() == cli_reference.index(), "scripts/cli-reference writes it anew"
+    assert "| `foldlog view` |" in cli_reference.INDEX.read_text()
 
 
 def test_no_help_loses_a_word_that_looks_like_markup():
