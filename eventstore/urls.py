@@ -27,6 +27,7 @@ _POSTGRESQL_OPTIONS = {
 _SQLITE_OPTIONS = {"mode": ("rwc", "rw", "ro"), "durability": ("full", "relaxed"), "patience_s": None}
 _NUMBERS = ("connections_max", "patience_s")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|:")
+_SQLITE_MEMORY = ":memory:"
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
@@ -71,6 +72,11 @@ def parse(url: str) -> Location:
     path = unquote(address.removeprefix("///"))
     if not address.startswith("///") or not path or "\0" in path:
         raise InvalidOption(f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}")
+    if path == _SQLITE_MEMORY:
+        raise InvalidOption(
+            f"{url!r} names a file called {path!r}; for a store in memory, which ends with the process, "
+            f"use {MEMORY!r}, and for this file './{path}'"
+        )
     return Location("sqlite", path, _options(url, query) if query else {})
 
 
@@ -89,6 +95,8 @@ def _postgresql(url: str) -> Location:
         if key not in _POSTGRESQL_OPTIONS:
             left.append(part)
             continue
+        if key in options:
+            raise InvalidOption(f"the URL sets {key} twice; leave one of the two out")
         options[key] = unquote(value)
         allowed = _POSTGRESQL_OPTIONS[key]
         if allowed is not None and options[key] not in allowed:
@@ -104,6 +112,8 @@ def _options(url: str, query: str) -> dict[str, str]:
             raise InvalidOption(
                 f"{url!r} has an unknown option {key!r}; there are {', '.join(sorted(_SQLITE_OPTIONS))}"
             )
+        if key in options:
+            raise InvalidOption(f"{url!r} sets {key} twice; leave one of the two out")
         _check_number(key, value)
         allowed = _SQLITE_OPTIONS[key]
         if allowed is not None and value not in allowed:

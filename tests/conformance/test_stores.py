@@ -495,3 +495,18 @@ def test_a_durability_that_does_not_exist_is_refused_not_relaxed(tmp_path: Path,
     with pytest.raises(InvalidOption, match="full, relaxed"):
         open_store(f"sqlite:///{tmp_path}/x.db", durability=durability)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "url, problem",
+    [
+        ("sqlite:///:memory:", "for a store in memory, which ends with the process, use 'memory:'"),
+        ("sqlite:///x.db?mode=ro&mode=rw", "sets mode twice; leave one of the two out"),
+        ("postgresql://h/d?schema=a&schema=b", "sets schema twice; leave one of the two out"),
+    ],
+)
+def test_a_url_with_two_meanings_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, problem: str):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidOption, match=problem):
+        open_store(url)
+    assert list(tmp_path.iterdir()) == []

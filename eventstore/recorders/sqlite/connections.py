@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from eventstore.recorders.base import PATIENCE_S
-from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.errors import DatabaseError, OperationalError
 from eventstore.recorders.sqlite import process_forks
 
-__all__ = ["ReaderPool", "Use", "create_private", "is_empty", "open_reader", "open_writer"]
+__all__ = ["ReaderPool", "Use", "check_is_file", "create_private", "is_empty", "open_reader", "open_writer"]
 
 
 def create_private(path: str) -> None:
@@ -24,6 +25,15 @@ def create_private(path: str) -> None:
         return
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def check_is_file(path: str) -> None:
+    """Raise ``DatabaseError`` where something is at the path that is not a regular file."""
+    with contextlib.suppress(OSError):  # whatever opens it says what is wrong
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a socket"
+            raise DatabaseError(f"{path} is {kind}, and a store is a regular file; name another file")
 
 
 def is_empty(path: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,12 +16,19 @@ from eventstore.recorders.commit_queue import CommitQueue
 from eventstore.recorders.errors import DatabaseError, InterfaceError, ReadOnly
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.sqlite import epochs, process_forks, schema, upkeep
-from eventstore.recorders.sqlite.connections import ReaderPool, Use, create_private, is_empty, open_reader
+from eventstore.recorders.sqlite.connections import (
+    ReaderPool,
+    Use,
+    check_is_file,
+    create_private,
+    is_empty,
+    open_reader,
+)
 from eventstore.recorders.sqlite.errors import raise_translated, translated
 from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.scrub import Scrubber
 from eventstore.recorders.sqlite.store_file import StoreFile
-from eventstore.recorders.sqlite.write_lock import WriteLock
+from eventstore.recorders.sqlite.write_lock import WriteLock, lock_path
 from eventstore.recorders.sqlite.writing import SQLiteWriting
 
 __all__ = ["SQLiteRecorder"]
@@ -235,11 +243,13 @@ class SQLiteRecorder:
         return self._file.connect(partial(open_reader, patience_s=self._patience_s, writable=self.writable))
 
     def _open(self, create: bool) -> None:
+        check_is_file(self.path)
         if not create and is_empty(self.path):
             raise DatabaseError(
                 f"{self.path} is empty, which no store is; restore a backup, or begin with 'foldlog import'"
             )
         if self.writable:
+            self._check_before_writing()
             if create:
                 create_private(self.path)
             lock = WriteLock(self.path, self._patience_s)
@@ -260,6 +270,12 @@ class SQLiteRecorder:
             raise DatabaseError(f"{self.path} is empty or of an older schema; open it once without ?mode=ro")
         with self._alone() as connection:
             schema.migrate(connection, self.path, self._file.inode)
+
+    def _check_before_writing(self) -> None:
+        """Raise ``DatabaseError`` for what is not a store, before a file is made beside it."""
+        if os.path.exists(self.path) and not is_empty(self.path) and not os.path.exists(lock_path(self.path)):
+            with self._readers.connection() as connection:
+                schema.check_may_be_store(connection, self.path)
 
     def _snapshot(self, doing: str) -> _ReadTransaction:
         """Give a reader's connection in a transaction: everything that it reads is of one moment."""

@@ -13,7 +13,15 @@ from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.identity import new_store_uuid
 from eventstore.recorders.statements import migrations
 
-__all__ = ["FINGERPRINT", "check_is_store", "check_unchanged", "fingerprint", "is_current", "migrate"]
+__all__ = [
+    "FINGERPRINT",
+    "check_is_store",
+    "check_may_be_store",
+    "check_unchanged",
+    "fingerprint",
+    "is_current",
+    "migrate",
+]
 
 _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 _MIGRATIONS: Final = migrations("sqlite")
@@ -33,6 +41,11 @@ def is_current(connection: sqlite3.Connection, path: str) -> bool:
     found = _schema(connection, path)
     _check_nothing_foreign(connection, path, found)
     return found == _NEWEST
+
+
+def check_may_be_store(connection: sqlite3.Connection, path: str) -> None:
+    """Raise ``DatabaseError`` where the file is not a store of ours, or is one of a newer schema."""
+    _schema(connection, path)
 
 
 def check_is_store(connection: sqlite3.Connection, path: str) -> None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from eventstore.recorders.errors import OperationalError
 
-__all__ = ["Until", "WriteLock"]
+__all__ = ["Until", "WriteLock", "lock_path"]
 
 _NAME_BYTES_MAX: Final = 300
 _POLL_S: Final = 0.002
@@ -31,6 +31,11 @@ class Until(NamedTuple):
     deadline: float
 
 
+def lock_path(path: str) -> str:
+    """Return the file that the write lock of a store is held on."""
+    return f"{path}-queue"
+
+
 class WriteLock:
     """A lock on a file beside the database, held by one process at a time. The kernel frees it when its holder dies.
 
@@ -42,7 +47,7 @@ class WriteLock:
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
-        self._path = f"{path}-queue"
+        self._path = lock_path(path)
         self._patience_s = patience_s
         self._file = -1
         self._name = b""
