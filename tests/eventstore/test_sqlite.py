@@ -257,7 +257,7 @@ def test_a_migration_that_fails_leaves_the_older_schema_whole(path: str, monkeyp
     before = statements(path)
     broken = {**schema._MIGRATIONS, 2: "CREATE TABLE half (x);\nCREATE TABLE half (x);\n"}
     monkeypatch.setattr(schema, "_MIGRATIONS", broken)
-    with pytest.raises(OperationalError, match="table half already exists"):
+    with pytest.raises(DatabaseError, match="table half already exists"):
         SQLiteRecorder(path)
     assert statements(path) == before
     monkeypatch.undo()
