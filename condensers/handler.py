@@ -31,12 +31,17 @@ from condensers.reports import (
 )
 from eventstore import ANY_VERSION, CondensationAction, ReadTransaction, Recorded, Store, VersionConflict
 from eventstore.events import Event, is_structural
+from eventstore.generation import Generation
 from projections import View
 
 __all__ = ["CondenseHandler", "Outdated"]
 
 _WAIT, _WAIT_MAX = 10, 160
 """Events to wait before a failed model is asked again: after its first failure, and at most."""
+
+
+Append = Callable[..., tuple[Recorded, ...]]
+"""``Store.append`` for one conversation."""
 
 
 class CurrentViews(Protocol):
@@ -60,7 +65,7 @@ class CondenseHandler:
         self._sparing = self._condenser.sparing()
         self._remembered: dict[str, Remembered] = {}
 
-    def handle(self, conversation: str) -> View | Condensation:
+    def handle(self, conversation: str, generation: Generation | None = None) -> View | Condensation:
         """One step: the View to go on with, or a condensation that has been appended; ask again for the View after it.
 
         Reports of a step without a condensation are appended as an ``Annotation``; the report of a mask only if its
@@ -69,25 +74,27 @@ class CondenseHandler:
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. The handler then appends a
         declined condensation: it answers the request, and the next step goes on. While it is the newest condensation
         and the prompt is still too long, later steps raise the same error and append nothing: see ``Declines``. Raises
-        the store's errors, too. Durability: appended events are on disk. Cost: the View, and the condenser's work.
+        the store's errors, too; ``generation`` is that of ``Store.append``. Durability: appended
+        events are on disk. Cost: the View, and the condenser's work.
         """
+        append = partial(self._store.append, conversation, generation=generation)
         while True:
             view = self._views.current(conversation)
             remembered = self._memory_of(conversation)
             condenser = self._condenser if remembered.may_ask(view.version) else self._sparing
             try:
-                result, reports = self._step(conversation, view, condenser)
+                result, reports = self._step(append, view, condenser)
             except NoCondensationAvailable as error:
-                if self._declined(conversation, view, error, remembered.declines):
+                if self._declined(conversation, append, view, error, remembered.declines):
                     raise
                 continue
             if isinstance(result, View):
-                return self._reported(conversation, result, reports, remembered)
+                return self._reported(conversation, append, result, reports, remembered)
             made = with_reports(result.action, remembered.declines.unrecorded())
             try:
-                action = self._append(conversation, view, made)
+                action = self._append(conversation, append, view, made)
             except Outdated as error:
-                self._drop(conversation, made, view.version, str(error))
+                self._drop(append, made, view.version, str(error))
             else:
                 remembered.condensed()
                 return Condensation(action)
@@ -113,7 +120,7 @@ class CondenseHandler:
             self._remembered.pop(next(iter(self._remembered)), None)
         return self._remembered.setdefault(conversation, Remembered(self._condenser.type))
 
-    def _step(self, conversation: str, view: View, condenser: Condenser) -> Step:
+    def _step(self, append: Append, view: View, condenser: Condenser) -> Step:
         """Return the condenser's answer. Raise ``NoCondensationAvailable`` also for a condensation that would change
         nothing: every later step would make the same one.
         """
@@ -123,7 +130,7 @@ class CondenseHandler:
             raise
         except BaseException:
             if abandoned := take_abandoned():
-                self._store.append(conversation, annotation(abandoned), expected_version=ANY_VERSION)
+                append(annotation(abandoned), expected_version=ANY_VERSION)
             raise
 
     def _decide(self, view: View, condenser: Condenser) -> Step:
@@ -135,7 +142,7 @@ class CondenseHandler:
             )
         return step
 
-    def _append(self, conversation: str, view: View, action: CondensationAction) -> CondensationAction:
+    def _append(self, conversation: str, append: Append, view: View, action: CondensationAction) -> CondensationAction:
         """Append the condensation and return it as stored. Raise ``Outdated`` if other writers appended first and it no
         longer holds.
 
@@ -146,10 +153,10 @@ class CondenseHandler:
         for conflicts in count():
             try:
                 if conflicts < _CONFLICTS_MAX:
-                    recorded = self._store.append(conversation, action, expected_version=plan.view.version)
+                    recorded = append(action, expected_version=plan.view.version)
                 else:
                     guard = partial(_check, plan, news_max=_NEWS_MAX << (conflicts - _CONFLICTS_MAX))
-                    recorded = self._store.append(conversation, action, expected_version=ANY_VERSION, guard=guard)
+                    recorded = append(action, expected_version=ANY_VERSION, guard=guard)
             except VersionConflict:
                 plan = plan.after(tuple(self._store.events(conversation, start=plan.view.version)))
                 action = replace(action, metadata={**action.metadata, "planned_at": view.version})
@@ -157,33 +164,37 @@ class CondenseHandler:
                 return _condensation(recorded)
         raise AssertionError("there is always a next time")
 
-    def _drop(self, conversation: str, plan: CondensationAction, planned_at: int, problem: str) -> None:
+    def _drop(self, append: Append, plan: CondensationAction, planned_at: int, problem: str) -> None:
         report = {**plan.metadata, "outcome": "dropped", "problem": problem, "planned_at": planned_at}
         spent = [each for each in report.pop(CONDENSER_METADATA_KEY, []) if not is_standing(each)]
-        self._store.append(conversation, annotation([*spent, report]), expected_version=ANY_VERSION)
+        append(annotation([*spent, report]), expected_version=ANY_VERSION)
 
-    def _declined(self, conversation: str, view: View, error: NoCondensationAvailable, declines: Declines) -> bool:
+    def _declined(
+        self, conversation: str, append: Append, view: View, error: NoCondensationAvailable, declines: Declines
+    ) -> bool:
         """Answer a condensation that could not be made. Return False where another one came first, and the step may
         succeed after all.
         """
         lately = max(0, view.version - _LOOKED_BACK)
         if declines.stands(view, self._store.events(conversation, lately, view.version)):
             if report := declines.repeated(str(error), error.reports):
-                self._store.append(conversation, annotation(report), expected_version=ANY_VERSION)
+                append(annotation(report), expected_version=ANY_VERSION)
             return True
         metadata = {"condenser": self._condenser.type, "outcome": "declined", "reason": str(error)}
         reports = (*declines.unrecorded(), *error.reports)
         declined = with_reports(CondensationAction(forgotten_event_ids=(), metadata=metadata), reports)
         try:
-            self._append(conversation, view, declined)
+            self._append(conversation, append, view, declined)
         except Outdated as outdated:
             if reports:
-                self._drop(conversation, declined, view.version, str(outdated))
+                self._drop(append, declined, view.version, str(outdated))
             return False
         declines.recorded(view)
         return True
 
-    def _reported(self, conversation: str, view: View, reports: tuple[Report, ...], remembered: Remembered) -> View:
+    def _reported(
+        self, conversation: str, append: Append, view: View, reports: tuple[Report, ...], remembered: Remembered
+    ) -> View:
         """Append the reports of a step and return ``view`` with them and with the events of other writers."""
         if not all(map(is_standing, reports)):
             remembered.failed(view.version)
@@ -191,7 +202,7 @@ class CondenseHandler:
         news = remembered.news(reports, lambda: self._store.events(conversation, lately))
         if not news:
             return view
-        self._store.append(conversation, annotation(news), expected_version=ANY_VERSION)
+        append(annotation(news), expected_version=ANY_VERSION)
         since = tuple(self._store.events(conversation, start=view.version))
         # A mask does not know of a condensation that came since: the next step handles that one.
         return view if any(map(is_structural, since)) else view.then(since)

@@ -23,6 +23,7 @@ from eventstore.conversation import (
 from eventstore.documents.listing import list_again
 from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, summary_of
+from eventstore.generation import Generation, find_meant
 from eventstore.recorders.base import Place, RecalledKey, Transaction
 from eventstore.results import Recorded
 from eventstore.stored import hash_chain
@@ -61,6 +62,7 @@ class Appending:
         project: Callable[[WriteTransaction, Sequence[Event]], None],
         *,
         dedupe: bool,
+        generation: Generation | None = None,
     ) -> None:
         self._database = database
         self._conversation = conversation
@@ -70,6 +72,9 @@ class Appending:
         self._guard = guard
         self._project = project
         self._dedupe = dedupe and bool(batch)
+        self._generation = generation
+        self.met: int | None = None
+        """The key of the conversation that it appends to."""
         self._simple = not dedupe and is_simple(command.events)
         """Whether no rule applies to the events but the expected version: then they get ids and times in place."""
         self._untimed: Sequence[Event] = without_time(command.events) if self._simple else ()
@@ -77,7 +82,11 @@ class Appending:
 
     def __call__(self, transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
         given, command, new, reading = self._batch, self._command, None, None
-        found = find_begun(self._database, transaction, self._conversation)
+        if self._generation is None:
+            found, replaces = find_begun(self._database, transaction, self._conversation), None
+        else:
+            found, replaces = find_meant(self._database, transaction, self._conversation, self._generation)
+        self.met = None if found is None else found.key
         if found is not None and not (self._simple and self._key is None and self._guard is None):
             reading = ReadTransaction(transaction, found, self._database)
             earlier = self._earlier(reading)
@@ -94,7 +103,8 @@ class Appending:
         decided = self._decided(version, command, reading)
         now = self._database.now()
         if found is None:
-            found = transaction.begin(self._conversation, now, hash_chain.new_salt())
+            found = transaction.begin(self._conversation, now, hash_chain.new_salt(), replaces=replaces)
+            self.met = found.key
         rows = chained(found, given, now)
         writing = WriteTransaction(transaction, found, self._database)
         place = writing.insert(rows)

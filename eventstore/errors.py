@@ -83,12 +83,14 @@ class ConversationNotFound(EventStoreError):
 
 
 class ConversationErased(EventStoreError):
-    """The conversation was erased on purpose. Only its receipt is left, and its id is not used again."""
+    """The conversation was erased on purpose. Only its receipt is left. ``Histories.create`` with ``replace_erased``
+    begins another one with its id.
+    """
 
     def __init__(self, conversation: str, erased_at: str, reason: str) -> None:
         super().__init__(
             f"conversation {conversation!r} was erased at {erased_at} ({reason or 'no reason given'}); "
-            f"its events are gone and its id cannot be used again"
+            f"its events are gone; use another id, or begin it again with replace_erased=True"
         )
         self.conversation, self.erased_at, self.reason = conversation, erased_at, reason
 

@@ -37,7 +37,8 @@ class ConversationRow(NamedTuple):
     """A conversation in a list. ``head`` is that of its last event, in hexadecimal: publish it, and every later change
     to the history shows. An erased conversation has its version and head of before; ``bytes_pending`` says that bytes
     of its events may still be in the store's file: ``vacuum`` removes them. A fork names its ``parent``, and the
-    version up to which it shares the parent's events.
+    version up to which it shares the parent's events. ``generation`` is the number of erased conversations that
+    had its id before.
     """
 
     id: str
@@ -50,6 +51,7 @@ class ConversationRow(NamedTuple):
     bytes_pending: bool = False
     parent: str | None = None
     parent_version: int | None = None
+    generation: int = 0
 
 
 class Ingested(NamedTuple):
@@ -59,7 +61,7 @@ class Ingested(NamedTuple):
     version: int
 
 
-def listed(found: Conversation, *, bytes_pending: bool = False) -> ConversationRow:
+def listed(found: Conversation, *, bytes_pending: bool = False, generation: int = 0) -> ConversationRow:
     """Return a conversation as a list shows it. ``bytes_pending`` counts only for an erased one."""
     erasure = found.erasure
     head = found.head if erasure is None else erasure.head
@@ -75,4 +77,5 @@ def listed(found: Conversation, *, bytes_pending: bool = False) -> ConversationR
         bytes_pending=bytes_pending and erasure is not None,
         parent=found.parent_id,
         parent_version=None if found.parent is None else found.parent_version,
+        generation=generation,
     )

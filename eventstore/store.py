@@ -29,6 +29,7 @@ from eventstore.events import (
     is_structural,
 )
 from eventstore.forking import begin_fork
+from eventstore.generation import Generation, receipts_before
 from eventstore.importing import Ingestion
 from eventstore.recorders.base import (
     Conversation,
@@ -94,6 +95,7 @@ class Store:
         idempotency_key: str | None = None,
         dedupe: Literal["origin"] | None = None,
         guard: Callable[[ReadTransaction], object] | None = None,
+        generation: Generation | None = None,
     ) -> tuple[Recorded, ...]:
         """Append one event, or several, all or none; they get the next ids. Returns them as recorded, in order.
 
@@ -102,7 +104,8 @@ class Store:
         if the expected version is stale. ``dedupe="origin"`` leaves out the events whose source id (``origin.format``
         and ``origin.id``) the conversation has already. It returns the others; there may be none.
         ``guard`` is asked in the transaction, of a conversation that exists: what it raises is raised, and nothing is
-        appended. Writers wait for it.
+        appended. Writers wait for it. ``generation`` says which conversation of this id is meant: once that is erased,
+        this raises ``ConversationErased`` though another one has the id.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken; its message says
         which), ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
@@ -113,7 +116,15 @@ class Store:
         batch = self._encoded(events)
         append = Append([encoded.event for encoded in batch], expected_version)
         work = Appending(
-            self.database, conversation, batch, append, idempotency_key, guard, self._project, dedupe=dedupe is not None
+            self.database,
+            conversation,
+            batch,
+            append,
+            idempotency_key,
+            guard,
+            self._project,
+            dedupe=dedupe is not None,
+            generation=generation,
         )
         structural = bool(self._projections) and any(map(_is_structural, batch))
         any_thread = guard is None and self._own_clock and not structural
@@ -122,6 +133,8 @@ class Store:
         except origins.NotIndexed:
             origins.index(self, conversation)
             recorded = self._transact(work, any_thread=any_thread)
+        if generation is not None:
+            generation.key = work.met or generation.key
         try:
             return recorded()  # now that it is committed, it has its positions
         except BaseException as error:
@@ -318,7 +331,11 @@ class Store:
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
         pending = any(found.erasure is not None for found in page) and self.database.bytes_pending
-        return tuple([listed(found, bytes_pending=pending) for found in page])
+        earlier = dict.fromkeys([found.key for found in page if found.replaces is not None], 0)
+        if earlier:
+            again = [found for found in page if found.key in earlier]
+            earlier = self._query(lambda reader: {one.key: len(receipts_before(reader, one)) for one in again})
+        return tuple([listed(found, bytes_pending=pending, generation=earlier.get(found.key, 0)) for found in page])
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):

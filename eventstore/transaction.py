@@ -92,6 +92,11 @@ class ReadTransaction:
         return self._conversation.id
 
     @property
+    def key(self) -> int:
+        """The number of the conversation in this store, which no other one ever gets."""
+        return self._conversation.key
+
+    @property
     def version(self) -> int:
         return self._conversation.version
 

@@ -280,9 +280,14 @@ class AsyncHistories:
         erase = partial(self.sync.erase, conversation, reason=reason, complete=complete)
         return await self.pool.run(erase, finish=True)
 
-    async def create(self, conversation: str, attributes: Mapping[str, Any] | None = None) -> AsyncHistory:
-        await self.pool.run(partial(self.sync.create, conversation, attributes), finish=True)
-        return self[conversation]
+    async def create(
+        self, conversation: str, attributes: Mapping[str, Any] | None = None, *, replace_erased: bool = False
+    ) -> AsyncHistory:
+        create = partial(self.sync.create, conversation, attributes, replace_erased=replace_erased)
+        created = await self.pool.run(create, finish=True)
+        history = self[conversation]
+        history.sync = created
+        return history
 
     async def recent(
         self,

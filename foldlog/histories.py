@@ -4,6 +4,7 @@ here.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -39,6 +40,7 @@ from eventstore import (
 )
 from eventstore.documents.listing import RecentConversations, recent_conversations
 from eventstore.events import ATTRIBUTES, summary_id
+from eventstore.generation import Generation
 from eventstore.origins import FoundEvent, find
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.store import EVENT_BYTES_MAX
@@ -69,6 +71,7 @@ ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
 
 
 class _How(TypedDict):
+    generation: Generation
     expected_version: ExpectedVersion
     idempotency_key: str | None
 
@@ -154,15 +157,23 @@ class Histories:
 
         return default_condenser()
 
-    def create(self, conversation: str, attributes: Mapping[str, Any] | None = None) -> History:
+    def create(
+        self, conversation: str, attributes: Mapping[str, Any] | None = None, *, replace_erased: bool = False
+    ) -> History:
         """Begin a history with attributes: texts, whole numbers and lists of texts by name, such as app, user, project,
         title, parent and tags. Return it.
 
-        The history has one event then, which no View shows. Raises ``VersionConflict`` where it has events already, and
+        The history has one event then, which no View shows. With ``replace_erased`` it may use the id of an erased one
+        again, whose receipt stays; a ``History`` that wrote to or looked at that one goes on raising
+        ``ConversationErased`` where it writes. Raises ``VersionConflict`` where it has events already, and
         what ``History.append`` raises. Durability: on disk when it returns.
         """
-        self._documents.append(conversation, (), {ATTRIBUTES: dict(attributes or {})}, expected_version=0)
-        return self[conversation]
+        generation = Generation(replaces_erased=replace_erased)
+        given = {ATTRIBUTES: dict(attributes or {})}
+        self._documents.append(conversation, (), given, expected_version=0, generation=generation)
+        history = self[conversation]
+        history._generation.key = generation.key
+        return history
 
     def recent(
         self,
@@ -302,10 +313,12 @@ class History:
     def __init__(self, histories: Histories, conversation: str) -> None:
         self._histories, self._store, self._views = histories, histories.store, histories.views
         self.id = conversation
+        self._generation = Generation()
 
     @property
     def version(self) -> int:
         """How many events it has; 0 before the first."""
+        self._meet()
         return self._store.version(self.id)
 
     def __len__(self) -> int:
@@ -320,6 +333,7 @@ class History:
         events. Close the store through ``Histories``: it reads the Views that are held and were not looked at.
         """
         try:
+            self._meet()
             return self._views.latest(self.id)
         except ConversationNotFound:
             return View.from_events(())
@@ -378,7 +392,11 @@ class History:
         appended, whatever the length of the history.
         """
         appended = _appendable(events)
-        how: _How = {"expected_version": expected_version, "idempotency_key": idempotency_key}
+        how: _How = {
+            "generation": self._generation,
+            "expected_version": expected_version,
+            "idempotency_key": idempotency_key,
+        }
         if documents is None:
             recorded = self._store.append(self.id, appended, dedupe=dedupe, **how)
         elif dedupe is not None:
@@ -449,6 +467,12 @@ class History:
                 continue
             return attributes
 
+    def _meet(self) -> None:
+        """Note which conversation has the id now, if none was met yet: see ``Histories.create``."""
+        if self._generation.key is None:
+            with contextlib.suppress(ConversationNotFound):
+                self._generation.key = self._store.query(self.id, lambda read: read.key)
+
     def _warn_of_older_summaries(self, recorded: Sequence[Recorded]) -> None:
         """Log a warning, once in a process, where a condensation brought a summary and an older one still stands."""
         global _warned
@@ -482,7 +506,7 @@ class History:
         ``view``, and the open calls.
         """
         try:
-            return interrupt(self._store, self._views, self.id, reason)
+            return interrupt(self._store, self._views, self.id, reason, generation=self._generation)
         except ConversationNotFound:
             return ()
 
@@ -533,6 +557,7 @@ class History:
             is_error=is_error,
             extras=extras,
             idempotency_key=idempotency_key,
+            generation=self._generation,
         )
 
     def messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
@@ -560,7 +585,8 @@ class History:
         the condenser's work, which may be a call of a model.
         """
         try:
-            return self._histories.handler.handle(self.id)
+            self._meet()
+            return self._histories.handler.handle(self.id, self._generation)
         except ConversationNotFound:
             return View.from_events(())
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from eventstore import ANY_VERSION, Recorded, Store, VersionConflict
 from eventstore.events import Observation
+from eventstore.generation import Generation
 from projections.tool_results import check_still_open
 from projections.views import Views
 
@@ -15,7 +16,9 @@ UNKNOWN_OUTCOME = "the program stopped before it recorded a result; the call may
 """The reason where none is given. A model that reads it can look before it repeats the call."""
 
 
-def interrupt(store: Store, views: Views, conversation: str, reason: str = "") -> tuple[Recorded, ...]:
+def interrupt(
+    store: Store, views: Views, conversation: str, reason: str = "", *, generation: Generation | None = None
+) -> tuple[Recorded, ...]:
     """Append an observation "interrupted: …" with the reason for each open call, all or none.
 
     Returns them in the order of the calls; nothing is appended where no call is open. Others may append at the same
@@ -34,7 +37,11 @@ def interrupt(store: Store, views: Views, conversation: str, reason: str = "") -
             return ()
         try:
             return store.append(
-                conversation, observations, expected_version=ANY_VERSION, guard=partial(check_still_open, view)
+                conversation,
+                observations,
+                expected_version=ANY_VERSION,
+                guard=partial(check_still_open, view),
+                generation=generation,
             )
         except VersionConflict:
             continue

@@ -8,6 +8,7 @@ from typing import Any
 
 from eventstore import ANY_VERSION, InvalidEvent, Recorded, Store, VersionConflict
 from eventstore.events import Action, Content, Observation
+from eventstore.generation import Generation
 from eventstore.transaction import ReadTransaction
 from projections.view import View
 
@@ -26,6 +27,7 @@ def append_tool_result(
     is_error: bool = False,
     extras: dict[str, Any] | None = None,
     idempotency_key: str | None = None,
+    generation: Generation | None = None,
 ) -> Recorded:
     """Append the observation of the open call with this id; of several, that of the newest one.
 
@@ -56,6 +58,7 @@ def append_tool_result(
                 expected_version=ANY_VERSION,
                 idempotency_key=idempotency_key,
                 guard=guard,
+                generation=generation,
             )
         except VersionConflict:
             continue

@@ -27,12 +27,14 @@ from eventstore.documents.values import (
     read_value,
 )
 from eventstore.errors import (
+    ConversationErased,
     ConversationNotFound,
     DocumentsChanged,
     IdempotencyConflict,
     InvalidEvent,
 )
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
+from eventstore.generation import Generation
 from eventstore.results import Recorded
 from eventstore.store import Store
 from eventstore.transaction import ReadTransaction
@@ -89,6 +91,7 @@ class Documents:
         *,
         expected_version: int | Literal[AnyVersion.ANY_VERSION] = ANY_VERSION,
         idempotency_key: str | None = None,
+        generation: Generation | None = None,
     ) -> tuple[Recorded, ...]:
         """Append events and new values of documents, all or nothing. Return the events as recorded.
 
@@ -97,12 +100,13 @@ class Documents:
         errors and durability are those of ``Store.append``; ``InvalidEvent`` also for a value that JSON cannot hold.
         Cost: the events, the values given, and the differences to those before.
         """
+        generation = generation or Generation()
         given = [events] if isinstance(events, Event) else list(events)
         values = {
             _checked_name(name): value if value is DELETED else _own(name, value) for name, value in changed.items()
         }
         while True:
-            newest, known = self._newest(conversation, values)
+            newest, known = self._newest(conversation, values, generation)
             repeated = idempotency_key is not None and self._repeated(conversation, idempotency_key, values)
             change = repeated[0] if repeated else _change(newest, known, values)
             if change is None and not given:
@@ -112,17 +116,24 @@ class Documents:
             batch = given if change is None else [*given, change]
             try:
                 recorded = self._store.append(
-                    conversation, batch, expected_version=expected_version, idempotency_key=idempotency_key
+                    conversation,
+                    batch,
+                    expected_version=expected_version,
+                    idempotency_key=idempotency_key,
+                    generation=generation,
                 )
             except DocumentsChanged:
                 continue  # another writer changed a document: take the differences from its value
             return recorded
 
-    def _newest(self, conversation: str, names: Iterable[str]) -> tuple[Newest, dict[str, DocumentValue]]:
+    def _newest(
+        self, conversation: str, names: Iterable[str], generation: Generation
+    ) -> tuple[Newest, dict[str, DocumentValue]]:
         """Return where the newest documents are, and the values of some of them."""
 
         def read(reading: ReadTransaction) -> tuple[Newest, dict[str, DocumentValue]]:
             newest = newest_documents(reading, None)
+            generation.key = generation.key or reading.key
             head, values = self._known.get(conversation, (None, {}))
             known = values if head is not None and head == newest.head else {}
             kept = {
@@ -135,6 +146,10 @@ class Documents:
         try:
             newest, values = self._store.query(conversation, read)
         except ConversationNotFound:
+            return Newest(None, {}), {}
+        except ConversationErased:
+            if not generation.replaces_erased:
+                raise
             return Newest(None, {}), {}
         self._known.pop(conversation, None)
         while len(self._known) >= _REMEMBERED:

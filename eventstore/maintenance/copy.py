@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
+from eventstore.generation import receipts_before
 from eventstore.maintenance.damage import is_damage
 from eventstore.recorders.base import Conversation, Erasure, Reader, RecalledKey, Row, Transaction
 from eventstore.recorders.errors import RecorderError
@@ -29,6 +30,7 @@ __all__ = [
     "carried",
     "chunked",
     "copy_conversation",
+    "receipts",
     "remembered_keys",
     "stands_for_events",
 ]
@@ -43,7 +45,10 @@ RememberedKey = tuple[str, int, int]
 
 
 class Carried(NamedTuple):
-    """A conversation on its way: everything but its rows and keys. Of an erased one the receipt is all there is."""
+    """A conversation on its way: everything but its rows and keys. Of an erased one the receipt is all there is.
+
+    ``replaces`` is the receipt of the erased conversation whose id it uses again.
+    """
 
     id: str
     created_at: int
@@ -53,6 +58,7 @@ class Carried(NamedTuple):
     erasure: Erasure | None
     past: tuple[Link, ...] = ()
     """Of a fork, under which names and salts the events that it shares were recorded. They are copied with it."""
+    replaces: Erasure | None = None
 
 
 class Arrived(NamedTuple):
@@ -70,6 +76,9 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
     ``ConversationErased`` for what is in the target. A new conversation appears whole or not at all. Cost: its events,
     in small transactions; memory for one of them.
     """
+    for receipt in receipts(source, conversation):
+        with Arrival(target, receipt) as arrival:
+            arrival.end()
     what, rows, keys = carried(source, conversation)
     with Arrival(target, what) as arrival:
         for chunk in chunked(rows):
@@ -80,23 +89,37 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
 
 def carried(source: Database, conversation: str) -> tuple[Carried, Iterator[Row], Iterator[RememberedKey]]:
     """Return the conversation to copy, its rows in order, and its keys; both are read when they are asked for."""
-    found, links = source.recorder.query(partial(_found_with_links, source, conversation))
+    found, links, earlier = source.recorder.query(partial(_found_with_links, source, conversation))
     if found is None:
         raise ConversationNotFound(conversation)
-    erasure = found.erasure
-    if erasure is not None:
-        what = Carried(found.id, found.created_at, b"", erasure.events, erasure.head, erasure)
-        return what, iter(()), iter(())
+    replaces = earlier[-1].erasure if earlier else None
+    if found.erasure is not None:
+        return _receipt(found, replaces), iter(()), iter(())
     source.data_key(found)  # its key is given, or the error comes before anything is copied
-    what = Carried(found.id, found.created_at, found.salt, found.version, found.head, None, links)
+    what = Carried(found.id, found.created_at, found.salt, found.version, found.head, None, links, replaces)
     return what, _rows(source, found), remembered_keys(source, found)
 
 
 def _found_with_links(
     source: Database, conversation: str, reader: Reader
-) -> tuple[Conversation | None, tuple[Link, ...]]:
+) -> tuple[Conversation | None, tuple[Link, ...], Sequence[Conversation]]:
     found = source.find(reader, conversation)
-    return found, () if found is None or found.erasure is not None else source.links(reader, found)
+    if found is None:
+        return None, (), ()
+    return found, () if found.erasure is not None else source.links(reader, found), receipts_before(reader, found)
+
+
+def receipts(source: Database, conversation: str) -> list[Carried]:
+    """Return the receipts of the erased conversations that had this id before the one that has it now."""
+    _, _, earlier = source.recorder.query(partial(_found_with_links, source, conversation))
+    before = [None, *(one.erasure for one in earlier)]
+    return [_receipt(one, replaces) for one, replaces in zip(earlier, before, strict=False)]
+
+
+def _receipt(found: Conversation, replaces: Erasure | None) -> Carried:
+    erasure = found.erasure
+    assert erasure is not None
+    return Carried(found.id, found.created_at, b"", erasure.events, erasure.head, erasure, replaces=replaces)
 
 
 def _rows(source: Database, found: Conversation) -> Iterator[Row]:
@@ -177,6 +200,10 @@ class Arrival:
         self._target = target
         self._what = what
         found = target.recorder.query(lambda reader: target.find(reader, what.id))
+        self._replaces = found.key if found is not None and _is_receipt(found, what.replaces) else None
+        """The key of the receipt here that it takes the place of."""
+        if self._replaces is not None:
+            found = None
         self._there = found if what.erasure is not None else not_erased(found)
         self._come = Conversation(0, what.id, what.created_at, what.salt, 0, None, None)
         """As much of it as has come, and is what was written: each head was checked."""
@@ -268,7 +295,7 @@ class Arrival:
 
     def _begin(self, transaction: Transaction) -> Conversation:
         what = self._what
-        begun = transaction.begin(what.id, what.created_at, what.salt, staged=True)
+        begun = transaction.begin(what.id, what.created_at, what.salt, staged=True, replaces=self._replaces)
         if what.past:
             writing = WriteTransaction(transaction, begun, self._target)
             writing.keep_past(what.past, what.past[-1].stop)
@@ -289,8 +316,10 @@ class Arrival:
         writing.end()
 
     def _publish(self, transaction: Transaction, key: int) -> None:
-        rival = not_erased(self._target.find(transaction, self._what.id))
-        if rival is not None:
+        rival = self._target.find(transaction, self._what.id)
+        if rival is None or rival.key != self._replaces:
+            rival = not_erased(rival)
+        if rival is not None and rival.key != self._replaces:
             raise VersionConflict(self._what.id, 0, rival.version)
         writing = staged(transaction, self._target, key)
         writing.publish(self._what.version)
@@ -299,13 +328,23 @@ class Arrival:
     def _receipt(self, transaction: Transaction) -> None:
         assert self._what.erasure is not None
         found = self._target.find(transaction, self._what.id)
-        if found is None:
-            found = transaction.begin(self._what.id, self._what.created_at, b"")
+        if found is not None and any(
+            _is_receipt(one, self._what.erasure) for one in receipts_before(transaction, found)
+        ):
+            return
+        if found is None or (found.key == self._replaces and not _is_receipt(found, self._what.erasure)):
+            found = transaction.begin(self._what.id, self._what.created_at, b"", replaces=self._replaces)
             transaction.change(found.key, self._what.erasure)
         elif found.erasure is None:
             when = from_microseconds(self._what.erasure.erased_at).isoformat()
             reason = f"{self._what.erasure.reason}; there where it comes from, and not here: erase it here too"
             raise ConversationErased(self._what.id, when, reason)
+
+
+def _is_receipt(found: Conversation, erasure: Erasure | None) -> bool:
+    """Whether a conversation is what is left of the one with this receipt."""
+    own = found.erasure
+    return own is not None and erasure is not None and (own.events, own.head) == (erasure.events, erasure.head)
 
 
 def _remember(transaction: Transaction, database: Database, key: int, some: Sequence[RememberedKey]) -> None:

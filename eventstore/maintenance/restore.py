@@ -99,7 +99,7 @@ def _erased_in(path: str) -> Iterator[str]:
         while True:
             with old.read() as reader:
                 page = reader.conversations(start_after(after), _PAGE)
-            yield from (found.id for found in page if found.erasure is not None)
+            yield from (found.id for found in page if found.erasure is not None or found.replaces is not None)
             if len(page) < _PAGE:
                 return
             after = page[-1].id

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
+from eventstore.generation import receipts_before
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding
@@ -28,16 +29,20 @@ __all__ = ["Published", "Verdict", "VerifyFinding", "verdicts", "verify"]
 
 
 class Published(NamedTuple):
-    """The head that a conversation had at a version, as somebody kept it."""
+    """The head that a conversation had at a version, as somebody kept it. ``generation`` is the number of erased
+    conversations that had its id before.
+    """
 
     version: int
     head: bytes
+    generation: int = 0
 
 
 class Verdict(NamedTuple):
     """What was found in one conversation, or, where ``conversation`` is None, in the database that holds them.
 
-    ``head`` is that of its last event, ``erasure`` the receipt where it was erased.
+    ``head`` is that of its last event, ``erasure`` the receipt where it was erased. Where its id was used again, each
+    ``generation`` has a verdict.
     """
 
     conversation: str | None
@@ -45,6 +50,7 @@ class Verdict(NamedTuple):
     head: bytes | None
     erasure: Erasure | None
     findings: tuple[VerifyFinding, ...]
+    generation: int = 0
 
     @property
     def events(self) -> int:
@@ -81,9 +87,10 @@ def verdicts(
         found = database.recorder.query(lambda reader: reader.conversation(conversation))
         if found is None and conversation not in heads:
             raise ConversationNotFound(conversation)
-        yield (
-            _absent(conversation, heads[conversation]) if found is None else _verdict(database, found, heads, past=True)
-        )
+        if found is None:
+            yield _absent(conversation, heads[conversation])
+        else:
+            yield from _generations(database, found, heads, past=True)
         return
     unlisted: list[VerifyFinding] = []
     with ThreadPoolExecutor(1, "check") as beside:
@@ -92,7 +99,7 @@ def verdicts(
             if isinstance(each, str):
                 unlisted.append(VerifyFinding(None, None, each))
             else:
-                yield _verdict(database, each, heads)
+                yield from _generations(database, each, heads)
                 heads.pop(each.id, None)
         for missing, kept in heads.items():
             yield _absent(missing, kept)
@@ -117,11 +124,30 @@ def _absent(conversation: str, kept: Sequence[Published]) -> Verdict:
     return Verdict(conversation, 0, None, None, (VerifyFinding(None, None, problem),))
 
 
-def _verdict(
+def _generations(
     database: Database, found: Conversation, heads: Mapping[str, Sequence[Published]], *, past: bool = False
+) -> Iterator[Verdict]:
+    """Yield a verdict for each receipt of a conversation that had the id before, and one for the conversation; with
+    ``past`` also on the events that a fork shares.
+    """
+    kept = heads.get(found.id, ())
+    try:
+        with database.recorder.read() as reader:
+            receipts = receipts_before(reader, found)
+    except RecorderError as error:
+        if not is_damage(error):
+            raise
+        receipts = ()  # the check of the database names what is damaged
+    for number, each in enumerate((*receipts, found)):
+        # A copy may have left receipts behind, so heads of later generations are those of the newest.
+        own = [(one.version, one.head) for one in kept if min(one.generation, len(receipts)) == number]
+        yield _verdict(database, each, own, past=past)._replace(generation=number)
+
+
+def _verdict(
+    database: Database, found: Conversation, kept: Sequence[tuple[int, bytes]], *, past: bool = False
 ) -> Verdict:
     """Return the verdict on a conversation; with ``past`` also on the events that a fork shares."""
-    kept = heads.get(found.id, ())
     try:
         findings = list(
             _of_an_erased(database, found, kept) if found.erasure else _findings(database, found, kept, past)
@@ -135,7 +161,7 @@ def _verdict(
     if findings and found.erasure is None:
         erased = _erased_since(database, found)
         if erased is not None:
-            return _verdict(database, erased, heads)
+            return _verdict(database, erased, kept)
     version = found.version if found.erasure is None else found.erasure.events
     head = found.head if found.erasure is None else found.erasure.head
     return Verdict(found.id, version, head, found.erasure, tuple(findings))
@@ -152,14 +178,16 @@ def _erased_since(database: Database, found: Conversation) -> Conversation | Non
     return now if now is not None and now.erasure is not None else None
 
 
-def _of_an_erased(database: Database, found: Conversation, kept: Iterable[Published]) -> Iterator[VerifyFinding]:
+def _of_an_erased(
+    database: Database, found: Conversation, kept: Iterable[tuple[int, bytes]]
+) -> Iterator[VerifyFinding]:
     assert found.erasure is not None
     left = database.recorder.query(
         lambda reader: (
             reader.rows(found.key, 0, 2**62, 1),
             reader.records(found.key, None, 0, 1),
             reader.recalled(found.key, "", 1),
-            staged_keys(reader, found.id),
+            found.visible and staged_keys(reader, found.id),
         )
     )
     if any(left):
@@ -172,7 +200,7 @@ def _of_an_erased(database: Database, found: Conversation, kept: Iterable[Publis
 
 
 def _findings(
-    database: Database, found: Conversation, kept: Sequence[Published], past: bool
+    database: Database, found: Conversation, kept: Sequence[tuple[int, bytes]], past: bool
 ) -> Iterator[VerifyFinding]:
     if not columns_are_sound(found):
         yield VerifyFinding(None, None, "its own row, or what leads to its last event, is damaged")
@@ -235,7 +263,7 @@ def _start_of_fork(database: Database, found: Conversation, salt: bytes) -> Star
     return Start(found.begins, head, (last.shown_before + last.shown, last.structural_before + last.structural))
 
 
-def _of_its_past(database: Database, found: Conversation, kept: Sequence[Published]) -> Iterator[VerifyFinding]:
+def _of_its_past(database: Database, found: Conversation, kept: Sequence[tuple[int, bytes]]) -> Iterator[VerifyFinding]:
     """Yield findings in the events that a fork shares: those of each ancestor up to where the fork leaves it."""
 
     def past_and_ancestors(reader: Reader) -> tuple[Sequence[Segment], list[Conversation | None]]:

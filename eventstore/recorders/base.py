@@ -125,7 +125,8 @@ class Conversation(NamedTuple):
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
     event of its own, the last one is its parent's. ``lineage`` holds its ancestors, its parent first; a list leaves it
     out. ``past`` is there where a fork has copied its past instead, see ``stored.past``: then it has a
-    ``parent_version`` and no parent.
+    ``parent_version`` and no parent. ``replaces`` is the key of the erased
+    conversation whose id it uses again.
     """
 
     key: int
@@ -148,6 +149,7 @@ class Conversation(NamedTuple):
     parent_id: str | None = None
     lineage: tuple[Ancestor, ...] = ()
     past: bytes | None = None
+    replaces: int | None = None
 
     @property
     def begins(self) -> int:
@@ -378,10 +380,21 @@ class Transaction(Reader, Protocol):
     """
 
     def begin(
-        self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False, fork: Fork | None = None
+        self,
+        conversation_id: str,
+        created_at: int,
+        salt: bytes,
+        *,
+        staged: bool = False,
+        fork: Fork | None = None,
+        replaces: int | None = None,
     ) -> Conversation:
         """Begin a new, empty conversation. A staged one is invisible until it is published, and shares its id without a
         lock. A ``fork`` begins with its parent's events.
+
+        It uses the id of an erased conversation again where ``replaces`` is the key of that one: then the receipt is
+        found by its key only, from now on or from the publication on. ``IntegrityError``, here or at the commit, where
+        that one is not erased, or was replaced already.
         """
 
     def insert(

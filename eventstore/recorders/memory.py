@@ -149,7 +149,11 @@ class MemoryReader:
         self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
     ) -> Sequence[Conversation]:
         tables, visible = self._tables, set(self._tables.visible.values())
-        keys = [key for key in tables.conversations if (key in visible) is not staged]
+        keys = [
+            key
+            for key, found in tables.conversations.items()
+            if (key not in visible and found.erasure is None if staged else key in visible)
+        ]
         if forks_of is not None:
             forks = [(key, tables.conversations[key]) for key in keys]
             keys = [key for key, fork in forks if fork.parent == forks_of and fork.erasure is None]
@@ -263,12 +267,21 @@ class MemoryReader:
 
 class MemoryTransaction(MemoryReader):
     def begin(
-        self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False, fork: Fork | None = None
+        self,
+        conversation_id: str,
+        created_at: int,
+        salt: bytes,
+        *,
+        staged: bool = False,
+        fork: Fork | None = None,
+        replaces: int | None = None,
     ) -> Conversation:
         tables = self._tables
         key = tables.next_key
         tables.next_key += 1
-        conversation = Conversation(key, conversation_id, created_at, salt, 0, None, None, visible=not staged)
+        conversation = Conversation(
+            key, conversation_id, created_at, salt, 0, None, None, visible=not staged, replaces=replaces
+        )
         if fork is not None:
             conversation = fork.begun(conversation)
         tables.undo.append(
@@ -430,7 +443,8 @@ class MemoryTransaction(MemoryReader):
         conversations[conversation.key] = conversation
 
     def _is_staged(self, key: int) -> bool:
-        return key in self._tables.conversations and key not in self._tables.visible.values()
+        found = self._tables.conversations.get(key)
+        return found is not None and found.erasure is None and key not in self._tables.visible.values()
 
     def _check_staged(self, key: int) -> None:
         if not self._is_staged(key):
@@ -440,9 +454,13 @@ class MemoryTransaction(MemoryReader):
 
     def _show(self, conversation: Conversation) -> None:
         visible = self._tables.visible
-        if conversation.id in visible:
+        before = visible.get(conversation.id)
+        if before is None:
+            self._tables.undo.append(lambda: visible.pop(conversation.id, None))
+        elif before == conversation.replaces and self._tables.conversations[before].erasure is not None:
+            self._tables.undo.append(lambda: visible.update({conversation.id: before}))
+        else:
             raise IntegrityError(f"conversation {conversation.id!r} exists already")
-        self._tables.undo.append(lambda: visible.pop(conversation.id, None))
         visible[conversation.id] = conversation.key
 
     def _store(self, key: int, rows: Sequence[Row]) -> None:

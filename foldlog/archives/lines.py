@@ -93,6 +93,8 @@ class ConversationLine(msgspec.Struct, forbid_unknown_fields=True):
     head: _Head | None = None
     past: list[_Link] = []
     erased: _Erased | None = None
+    replaces: _Erased | None = None
+    """The receipt of the erased conversation whose id it uses again."""
 
 
 class KeyLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -131,10 +133,10 @@ def line(fields: dict[str, Any]) -> bytes:
 
 
 def conversation_line(what: Carried) -> bytes:
+    replaces = {} if what.replaces is None else {"replaces": _erased(what.replaces)}
     if what.erasure is not None:
-        at, reason, events, head = what.erasure
-        erased = {"at": at, "reason": reason, "events": events, "head": head.hex()}
-        return line({"conversation": what.id, "created_at": what.created_at, "erased": erased})
+        erased = _erased(what.erasure)
+        return line({"conversation": what.id, "created_at": what.created_at, "erased": erased, **replaces})
     return line(
         {
             "conversation": what.id,
@@ -143,12 +145,18 @@ def conversation_line(what: Carried) -> bytes:
             "version": what.version,
             "head": None if what.head is None else what.head.hex(),
             **({"past": [_link(link) for link in what.past]} if what.past else {}),
+            **replaces,
         }
     )
 
 
 def _link(link: Link) -> dict[str, Any]:
     return {"conversation": link.id, "salt": link.salt.hex(), "stop": link.stop}
+
+
+def _erased(erasure: Erasure) -> dict[str, Any]:
+    at, reason, events, head = erasure
+    return {"at": at, "reason": reason, "events": events, "head": head.hex()}
 
 
 def event_line(conversation: str, row: Row) -> bytes:
@@ -227,12 +235,21 @@ class ArchiveLines:
 
 
 def conversation_of(read: ConversationLine) -> Carried:
+    replaces = None if read.replaces is None else _erasure(read.replaces)
     if read.erased is not None:
-        erasure = Erasure(read.erased.at, read.erased.reason, read.erased.events, bytes.fromhex(read.erased.head))
-        return Carried(read.conversation, read.created_at, b"", erasure.events, erasure.head, erasure)
+        erasure = _erasure(read.erased)
+        return Carried(
+            read.conversation, read.created_at, b"", erasure.events, erasure.head, erasure, replaces=replaces
+        )
     head = None if read.head is None else bytes.fromhex(read.head)
     past = tuple(Link(each.conversation, bytes.fromhex(each.salt), each.stop) for each in read.past)
-    return Carried(read.conversation, read.created_at, bytes.fromhex(read.salt), read.version, head, None, past)
+    return Carried(
+        read.conversation, read.created_at, bytes.fromhex(read.salt), read.version, head, None, past, replaces
+    )
+
+
+def _erasure(read: _Erased) -> Erasure:
+    return Erasure(read.at, read.reason, read.events, bytes.fromhex(read.head))
 
 
 def row_of(lines: ArchiveLines, conversation: str, text: bytes) -> Row:

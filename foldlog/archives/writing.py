@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, Store
-from eventstore.maintenance.copy import carried
+from eventstore.maintenance.copy import carried, receipts
 from eventstore.stored.database import translated
 from eventstore.whole_file import whole_file
 from foldlog.archives.compression import Sink, compressed
@@ -46,6 +46,9 @@ def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
     count, events, problems = 0, 0, []
     sink.write(line({"foldlog_archive": VERSION, "store": store.database.uuid}))
     for conversation in conversations:
+        for receipt in receipts(store.database, conversation):
+            sink.write(conversation_line(receipt))
+            count += 1
         try:
             events += _write_one(store, sink, conversation)
             count += 1

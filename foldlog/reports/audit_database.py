@@ -318,7 +318,8 @@ def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | Co
 
 
 def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event]], lost: Sequence[Damaged]) -> int:
-    table_of(database, "events").insert_all((_event_row(*one) for one in recorded), ignore=True)
+    # Of a conversation with the id of an erased one, the same ids name other events.
+    table_of(database, "events").insert_all((_event_row(*one) for one in recorded), replace=True)
     table_of(database, "damaged").upsert_all(
         ({**one._asdict(), "conversation": storable(one.conversation)} for one in lost), pk=("conversation", "id")
     )
@@ -327,7 +328,7 @@ def add_events(database: Database, recorded: Sequence[tuple[str, datetime, Event
         for conversation, at, event in recorded
         if isinstance(event, CondensationAction)
     ]
-    table_of(database, "condensations").insert_all(condensations, ignore=True)
+    table_of(database, "condensations").insert_all(condensations, replace=True)
     return len(condensations)
 
 
@@ -344,6 +345,8 @@ def describe(store: Store, database: Database, conversation: str) -> bool:
             for table in ("events", "condensations", "revisions", "damaged"):
                 table_of(database, table).delete_where("conversation = ?", [name])
         else:
+            if row.generation:
+                gone = _remove_before(database, name, row.created_at.isoformat())
             known = database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name]).fetchone()[0]
             made = store.query(conversation, lambda snapshot: list(snapshot.records(PROJECTION, known or 0)))
             revisions = [
@@ -363,6 +366,18 @@ def describe(store: Store, database: Database, conversation: str) -> bool:
             },
             pk="id",
         )
+    return gone
+
+
+def _remove_before(database: Database, name: str, created_at: str) -> bool:
+    """Remove the rows of the erased conversation that had this id before. Return whether there were any."""
+    earlier = "conversation = ? AND recorded_at < ?"
+    gone: bool = table_of(database, "events").count_where(earlier, [name, created_at]) > 0
+    for table in ("events", "condensations"):
+        table_of(database, table).delete_where(earlier, [name, created_at])
+    if gone:
+        for table in ("revisions", "damaged"):
+            table_of(database, table).delete_where("conversation = ?", [name])
     return gone
 
 

@@ -134,8 +134,12 @@ class SearchIndex:
         """
         removals = _removals(self._store)
         if removals != self._tables.value("removals"):
-            erased = {row.id for row in self._store.iter_conversations() if row.erased_at is not None}
-            self._tables.remove(erased.intersection(self._tables.conversations()), removals)
+            rows = [row for row in self._store.iter_conversations() if row.erased_at is not None or row.generation]
+            indexed_ids = set(self._tables.conversations())
+            self._tables.remove(indexed_ids.intersection(row.id for row in rows), removals)
+            if any(row.generation and row.id in indexed_ids for row in rows):
+                self.rebuild()  # texts of another conversation with the id of an erased one went with those
+                self._tables.set_values({"removals": removals})
         return removals
 
     def rebuild(self) -> None:

@@ -25,6 +25,7 @@ from eventstore import (
     Store,
     open_store,
 )
+from foldlog.histories import Histories
 from foldlog.reports.audit_database import (
     AuditDatabaseAhead,
     AuditDatabaseMismatch,
@@ -123,6 +124,18 @@ def test_what_was_erased_goes_from_it(store: Store, tmp_path: Path):
     assert rows(path, "SELECT * FROM condensations") == []
     (conversation,) = rows(path, "SELECT erased_reason FROM conversations")
     assert conversation == {"erased_reason": "asked for"}
+    assert all(b"cache" not in file.read_bytes() for file in tmp_path.glob("audit.db*"))
+
+
+def test_an_id_that_is_used_again_has_the_new_events_alone(store: Store, tmp_path: Path):
+    path = tmp_path / "audit.db"
+    update(store, path)
+    store.erase("tidewatch", reason="asked for")
+    Histories(store).create("tidewatch", replace_erased=True).append(Message(source="user", content="another text"))
+    update(store, path)
+    assert rows(path, "SELECT id, text FROM events WHERE kind = 'message'") == [{"id": 1, "text": "another text"}]
+    assert rows(path, "SELECT count(*) AS n FROM events") == [{"n": 2}]
+    assert rows(path, "SELECT erased_at, version FROM conversations") == [{"erased_at": None, "version": 2}]
     assert all(b"cache" not in file.read_bytes() for file in tmp_path.glob("audit.db*"))
 
 

@@ -164,6 +164,17 @@ def test_erased_texts_are_found_no_more(url: str):
         assert found(index, "secret") == []
 
 
+def test_an_id_that_is_used_again_leads_to_the_new_texts_alone(url: str):
+    with open_store(url) as store, SearchIndex(store) as index:
+        say(store, "c", "the secret word")
+        say(store, "kept", "the other word")
+        assert found(index, "word") == [("c", 0), ("kept", 0)]
+        erase(store, "c", reason="asked for")
+        Histories(store).create("c", replace_erased=True).append(Message(source="user", content="a new word"))
+        assert found(index, "secret") == []
+        assert found(index, "word") == [("c", 1), ("kept", 0)]
+
+
 def bytes_beside(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}.search*"))
 

@@ -264,4 +264,5 @@ def _conversation(result: PGresult, n: int) -> Conversation:
         parent_id=None if (parent_id := may_be_null(n, 21)) is None else to_text(parent_id),
         past=may_be_null(n, 22),
         astray=may_be_null(n, 23) == _TRUE,
+        replaces=None if (replaces := may_be_null(n, 24)) is None else _number(replaces),
     )

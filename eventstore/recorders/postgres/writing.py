@@ -290,9 +290,18 @@ class PostgresTransaction(PostgresReader):
         return super().conversation(key)
 
     def begin(
-        self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False, fork: Fork | None = None
+        self,
+        conversation_id: str,
+        created_at: int,
+        salt: bytes,
+        *,
+        staged: bool = False,
+        fork: Fork | None = None,
+        replaces: int | None = None,
     ) -> Conversation:
         key = self._numbered().key()
+        if replaces is not None and not staged:
+            self._write("hide_receipt", bigint(replaces))
         self._write(
             "begin_conversation",
             bigint(key),
@@ -302,10 +311,13 @@ class PostgresTransaction(PostgresReader):
             salt,
             None if fork is None else bigint(fork.parent.key),
             None if fork is None else bigint(fork.border.id + 1),
+            None if replaces is None else bigint(replaces),
         )
         self._seen_by("stands_conversation", bigint(key), salt)
         self._locked.add(key)  # no other transaction knows of it
-        begun = Conversation(key, conversation_id, created_at, salt, 0, None, None, visible=not staged)
+        begun = Conversation(
+            key, conversation_id, created_at, salt, 0, None, None, visible=not staged, replaces=replaces
+        )
         if fork is not None:
             begun = fork.begun(begun)
         if not staged:
@@ -327,6 +339,7 @@ class PostgresTransaction(PostgresReader):
 
     def publish(self, key: int, size: int) -> int:
         self._check_staged(key)
+        self._write("hide_replaced_receipt", bigint(key))
         self._write("publish", bigint(key))
         first_id, firsts = 0, []
         for first, count in self._numbered().take_ranges(size, self._reserve):

@@ -212,7 +212,7 @@ def _id(row: BareRow) -> int:
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
     (key, visible, created_at, parent, parent_version, salt, key_id, sealed_key,
-     erased_at, erased_reason, erased_events, erased_head, mark, parent_id, past, last_id, updated_at, head,
+     erased_at, erased_reason, erased_events, erased_head, mark, replaces, parent_id, past, last_id, updated_at, head,
      shown, structural, astray) = found  # fmt: skip
     return Conversation(
         key=key,
@@ -234,6 +234,7 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
         astray=bool(astray) or type(last_id) not in (int, type(None)),
         visible=visible == 1,
         mark=mark,
+        replaces=replaces,
         parent_id=None if parent_id is None else _text(parent_id),
         past=past,
     )

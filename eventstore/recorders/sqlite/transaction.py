@@ -56,15 +56,27 @@ class SQLiteTransaction(SQLiteReader):
         return found
 
     def begin(
-        self, conversation_id: str, created_at: int, salt: bytes, *, staged: bool = False, fork: Fork | None = None
+        self,
+        conversation_id: str,
+        created_at: int,
+        salt: bytes,
+        *,
+        staged: bool = False,
+        fork: Fork | None = None,
+        replaces: int | None = None,
     ) -> Conversation:
+        if replaces is not None and not staged:
+            self._hide_receipt(replaces)
         border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
         cursor = self._execute(
-            SQL["begin_conversation"], (bound(conversation_id), 0 if staged else 1, created_at, salt, *border)
+            SQL["begin_conversation"],
+            (bound(conversation_id), 0 if staged else 1, created_at, salt, *border, replaces),
         )
         key = cursor.lastrowid
         assert key is not None  # an INSERT into a rowid table has one
-        begun = Conversation(key, conversation_id, created_at, salt, 0, None, None, visible=not staged)
+        begun = Conversation(
+            key, conversation_id, created_at, salt, 0, None, None, visible=not staged, replaces=replaces
+        )
         if fork is not None:
             begun = fork.begun(begun)
         if not staged:
@@ -89,10 +101,18 @@ class SQLiteTransaction(SQLiteReader):
     def publish(self, key: int, size: int) -> int:
         self._versions.forget()
         self._check_staged(key)
+        replaces = self._execute(SQL["replaces"], (key,)).fetchone()
+        if replaces is not None:
+            self._hide_receipt(replaces[0])
         first = self._last_position() + 1
         self._execute(SQL["reserve_positions"], (first + size - 1,))
         self._execute(SQL["publish"], (first, size, key))
         return first
+
+    def _hide_receipt(self, key: int) -> None:
+        self._versions.forget()
+        if self._execute(SQL["hide_receipt"], (key,)).rowcount != 1:
+            raise IntegrityError(f"conversation number {key} is not erased, or another one has its id already")
 
     def change(self, key: int, change: Change) -> None:
         if type(change) is NewMark:

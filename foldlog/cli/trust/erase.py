@@ -41,8 +41,8 @@ def run(
     """Erase a history for good: its events and all derived data, from tables, free pages and logs.
 
     In a terminal it shows the history and asks first. It cannot be read from the first moment on. A receipt stays:
-    when, why, how many events, and the last head. Its id is not used again. Archives and backups made before still hold
-    it; later ones hold the receipt.
+    when, why, how many events, and the last head. An append does not use its id again. Archives and backups made before
+    still hold it; later ones hold the receipt.
 
     Example: foldlog erase tidewatch --reason "asked to"
     """

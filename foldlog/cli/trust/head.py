@@ -44,4 +44,5 @@ def print_head(row: ConversationRow) -> None:
 
 
 def _as_json(row: ConversationRow) -> dict[str, object]:
-    return {"conversation": row.id, "version": row.version, "head": row.head}
+    generation = {"generation": row.generation} if row.generation else {}
+    return {"conversation": row.id, "version": row.version, "head": row.head, **generation}

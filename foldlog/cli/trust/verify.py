@@ -118,6 +118,8 @@ def _document(verdict: Verdict) -> dict[str, Any]:
         "status": "damaged" if verdict.findings else "sound" if verdict.erasure is None else "erased",
         "findings": [{"first": f.first, "last": f.last, "problem": f.problem} for f in verdict.findings],
     }
+    if verdict.generation:
+        document["generation"] = verdict.generation
     if verdict.erasure is not None:
         document["erased_at"] = from_microseconds(verdict.erasure.erased_at).isoformat()
         document["erased_reason"] = verdict.erasure.reason
@@ -146,7 +148,10 @@ def _published(path: Path) -> dict[str, list[Published]]:
             name, version, head = entry["conversation"], entry["version"], bytes.fromhex(entry["head"])
             if type(name) is not str or type(version) is not int:
                 raise TypeError("a conversation is a text, a version a number")
-            heads.setdefault(name, []).append(Published(version, head))
+            generation = entry.get("generation", 0)
+            if type(generation) is not int:
+                raise TypeError("a generation is a number")
+            heads.setdefault(name, []).append(Published(version, head, generation))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refused(f"{path} does not hold heads as 'foldlog head --json' prints them ({error})") from error
     return heads

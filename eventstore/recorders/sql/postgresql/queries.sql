@@ -72,7 +72,7 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
        coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL
+       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces
 FROM {schema}.conversations c
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.events
@@ -125,7 +125,7 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
        coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL
+       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
@@ -147,7 +147,7 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        NULL::bytea, c.past, NULL::boolean
 FROM (
     SELECT * FROM {schema}.conversations
-    WHERE NOT visible AND id >= $1::bytea
+    WHERE NOT visible AND erased_at IS NULL AND id >= $1::bytea
     ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
 ) c
 LEFT JOIN LATERAL (SELECT * FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e ON true
@@ -157,7 +157,7 @@ ORDER BY substring(c.id, 1, 256), c.id
 SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND erased_at IS NOT NULL
 
 -- name: is_staged
-SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND NOT visible
+SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND NOT visible AND erased_at IS NULL
 
 -- name: rows
 SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
@@ -327,8 +327,8 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value
 SELECT hashtextextended(pg_current_snapshot()::text, 0)
 
 -- name: begin_conversation
-INSERT INTO {schema}.conversations (key, id, visible, created_at, salt, parent, parent_version)
-VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea, $6::bigint, $7::bigint)
+INSERT INTO {schema}.conversations (key, id, visible, created_at, salt, parent, parent_version, replaces)
+VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea, $6::bigint, $7::bigint, $8::bigint)
 
 -- name: grow_fork
 UPDATE {schema}.conversations SET grown = true WHERE key = $1::bigint
@@ -352,6 +352,14 @@ WITH RECURSIVE past (key, stop) AS (
 SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent
 FROM past JOIN {schema}.conversations c ON c.key = past.key
 ORDER BY past.stop DESC
+
+-- name: hide_receipt
+UPDATE {schema}.conversations SET visible = false WHERE key = $1::bigint AND visible AND erased_at IS NOT NULL
+
+-- name: hide_replaced_receipt
+UPDATE {schema}.conversations SET visible = false
+WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
+    AND visible AND erased_at IS NOT NULL
 
 -- name: insert_events
 INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,

@@ -9,7 +9,7 @@
 -- deleted from the last one on); the next rows that were recorded, or the newest of all, are of the same conversation; or the very newest is not in the index.
 -- part: conversations_as_found
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, p.id, c.past,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, c.replaces, p.id, c.past,
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
        coalesce(e.structural_before + e.structural, b.structural_before + b.structural),
@@ -80,15 +80,15 @@ ORDER BY c.id LIMIT ?
 
 -- name: staged_conversations
 {conversations_as_found}
-WHERE NOT c.visible AND c.id >= CAST(? AS TEXT)
+WHERE NOT c.visible AND c.erased_at IS NULL AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
 -- name: conversation_id
 SELECT id FROM conversations WHERE key = ?
 
 -- name: begin_conversation
-INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version)
-VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?)
+INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version, replaces)
+VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
 
 -- name: grow_fork
 UPDATE conversations SET grown = 1 WHERE key = ?
@@ -112,6 +112,12 @@ WITH RECURSIVE past (key, stop) AS (
 )
 SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent FROM past JOIN conversations c ON c.key = past.key
 ORDER BY past.stop DESC
+
+-- name: hide_receipt
+UPDATE conversations SET visible = 0 WHERE key = ? AND visible AND erased_at IS NOT NULL
+
+-- name: replaces
+SELECT replaces FROM conversations WHERE key = ? AND replaces IS NOT NULL
 
 -- name: insert_text_event
 INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
@@ -295,7 +301,7 @@ WHERE e.position <= 0 AND c.visible AND e.id >= coalesce(c.parent_version, 0)
 -- What is imported in stages has negative positions until it is published, and is counted when it is.
 -- name: hidden
 SELECT c.id FROM conversations c
-WHERE NOT c.visible AND (c.published IS NOT NULL OR EXISTS (
+WHERE NOT c.visible AND c.erased_at IS NULL AND (c.published IS NOT NULL OR EXISTS (
     SELECT 1 FROM events e INDEXED BY events_by_id WHERE e.conversation = c.key AND e.position > 0
 ))
 
@@ -377,7 +383,7 @@ SELECT max(notification_id) FROM tracking WHERE application = ?
 
 -- name: carve_conversation
 INSERT OR IGNORE INTO conversations
-VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?)
+VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
 
 -- name: carve_event
 INSERT OR REPLACE INTO events

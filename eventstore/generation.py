@@ -1,0 +1,62 @@
+"""Which conversation of an id is meant, where the id of an erased one was used again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eventstore.errors import ConversationNotFound
+from eventstore.recorders.base import Conversation, Reader
+from eventstore.stored.database import Database
+from eventstore.stored.rows import beginning_with_an_event, not_erased
+
+__all__ = ["Generation", "check_meant", "find_meant", "receipts_before"]
+
+
+@dataclass
+class Generation:
+    """The conversation of an id that a writer means: the first that it meets. ``key`` is that one, once it is met.
+
+    ``replaces_erased``: where the conversation that it meets is erased, it begins another one with the same id.
+    """
+
+    key: int | None = None
+    replaces_erased: bool = False
+
+
+def find_meant(
+    database: Database, reader: Reader, conversation: str, generation: Generation | None
+) -> tuple[Conversation | None, int | None]:
+    """Return the conversation to append to, None for one that is to begin, and the key of the erased one that it then
+    replaces.
+
+    Raises ``ConversationErased`` where that conversation is erased, whatever has its id now; ``ConversationNotFound``
+    where it was met and is in the store no more; ``CorruptEvent``.
+    """
+    found = database.find(reader, conversation)
+    if generation is not None and generation.key is not None and (found is None or found.key != generation.key):
+        not_erased(reader.conversation(generation.key))
+        raise ConversationNotFound(conversation)
+    if generation is not None and generation.replaces_erased and found is not None and found.erasure is not None:
+        return None, found.key
+    return beginning_with_an_event(not_erased(found)), None
+
+
+def receipts_before(reader: Reader, found: Conversation) -> Sequence[Conversation]:
+    """Return the erased conversations that had the id of this one before, the first one first. Cost: these."""
+    receipts: list[Conversation] = []
+    key = found.replaces
+    while key is not None:
+        earlier = reader.conversation(key)
+        if earlier is None or earlier.erasure is None or any(earlier.key == one.key for one in receipts):
+            break
+        receipts.append(earlier)
+        key = earlier.replaces
+    return receipts[::-1]
+
+
+def check_meant(reader: Reader, database: Database, conversation: str, generation: Generation) -> None:
+    """Raise what ``find_meant`` raises; note the conversation where none was met before."""
+    found, _ = find_meant(database, reader, conversation, generation)
+    if found is not None:
+        generation.key = found.key

@@ -1,0 +1,208 @@
+"""The id of an erased conversation used again, on every recorder: the two are kept apart, and the receipt stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from eventstore import (
+    ANY_VERSION,
+    ConversationErased,
+    ConversationNotFound,
+    Documents,
+    KeyRing,
+    Message,
+    Store,
+    VersionConflict,
+    open_store,
+)
+from eventstore.generation import Generation
+from eventstore.maintenance.copy_store import compare_stores, copy_store
+from eventstore.maintenance.damage import staged_conversations
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import Published, verify
+from eventstore.recorders.base import Recorder
+from eventstore.stored.row_codec import WriteSettings
+from foldlog import Action, Histories
+from foldlog.archives import read_archive, write_archive
+
+
+@pytest.fixture
+def histories(recorder: Recorder) -> Histories:
+    return Histories(Store(recorder))
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def texts(histories: Histories) -> list[object]:
+    return [getattr(event, "content", None) for event in histories["c1"].events()]
+
+
+def again(histories: Histories) -> None:
+    """Have conversation c1 erased and begun again."""
+    histories["c1"].append([said("first"), said("secret")], documents={"state": 1})
+    erase(histories.store, "c1", reason="asked for")
+    histories.create("c1", {"user": "u1"}, replace_erased=True).append(said("second"))
+
+
+def test_an_id_is_used_again_only_where_that_is_asked_for(histories: Histories):
+    histories["c1"].append([said("first"), said("secret")])
+    last = max(one.position for one in histories.store.follow())
+    erase(histories.store, "c1", reason="asked for")
+    with pytest.raises(ConversationErased, match="begin it again with replace_erased=True"):
+        histories.create("c1")
+    with pytest.raises(ConversationErased):
+        histories["c1"].append(said("more"))
+    history = histories.create("c1", {"user": "u1"}, replace_erased=True)
+    history.append(said("second"))
+    assert texts(histories) == [None, "second"]
+    assert [event.content for event in history.view] == ["second"]
+    assert min(one.position for one in histories.store.follow()) > last
+    row = histories.store.conversation("c1")
+    assert (row.version, row.generation, row.erased_at) == (2, 1, None)
+    with pytest.raises(VersionConflict):
+        histories.create("c1", replace_erased=True)
+    assert texts(histories) == [None, "second"]
+
+
+def test_a_writer_that_opened_the_erased_one_writes_nothing_into_the_other(histories: Histories):
+    old, looked = histories["c1"], histories["c1"]
+    old.append([said("first"), Action(tool="t", call_id="a")], documents={"state": 1})
+    assert len(looked.view) == 2
+    erase(histories.store, "c1", reason="asked for")
+    new = histories.create("c1", replace_erased=True)
+    new.append([said("second"), Action(tool="t", call_id="a")])
+    for history in (old, looked):
+        for write in (
+            lambda history: history.append(said("late"), expected_version=ANY_VERSION),
+            lambda history: history.append(said("late"), expected_version=3),
+            lambda history: history.append(said("late"), idempotency_key="k"),
+            lambda history: history.append((), documents={"state": 2}),
+            lambda history: history.set_attributes(user="u1"),
+            lambda history: history.retract(0),
+            lambda history: history.pop(),
+            lambda history: history.interrupt(),
+            lambda history: history.append_tool_result("a", "late"),
+            lambda history: history.request_condensation(),
+        ):
+            with pytest.raises(ConversationErased):
+                write(history)
+    assert new.version == 3
+    assert histories["c1"].append(said("third"))[0].id == 3
+
+
+def test_a_condensation_that_was_planned_for_the_erased_one_is_not_appended(histories: Histories):
+    generation = Generation()
+    histories.store.append("c1", said("first"), expected_version=0, generation=generation)
+    erase(histories.store, "c1", reason="asked for")
+    histories.create("c1", replace_erased=True)
+    with pytest.raises(ConversationErased):
+        histories.store.append("c1", said("planned"), expected_version=1, generation=generation)
+    with pytest.raises(ConversationErased):
+        Documents(histories.store).append("c1", (), {"state": 1}, generation=generation)
+    gone = Generation(10**12)
+    with pytest.raises(ConversationNotFound):
+        histories.store.append("other", said("a"), expected_version=0, generation=gone)
+
+
+def test_verify_tells_generations_and_their_heads_apart(histories: Histories):
+    histories["c1"].append([said("first"), said("secret")])
+    heads = [histories.store.conversation("c1").head]
+    for number in (1, 2):
+        erase(histories.store, "c1", reason=f"reason {number}")
+        histories.create("c1", replace_erased=True).append(said(f"text {number}"))
+        heads.append(histories.store.conversation("c1").head)
+    published = {"c1": [Published(2, bytes.fromhex(head), n) for n, head in enumerate(heads)]}
+    verdicts = [one for one in verify(histories.store, published=published) if one.conversation == "c1"]
+    assert [(one.generation, one.version, one.findings) for one in verdicts] == [(0, 2, ()), (1, 2, ()), (2, 2, ())]
+    assert [one.erasure and one.erasure.reason for one in verdicts] == ["reason 1", "reason 2", None]
+    assert [one.head.hex() for one in verdicts if one.head] == heads
+    swapped = {"c1": [Published(2, bytes.fromhex(head), n) for n, head in enumerate(heads[::-1])]}
+    findings = [bool(one.findings) for one in verify(histories.store, "c1", swapped)]
+    assert findings == [True, False, True]
+    assert not any(one.findings for one in verify(histories.store))
+
+
+def test_copies_have_the_receipts_too(histories: Histories, tmp_path: Path):
+    again(histories)
+    erase(histories.store, "c1", reason="once more")
+    histories.create("c1", replace_erased=True).append(said("third"))
+    with open_store(f"sqlite:///{tmp_path}/other.db") as other:
+        for added in (2, 0):
+            assert [(moved.added, moved.problem) for moved in copy_store(histories.store, other)] == [(added, None)]
+            assert list(compare_stores(histories.store, other)) == []
+            verdicts = [one for one in verify(other) if one.conversation == "c1"]
+            assert [one.erasure and one.erasure.reason for one in verdicts] == ["asked for", "once more", None]
+        assert other.conversation("c1").generation == 2
+        assert [bool(one.findings) for one in verify(other)] == [False] * 4
+
+
+def test_a_copy_follows_an_erasure_and_a_new_beginning_once_it_was_erased_there(histories: Histories):
+    histories["c1"].append(said("first"))
+    with open_store("memory:") as other:
+        list(copy_store(histories.store, other))
+        erase(histories.store, "c1", reason="asked for")
+        histories.create("c1", replace_erased=True).append(said("second"))
+        (moved,) = copy_store(histories.store, other)
+        assert moved.problem is not None
+        assert "erase it here too" in moved.problem
+        erase(other, "c1", reason="asked for")
+        (moved,) = copy_store(histories.store, other)
+        assert (moved.added, moved.problem) == (2, None)
+        assert texts(Histories(other)) == [None, "second"]
+
+
+@pytest.mark.parametrize("receipts", [True, False])
+def test_archives_have_the_receipts_too(histories: Histories, tmp_path: Path, receipts: bool):
+    again(histories)
+    written = write_archive(histories.store, tmp_path / "all.foldlog", ["c1"])
+    assert (written.conversations, written.events, written.problems) == (2, 2, ())
+    with open_store("memory:") as other:
+        for _ in range(2):
+            list(read_archive(other, tmp_path / "all.foldlog", receipts=receipts))
+            assert texts(Histories(other)) == [None, "second"]
+            assert other.conversation("c1").generation == receipts
+            assert other.conversation("c1").head == histories.store.conversation("c1").head
+
+
+def test_lists_find_the_new_one_and_nothing_of_the_old(histories: Histories):
+    histories.create("c1", {"user": "old"})
+    histories.recent(age_max_s=0)
+    erase(histories.store, "c1", reason="asked for")
+    histories.create("c1", {"user": "new"}, replace_erased=True)
+    assert histories.recent({"user": "old"}, age_max_s=0).conversations == ()
+    assert [one.id for one in histories.recent({"user": "new"}, age_max_s=0).conversations] == ["c1"]
+    assert list(histories) == ["c1"]
+    assert staged_conversations(histories.store.database.recorder) == []
+
+
+def test_a_new_generation_is_encrypted_by_itself(recorder: Recorder):
+    keys = KeyRing([SecretStr("44" * 32)])
+    histories = Histories(Store(recorder, WriteSettings(keys=keys)))
+    again(histories)
+    assert texts(histories) == [None, "second"]
+    assert not any(one.findings for one in verify(histories.store))
+    assert [one.problem for one in rekey(histories.store, decrypt=True)] == [None]
+    assert texts(Histories(Store(recorder))) == [None, "second"]
+
+
+def test_an_interrupted_beginning_leaves_the_receipt(histories: Histories):
+    histories["c1"].append(said("first"))
+    erase(histories.store, "c1", reason="asked for")
+    recorder = histories.store.database.recorder
+
+    def begin(transaction):
+        found = transaction.conversation("c1")
+        transaction.begin("c1", 1, b"salt", replaces=found.key)
+        raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        recorder.transact(begin)
+    assert histories.store.conversation("c1").erased_reason == "asked for"
+    histories.create("c1", replace_erased=True)
+    assert histories.store.conversation("c1").generation == 1
