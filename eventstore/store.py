@@ -178,23 +178,6 @@ class Store:
         others = (other for other in self._projections if other.name != projection.name)
         self._projections = (*others, projection)
 
-    def project(self, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
-        """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
-
-        ``work`` may be run again, so it must have no other effects. Raises ``ConversationNotFound``,
-        ``ConversationErased``, ``StoreUnavailable``, ``StoreUnusable`` (for example where it is open for reading only).
-        """
-
-        def in_transaction(transaction: Transaction) -> T:
-            writing = WriteTransaction(
-                transaction, find_existing(self.database, transaction, conversation), self.database
-            )
-            result = work(writing)
-            writing.end()
-            return result
-
-        return self._transact(in_transaction)
-
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def events(

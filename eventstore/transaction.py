@@ -9,10 +9,10 @@ from the log. The store knows nothing of what it keeps: records, numbered by ver
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent
@@ -58,10 +58,13 @@ __all__ = [
     "WriteTransaction",
     "find_begun",
     "find_existing",
+    "project",
     "reading",
     "staged",
     "staged_keys",
 ]
+
+T = TypeVar("T")
 
 _PAGE = 1_000
 _id_of = attrgetter("id")
@@ -577,6 +580,24 @@ def reading(store: Store, conversation: str) -> Iterator[ReadTransaction]:
 def _clipped(intervals: Sequence[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
     """Return the parts of inclusive intervals with ``start <= id < stop``."""
     return [(max(a, start), min(b, stop - 1)) for a, b in intervals if a < stop and b >= start]
+
+
+def project(store: Store, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
+    """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
+
+    ``work`` may be run again, so it must have no other effects. Raises ``ConversationNotFound``,
+    ``ConversationErased``, ``StoreUnavailable`` (also where the store is open for reading only).
+    """
+    database = store.database
+
+    def in_transaction(transaction: Transaction) -> T:
+        writing = WriteTransaction(transaction, find_existing(database, transaction, conversation), database)
+        result = work(writing)
+        writing.end()
+        return result
+
+    with translated():
+        return database.recorder.transact(in_transaction)
 
 
 def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:

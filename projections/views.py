@@ -19,7 +19,7 @@ from eventstore import Store
 from eventstore.arguments import whole
 from eventstore.errors import EventStoreError, UnknownEventType
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
-from eventstore.transaction import ReadTransaction, Record, WriteTransaction
+from eventstore.transaction import ReadTransaction, Record, WriteTransaction, project
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
@@ -212,7 +212,7 @@ class Views:
             snapshot.put_records(PROJECTION, made)
             return len(made)
 
-        return self._store.project(conversation, replace_all)
+        return project(self._store, conversation, replace_all)
 
     def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
         """Store the revisions of appended events in their transaction. A store calls this after ``register``."""
@@ -234,7 +234,7 @@ class Views:
     def _view(self, conversation: str, version: int | None) -> View:
         view, missing = self._store.query(conversation, partial(self._opened, version=version))
         if missing and self._store.database.writable:
-            self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
+            project(self._store, conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 
     def _short(self, snapshot: ReadTransaction) -> tuple[View | None, int]:

@@ -20,6 +20,7 @@ former name                 present name
 ``Store.status``            ``eventstore.maintenance.status.follower_status``
 ``Store.lost_after``        ``eventstore.maintenance.status.lost_after``
 ``Store.snapshot``          ``eventstore.transaction.reading``
+``Store.project``           ``eventstore.transaction.project``
 ``Store.tail``              ``ReadTransaction.tail``
 ``Store.guard.unguarded``   ``Store.database.recorder``
 ``Store.uuid``              ``Store.database.uuid``, and so are ``writable``, ``bytes_pending``, ``data_version``
@@ -44,6 +45,7 @@ _FUNCTIONS = {
     "status": ("eventstore.maintenance.status", "follower_status"),
     "lost_after": ("eventstore.maintenance.status", "lost_after"),
     "snapshot": ("eventstore.transaction", "reading"),
+    "project": ("eventstore.transaction", "project"),
 }
 """Methods of a store that are functions now, which take the store first."""
 _FROM = {

@@ -25,9 +25,9 @@ from hashlib import sha256
 from itertools import repeat
 from operator import add
 from typing import Any, NamedTuple
-from zlib import crc32
 
 from eventstore.recorders.base import Row
+from eventstore.stored.crc import crc32
 
 __all__ = [
     "HEAD_BYTES",
