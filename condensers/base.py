@@ -56,7 +56,7 @@ class Requirement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condensation:
-    """A condenser's decision to forget: the event that is to be appended, or, from a handler, has been."""
+    """A condenser's decision to forget: ``action`` is the event to append, or, from a handler, the one appended."""
 
     action: CondensationAction
 

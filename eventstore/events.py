@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -82,8 +82,10 @@ def summary_of(synthetic_id: int) -> int:
 class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Where an imported event comes from, and what of it the kinds do not hold.
 
-    ``id`` is the source's own id with its JSON type, or None. ``time`` is a source time that names no zone, as text: it
-    is never called UTC. ``rest`` is what ``foldlog.formats`` needs, beside the event's fields, to give the record back.
+    ``format``     the name of the format
+    ``id``         the source's own id with its JSON type, or None
+    ``time``       a source time that names no zone, as text: it is never called UTC
+    ``rest``       what ``foldlog.formats`` needs, beside the event's fields, to give the record back
     """
 
     format: str
@@ -119,7 +121,11 @@ class _Common(
 
 
 class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
-    """The system prompt. ``tools`` are the definitions that the model is given, in OpenAI's shape where possible."""
+    """The system prompt.
+
+    ``content``    the prompt, a text or parts
+    ``tools``      the definitions that the model is given, in OpenAI's shape where possible
+    """
 
     content: Content
     source: Source = "agent"
@@ -128,9 +134,11 @@ class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
 
 
 class Message(_Common, frozen=True, kw_only=True, tag="message"):
-    """Something said. The chat role follows from ``source``: the user's is user, the agent's is assistant.
+    """Something said.
 
-    ``thinking`` holds the model's thinking blocks that came before it.
+    ``content``    a text, or parts: texts and images in OpenAI's shape
+    ``source``     "user", "agent" or "environment"; the chat role follows: the user's is user, the agent's is assistant
+    ``thinking``   the model's thinking blocks that came before it
     """
 
     content: Content
@@ -140,11 +148,14 @@ class Message(_Common, frozen=True, kw_only=True, tag="message"):
 
 
 class Action(_Common, frozen=True, kw_only=True, tag="action"):
-    """Something done with a tool.
+    """Something done with a tool: a call of the model.
 
-    ``arguments`` is a map, or the very text that the model wrote where that matters. ``call_id`` pairs it with its
-    answer; without one the answer's ``cause`` does. Calls of one model response share ``response_id``. ``thinking``
-    holds the model's thinking blocks: an action that has them starts a tool loop.
+    ``tool``         the name of the tool
+    ``arguments``    a map, or the very text that the model wrote where that matters
+    ``call_id``      pairs it with its observation; without one the observation's ``cause`` does
+    ``response_id``  calls of one model response share it
+    ``thought``      what the model said beside the call
+    ``thinking``     the model's thinking blocks: an action that has them starts a tool loop
     """
 
     tool: str
@@ -158,7 +169,14 @@ class Action(_Common, frozen=True, kw_only=True, tag="action"):
 
 
 class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
-    """What came of an action: ``cause`` is the action's id, ``call_id`` the action's ``call_id``."""
+    """What came of an action. ``cause`` is the action's id.
+
+    ``content``    the result: a text, or parts
+    ``tool``       the name of the tool
+    ``call_id``    the action's ``call_id``
+    ``is_error``   whether the call failed
+    ``extras``     what belongs to the result and no model is shown
+    """
 
     content: Content
     tool: str = ""
@@ -170,7 +188,11 @@ class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
 
 
 class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
-    """Bookkeeping: state changes, metrics, what a condenser did without a condensation. Not shown unless it says so."""
+    """Bookkeeping: state changes, metrics, what a condenser did without a condensation. Not shown unless it says so.
+
+    ``name``       what it is about
+    ``data``       any JSON
+    """
 
     name: str
     data: Any = None
@@ -224,7 +246,10 @@ def _is_id(value: object) -> bool:
 
 
 class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_request"):
-    """Please condense. Sets the View's ``unhandled_condensation_request`` until the next condensation."""
+    """Please condense. Sets the View's ``unhandled_condensation_request`` until the next condensation.
+
+    ``reason``     why, in words
+    """
 
     structural: ClassVar[bool] = True
 
@@ -345,6 +370,9 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
     The log keeps them all the same. A later retraction to the version at which this one was appended (its id) reverses
     it. A retraction answers no condensation request: a request that waits goes on waiting.
 
+    ``version``    the version whose View it brings back
+    ``reason``     why, in words
+
     Raises ``InvalidEvent`` when it is built with a version that is not a whole number from 0.
     """
 
@@ -373,6 +401,9 @@ CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type:
 class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):
     """Stands in a View for what was forgotten. A View makes it, with the id ``summary_id(c)`` for condensation ``c``;
     it is stored, as an ordinary event, only when a history that held such events is imported.
+
+    ``content``     the summary
+    ``summary_of``  the id of its condensation
     """
 
     content: str
@@ -386,6 +417,8 @@ class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
 
     ``body`` is its stored JSON, untouched. ``is_structural`` and ``shown`` are what its writer said of it: a View
     cannot be folded over an unknown structural event, and says so.
+
+    ``stored_kind``, ``stored_schema``  the kind and the schema version that it was written with
     """
 
     stored_kind: str
@@ -409,6 +442,22 @@ Event = (
     | CondensationSummary
     | UnknownEvent
 )
+
+_COMMON_FIELDS = """
+    Fields of every event:
+
+    ``id``         place in the conversation, given by the store; -1 before, below -1 for synthetic events
+    ``timestamp``  when it happened, aware, UTC; None where the writer does not know
+    ``source``     "user", "agent" or "environment": who said or did it
+    ``shown``      whether a View shows it
+    ``cause``      id of the earlier event that this one answers
+    ``origin``     where an imported event comes from
+    ``meta``       open map: trace, correlation, writer, tenant; no model is shown it
+    ``stays_with_next``  it and the agent's event after it are forgotten and sent together
+    ``extra``      fields that a newer version wrote and this one does not know, kept whole
+    """
+for _kind in get_args(Event):
+    _kind.__doc__ = f"{(_kind.__doc__ or '').rstrip()}\n{_COMMON_FIELDS}"
 
 CondensationRequestAction = CondensationRequest
 """The name that people know from OpenHands."""

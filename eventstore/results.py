@@ -13,7 +13,13 @@ __all__ = ["ConversationRow", "Ingested", "Logged", "Recorded", "listed"]
 
 
 class Recorded(NamedTuple):
-    """An event with its place in the whole store. ``recorded_at`` is the store's clock, UTC."""
+    """An event with its place in the whole store.
+
+    ``position``      place in the order of all events of the store
+    ``conversation``  the id of its conversation
+    ``recorded_at``   the store's clock, UTC
+    ``event``         the event, with its id
+    """
 
     position: int
     conversation: str
@@ -27,18 +33,27 @@ class Recorded(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """An event of one conversation with the store's clock when it was recorded, UTC."""
+    """An event of one conversation.
+
+    ``recorded_at``   the store's clock when it was recorded, UTC
+    ``event``         the event
+    """
 
     recorded_at: datetime
     event: Event
 
 
 class ConversationRow(NamedTuple):
-    """A conversation in a list. ``head`` is that of its last event, in hexadecimal: publish it, and every later change
-    to the history shows. An erased conversation has its version and head of before; ``bytes_pending`` says that bytes
-    of its events may still be in the store's file: ``vacuum`` removes them. A fork names its ``parent``, and the
-    version up to which it shares the parent's events. ``generation`` is the number of erased conversations that
-    had its id before.
+    """A conversation in a list.
+
+    ``id``             its id
+    ``version``        how many events it has; of an erased one, how many it had
+    ``created_at``, ``updated_at``  when its first and its last event were recorded
+    ``head``           the hash of its last event, in hexadecimal: publish it, and every later change shows
+    ``erased_at``, ``erased_reason``  when and why it was erased, else None
+    ``bytes_pending``  bytes of its erased events may still be in the store's file: ``vacuum`` removes them
+    ``parent``, ``parent_version``  of a fork: the conversation whose events it shares, up to this version
+    ``generation``     the number of erased conversations that had its id before
     """
 
     id: str
@@ -55,7 +70,11 @@ class ConversationRow(NamedTuple):
 
 
 class Ingested(NamedTuple):
-    """What an import did: how many events it added, and the version since."""
+    """What an import did.
+
+    ``added``         how many events it added
+    ``version``       the version since
+    """
 
     added: int
     version: int

@@ -150,7 +150,7 @@ def _assistant(message: Part, content: Content, response_id: str | None, meta: d
         spoken = (message.get("audio") or {}).get("transcript")
         content = text_or_none(message.get("refusal")) or text_or_none(spoken) or ""
     thinking = tuple(dicts_of(message.get("thinking_blocks")))
-    if reasoning := None if thinking and called else message.get("reasoning_content") or message.get("reasoning"):
+    if reasoning := None if thinking else message.get("reasoning_content") or message.get("reasoning"):
         yield Annotation(name="reasoning", data=reasoning)
     if rest := {key: value for key, value in message.items() if key not in _FIELDS_OF_A_MESSAGE and value}:
         yield Annotation(name="reply", data=rest)
@@ -207,8 +207,6 @@ def _anthropic(message: Part) -> Iterator[Event]:
         return
     called = [_Call(block.get("name"), block.get("input"), block.get("id")) for block in _of(blocks, "tool_use")]
     thinking = tuple(_of(blocks, *_THINKING))
-    if thinking and not called:
-        yield Annotation(name="thinking", data=list(thinking))
     known = ("text", "image", "tool_use", *_THINKING)
     for block in blocks:
         if block.get("type") not in known:
@@ -251,7 +249,7 @@ def _said(
                 meta={} if place else meta,
             )
     elif content:
-        yield Message(source="agent", content=content, meta=meta)
+        yield Message(source="agent", content=content, thinking=thinking, meta=meta)
     if len(actions) < len(called):
         yield CondensationRequest(reason="the model asked for it", meta={} if actions or content else meta)
 

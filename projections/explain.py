@@ -34,7 +34,7 @@ Fate = Literal["shown", "forgotten", "never shown"]
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What became of an event in the View at ``version``.
+    """What became of ``event`` in the View at ``version``: its ``fate`` is "shown", "forgotten" or "never shown".
 
     shown         ``position`` is its index; ``sent`` says whether a model is sent it
     forgotten     ``by`` is the event that forgot it, at version ``forgotten_at``: a condensation; for some imported
@@ -87,7 +87,9 @@ class Summarized:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``entered`` are shown by the later View only, ``left`` by the earlier one only, each in the order of its View.
+    """What changed in the View from version ``before`` to version ``after``.
+
+    ``entered`` are shown by the later View only, ``left`` by the earlier one only, each in the order of its View.
     ``summarized`` says which of the events that left have a summary, oldest condensation first.
     """
 

@@ -32,6 +32,10 @@ class View:
     A sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), iteration. Summaries are
     ``CondensationSummary`` events with ids below -1. Two Views are equal if they show the same and fold on in the same
     way.
+
+    ``state``          the fold's state, which goes on with further events
+    ``condensations``  all condensations, oldest first
+    ``dialect``        the form of ``to_messages()`` where none is named
     """
 
     state: ViewState

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import eventstore
 import foldlog
 from eventstore.recorders.errors import RecorderError
 from foldlog.adapters.catalog import ADAPTERS
@@ -76,3 +77,18 @@ def test_every_error_is_an_event_store_error():
     internal |= {"NotIndexed"}
     others = {each.__name__ for each in errors if not issubclass(each, (foldlog.EventStoreError, RecorderError))}
     assert {name for name in others if not name.startswith("_")} - internal == set()
+
+
+def test_every_field_is_described_in_the_docstring_of_its_class():
+    values = [getattr(foldlog, name) for name in NAMES] + [eventstore.ConversationRow, eventstore.Ingested]
+    missing = [
+        f"{value.__name__}.{field}"
+        for value in values
+        if inspect.isclass(value)
+        for field in getattr(value, "__struct_fields__", None)
+        or getattr(value, "__dataclass_fields__", None)
+        or getattr(value, "_fields", ())
+        if f"``{field}``" not in (value.__doc__ or "")
+    ]
+    assert missing == []
+    assert [name for name, field in foldlog.LLMConfig.model_fields.items() if not field.description] == []

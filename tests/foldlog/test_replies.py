@@ -144,6 +144,8 @@ def test_a_message_of_anthropic():
     assert (two.tool, two.response_id, one.meta["finish_reason"]) == ("look", "msg_1", "tool_use")
     blocks = [SimpleNamespace(**block) for block in reply["content"]]
     assert from_openai(SimpleNamespace(**{**reply, "content": blocks})) == (one, two)
+    (answer,) = from_openai({**reply, "content": reply["content"][:2]})
+    assert (answer.content, answer.thinking) == ("Let me look.", (thinking,))
     failed = {"type": "tool_result", "tool_use_id": "k1", "content": "no such file", "is_error": True}
     result, said = from_openai({"role": "user", "content": [failed, {"type": "text", "text": "go on"}]})
     assert (result.call_id, result.content, result.is_error) == ("k1", "no such file", True)
