@@ -35,6 +35,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(part, path)
         sync_folder(path.parent)
+    except OSError as error:
+        if error.filename is None:  # of a full disk, for one
+            error.filename = str(path)
+        raise
     finally:
         part.unlink(missing_ok=True)
 

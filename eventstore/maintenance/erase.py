@@ -13,7 +13,7 @@ from uuid import uuid4
 from eventstore.errors import ConversationHasForks, ConversationNotFound, StoreUnavailable
 from eventstore.maintenance.detach import detach
 from eventstore.recorders.base import Conversation, Erasure, Reader, Recorder, RecorderOnDisk, Transaction
-from eventstore.recorders.errors import StillRead
+from eventstore.recorders.errors import RecorderError, StillRead
 from eventstore.results import ConversationRow, listed
 from eventstore.store import Store
 from eventstore.stored.database import Database, start_after, translated
@@ -92,9 +92,14 @@ def _erased(
 ) -> ConversationRow:
     recorder, now = database.recorder, database.now()
     erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now))
-    while not recorder.transact(lambda transaction: transaction.delete(erased.key, _CHUNK)):
-        time.sleep(_REST_S)
-    _discard_staged(recorder, conversation)
+    try:
+        while not recorder.transact(lambda transaction: transaction.delete(erased.key, _CHUNK)):
+            time.sleep(_REST_S)
+        _discard_staged(recorder, conversation)
+    except RecorderError as error:
+        begun = f"conversation {conversation!r} is erased for every reader, but not all of its rows are deleted"
+        error.args = (f"{begun} ({error}); run the same again to finish it",)
+        raise
     if not complete:
         return listed(erased, bytes_pending=True)
     gone = purge(recorder, patience_s, f"conversation {conversation!r} is erased for every reader")

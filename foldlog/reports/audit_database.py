@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -149,8 +149,7 @@ def update(
     ``AuditDatabaseMismatch``, ``AuditDatabaseAhead``, and what reading the store raises. Cost: what is new, and the
     list of the store's conversations.
     """
-    database = open_database(store, path)
-    try:
+    with _written(path), closing(open_database(store, path)) as database:
         if conversations is None:
             added, touched = _follow_all(store, database, on_events)
             touched |= {row.id for row in store.iter_conversations() if row.erased_at is not None}
@@ -165,8 +164,14 @@ def update(
         if gone:
             purge(database)
         return added._replace(damaged=tuple(dict.fromkeys(lost)))
-    finally:
-        database.close()
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise NoAuditDatabase(path, f"it cannot be written: {error}") from error
 
 
 def check(store: Store, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from eventstore import (
 )
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.base import as_rows
+from eventstore.recorders.errors import OperationalError
 from eventstore.transaction import WriteTransaction
 
 SECRET = b"Mrs Alva Quist, account 55-17-204"
@@ -239,3 +241,23 @@ def test_others_go_on_writing_while_a_long_history_is_erased(tmp_path: Path):
         stop.set()
         writer.join(30)
     assert files_with(tmp_path, SECRET) == []
+
+
+def test_an_erasure_that_the_disk_ends_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    url = f"sqlite:///{tmp_path}/history.db"
+    with open_store(url) as store:
+        store.append("secret", Message(source="user", content="x"), expected_version=0)
+        transact, calls = store.database.recorder.transact, itertools.count()
+
+        def fail_after_the_first(work: object, **how: object) -> object:
+            if next(calls):
+                raise OperationalError("cannot write: disk I/O error; nothing was written")
+            return transact(work, **how)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(store.database.recorder, "transact", fail_after_the_first)
+        with pytest.raises(StoreUnavailable, match=r"is erased for every reader, but not all .* run the same again"):
+            erase(store, "secret", reason="asked to")
+        monkeypatch.undo()
+        with pytest.raises(ConversationErased):
+            list(store.events("secret"))
+        assert not erase(store, "secret", reason="asked to").bytes_pending

@@ -26,6 +26,7 @@ from eventstore import (
     open_store,
 )
 from foldlog.histories import Histories
+from foldlog.reports import audit_database
 from foldlog.reports.audit_database import (
     AuditDatabaseAhead,
     AuditDatabaseMismatch,
@@ -165,6 +166,17 @@ def test_a_file_of_another_kind_stays_as_it_is(store: Store, tmp_path: Path):
 def test_where_no_file_can_be_made_it_says_so(store: Store, tmp_path: Path, place: str, problem: str):
     with pytest.raises(NoAuditDatabase, match=problem):
         update(store, tmp_path / place)
+
+
+def test_an_error_of_the_disk_is_said_of_the_audit_database(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(audit_database, "add_events", fail)
+    with pytest.raises(NoAuditDatabase, match=r"audit.db cannot be the audit database: it cannot be written: disk I/O"):
+        update(store, tmp_path / "audit.db")
 
 
 def test_an_empty_file_becomes_one(store: Store, tmp_path: Path):

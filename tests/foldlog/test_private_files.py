@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -93,6 +94,17 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path):
         fail()
     assert path.read_text() == "before"
     assert [other.name for other in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_error_of_the_disk_names_the_file(tmp_path: Path):
+    def write() -> None:
+        with whole_file(tmp_path / "out"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        write()
+    assert raised.value.filename == str(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_and_its_name_are_synced_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
