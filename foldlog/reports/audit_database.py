@@ -149,18 +149,21 @@ def update(
     ``AuditDatabaseMismatch``, ``AuditDatabaseAhead``, and what reading the store raises. Cost: what is new, and the
     list of the store's conversations.
     """
-    with _written(path), closing(open_database(store, path)) as database:
-        if conversations is None:
-            added, touched = _follow_all(store, database, on_events)
-            touched |= {row.id for row in store.iter_conversations() if row.erased_at is not None}
-        else:
-            added, touched = _follow_some(store, database, conversations, on_events)
-        gone, lost = False, list(added.damaged)
-        for conversation in sorted(touched):
-            try:
-                gone |= describe(store, database, conversation)
-            except CorruptEvent as error:
-                lost.append(Damaged(conversation, error.event_id, error.problem))
+    with _written(path):
+        database = open_database(store, path)
+    with closing(database):
+        with _written(path):
+            if conversations is None:
+                added, touched = _follow_all(store, database, on_events)
+                touched |= {row.id for row in store.iter_conversations() if row.erased_at is not None}
+            else:
+                added, touched = _follow_some(store, database, conversations, on_events)
+            gone, lost = False, list(added.damaged)
+            for conversation in sorted(touched):
+                try:
+                    gone |= describe(store, database, conversation)
+                except CorruptEvent as error:
+                    lost.append(Damaged(conversation, error.event_id, error.problem))
         if gone:
             purge(database)
         return added._replace(damaged=tuple(dict.fromkeys(lost)))
