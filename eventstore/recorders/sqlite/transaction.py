@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from eventstore.recorders.base import (
@@ -34,7 +35,6 @@ _INSERT = {True: SQL["insert_text_event"], False: SQL["insert_encoded_event"]}
 """The statement for one event, by whether its body is stored as text."""
 _TOGETHER = 20
 _COLUMNS = len(Row._fields) + 2
-_INSERT_TOGETHER = SQL["insert_events"].format(rows=", ".join([f"({', '.join('?' * _COLUMNS)})"] * _TOGETHER))
 
 
 class SQLiteTransaction(SQLiteReader):
@@ -223,14 +223,18 @@ class SQLiteTransaction(SQLiteReader):
         if len(rows) == 1:
             self._execute(_INSERT[rows[0].encoding == _PLAIN], (position, key, *rows[0]))
             return
-        together = len(rows) - len(rows) % _TOGETHER
-        for first in range(0, together, _TOGETHER):
+        for first in range(0, len(rows), _TOGETHER):
             values: list[Any] = []
-            for place, row in enumerate(rows[first : first + _TOGETHER], start=position + first):
+            some = rows[first : first + _TOGETHER]
+            for place, row in enumerate(some, start=position + first):
                 values += (place, key, *row)
-            self._execute(_INSERT_TOGETHER, values)
-        for place, row in enumerate(rows[together:], start=position + together):
-            self._execute(_INSERT[row.encoding == _PLAIN], (place, key, *row))
+            self._execute(_insert_together(len(some)), values)
+
+
+@cache
+def _insert_together(rows: int) -> str:
+    """Return the statement that inserts so many rows: there are few of them, and SQLite keeps each prepared."""
+    return SQL["insert_events"].format(rows=", ".join([f"({', '.join('?' * _COLUMNS)})"] * rows))
 
 
 def _staged_position(key: int, event_id: int) -> int:
