@@ -233,7 +233,7 @@ class SQLiteTransaction(SQLiteReader):
 
 @cache
 def _insert_together(rows: int) -> str:
-    """Return the statement that inserts so many rows: there are few of them, and SQLite keeps each prepared."""
+    """Return the statement that inserts this number of rows. There are few, and each stays prepared."""
     return SQL["insert_events"].format(rows=", ".join([f"({', '.join('?' * _COLUMNS)})"] * rows))
 
 
