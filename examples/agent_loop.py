@@ -22,9 +22,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import foldlog
-from condensers import LLM, LLMConfig, ModelCallFailed, Reply, ToolCall
-from condensers.models.requests import REQUEST_CONDENSATION_TOOL, is_context_window_error, request_condensation_tool
-from foldlog import Action, Condensation, EventStoreError, History, Message, Observation, SystemMessage, View
+from condensers import Reply, ToolCall
+from foldlog import (
+    LLM,
+    Condensation,
+    CondensationRequest,
+    EventStoreError,
+    History,
+    LLMConfig,
+    Message,
+    ModelCallFailed,
+    SystemMessage,
+    View,
+    is_context_window_error,
+    request_condensation_tool,
+)
 
 RUN_TOOL = {
     "type": "function",
@@ -56,7 +68,7 @@ class Rehearsal:
     def __init__(self) -> None:
         commands = ["pwd", *(f"echo step {number} of a rehearsal" for number in range(1, 7))]
         self._script = [("run", json.dumps({"command": command})) for command in commands]
-        self._script.append((REQUEST_CONDENSATION_TOOL, "{}"))
+        self._script.append((request_condensation_tool()["function"]["name"], "{}"))
         self._said = 0
 
     def complete(self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]]) -> Reply:
@@ -93,14 +105,14 @@ def run_agent(
             say(f"  the prompt of {len(view)} events is too long for the model: asking for a condensation")
             condense(history, "the prompt was too long", say)
             continue
-        act(history, reply, folder, say)
-        if any(call.name == REQUEST_CONDENSATION_TOOL for call in reply.tool_calls):
-            say("  the model asks for a condensation")
-            condense(history, "the model asked for it", say)
         if not reply.tool_calls:
             answer = reply.text or "(the model had nothing to say)"
             history.append(Message(source="agent", content=answer))
             return answer
+        recorded = history.append_reply(reply)
+        act(history, folder, say)
+        if any(isinstance(each.event, CondensationRequest) for each in recorded):
+            say("  the model asks for a condensation")  # which the next step makes
     raise TimeoutError(f"no answer after {steps_max} steps; the history is kept, start again to go on")
 
 
@@ -125,37 +137,20 @@ def resume(history: History, say: Callable[[str], None]) -> None:
     history.interrupt()
 
 
-def act(history: History, reply: Reply, folder: Path, say: Callable[[str], None]) -> None:
-    """Record all calls of the reply, then make each and record its result: the log says what had begun, wherever the
-    program dies.
+def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
+    """Make each call that waits, and record its result. All calls of a reply were recorded before: wherever the program
+    dies, the log says what had begun.
     """
-    calls = [call for call in reply.tool_calls if call.name != REQUEST_CONDENSATION_TOOL]
-    if not calls:
-        return
-    actions = [
-        Action(
-            tool=call.name,
-            arguments=call.arguments,
-            call_id=call.id or None,
-            response_id=reply.response_id,
-            thought=(reply.text or "") if call is calls[0] else "",
-        )
-        for call in calls
-    ]
-    for call, recorded in zip(calls, history.append(actions), strict=True):
-        output, failed = run(call, folder)
-        say(f"> {call.arguments}\n{output[:200].rstrip()}")
-        history.append(
-            Observation(tool=call.name, call_id=call.id or None, cause=recorded.id, content=output, is_error=failed)
-        )
+    for call in history.open_calls:
+        output, failed = run(call.arguments, folder)
+        say(f"> {json.dumps(call.arguments)}\n{output[:200].rstrip()}")
+        history.append_tool_result(call.call_id or "", output, failed)
 
 
-def run(call: ToolCall, folder: Path) -> tuple[str, bool]:
+def run(arguments: object, folder: Path) -> tuple[str, bool]:
     """What the command printed, and whether it failed."""
-    try:
-        command = json.loads(call.arguments)["command"]
-    except (ValueError, KeyError, TypeError) as error:
-        return f'the arguments must be JSON like {{"command": "ls"}}: {error}', True
+    if not (isinstance(arguments, dict) and isinstance(command := arguments.get("command"), str)):
+        return f'the arguments must be JSON like {{"command": "ls"}}, not {arguments!r}', True
     try:
         done = subprocess.run(
             command, shell=True, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120, check=False
