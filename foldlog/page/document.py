@@ -125,6 +125,11 @@ class PageFold:
             )
             self._requests = []
 
+    def _recorded_limit(self) -> int | None:
+        """Return the limit of tokens that the last condensation was held against, where one is recorded."""
+        limits = (change.get("tokens_max") for change in reversed(self._changes))
+        return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
+
     def document(self, since: int = 0) -> dict[str, Any]:
         """Return what the page is told. With ``since``, only the columns of events from that id on, and the lifetimes
         that changed since that version. Cost: the events.
@@ -139,7 +144,7 @@ class PageFold:
             "version": self.version,
             "since": since,
             "tokens_are": "estimated",
-            "limit": self._limit,
+            "limit": self._limit or self._recorded_limit(),
             "zone": "local" if self._without_zone else "UTC",
             "kinds": KINDS,
             "events": {
@@ -164,7 +169,7 @@ class PageFold:
 
 _TOLD = (
     *("condenser", "outcome", "model", "cost", "latency_s", "prompt_hash", "events_before", "events_after"),
-    *("tokens_before", "tokens_after", "tokens_estimated", "limit", "usage"),
+    *("tokens_before", "tokens_after", "tokens_estimated", "events_max", "tokens_max", "usage"),
 )
 """What of a condensation's metadata the page shows in its table."""
 

@@ -103,7 +103,9 @@ class LifetimesFold:
             self._enter(event, event.id + 1)
             changed = self._waiting.add(event)
             register = self._state.register
-            if register is not None and self._waiting.has_loops:  # its summary stands in another place each time
+            if register is not None and (
+                changed is None or self._waiting.has_loops
+            ):  # its summary stands in another place each time
                 self._send_fit(event.id + 1, insert_register(self._state.items[: place + 1], register))
                 continue
             if changed is None:
@@ -228,14 +230,17 @@ class _Order:
 
 
 class _Group:
-    """The actions of one response and their observations, by id; ``loops`` are the tool loops of its members."""
+    """The actions of one response and their observations, by id; ``loops`` are the tool loops of its members, some of
+    which may stand ``outside`` of any.
+    """
 
-    __slots__ = ("loops", "members", "unanswered")
+    __slots__ = ("loops", "members", "outside", "unanswered")
 
     def __init__(self) -> None:
         self.members: list[int] = []
         self.unanswered = 0
         self.loops: set[int] = set()
+        self.outside = False
 
 
 _NO_LOOP = 0
@@ -270,14 +275,21 @@ class _Waiting:
         return None if self._bound else sent
 
     def _add(self, event: Event) -> Sequence[tuple[int, bool]] | None:
+        if type(event) is Action:
+            return self._add_action(event)
+        if type(event) is Observation:
+            return self._add_observation(event)
         if type(event) in UNSEEN:
             return ()
-        if isinstance(event, Action):
-            return self._add_action(event)
-        if isinstance(event, Observation):
-            return self._add_observation(event)
         self._loop = _NO_LOOP
         return ((event.id, True),)
+
+    def _join(self, group: _Group) -> None:
+        """Take note that a member of a group stands in the present loop."""
+        if self._loop not in group.loops:
+            group.outside |= bool(group.members) and not group.loops
+            group.loops.add(self._loop)
+            self._open[self._loop] += 1
 
     def _add_action(self, action: Action) -> Sequence[tuple[int, bool]] | None:
         if action.thinking:
@@ -291,9 +303,10 @@ class _Waiting:
         was_sent = bool(group.members) and not group.unanswered
         if was_sent:
             self._open.update(group.loops)
-        if self._loop not in group.loops:
-            group.loops.add(self._loop)
-            self._open[self._loop] += 1
+        if self._loop:
+            self._join(group)
+        elif group.loops:
+            group.outside = True
         group.members.append(action.id)
         group.unanswered += 1
         self._of_call[action.id] = group
@@ -301,24 +314,25 @@ class _Waiting:
         if not was_sent:
             return ()
         self._odd |= group.loops
-        return None if group.loops != {_NO_LOOP} else [(member, False) for member in group.members]
+        return None if group.loops else [(member, False) for member in group.members]
 
     def _add_observation(self, observation: Observation) -> Sequence[tuple[int, bool]] | None:
         call = self._calls.take(observation)
         if call is None:
             return ()
         group = self._of_call[call]
-        if self._loop not in group.loops:
-            group.loops.add(self._loop)
-            self._open[self._loop] += 1
+        if self._loop:
+            self._join(group)
+        elif group.loops:
+            group.outside = True
         group.members.append(observation.id)
         group.unanswered -= 1
         if group.unanswered:
             return ()
-        self._open.subtract(group.loops)
-        if group.loops != {_NO_LOOP}:
-            late = {loop for loop in group.loops if loop != _NO_LOOP and self._open[loop]}
+        if group.loops:
+            self._open.subtract(group.loops)
+            late = {loop for loop in group.loops if self._open[loop]}
             self._odd |= late
-            if late or len(group.loops) > 1 or group.loops & self._odd:
+            if late or group.outside or len(group.loops) > 1 or group.loops & self._odd:
                 return None
         return [(member, True) for member in group.members]

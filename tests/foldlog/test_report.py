@@ -65,7 +65,9 @@ def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
         Message(source="user", content="look around"),
         Action(tool="ls", arguments={"path": "."}, call_id="1"),
         Observation(tool="ls", content="a.py", call_id="1"),
-        CondensationAction(forgotten_event_ids=[1, 2], summary="it looked", summary_offset=1),
+        CondensationAction(
+            forgotten_event_ids=[1, 2], summary="it looked", summary_offset=1, metadata={"tokens_max": 900}
+        ),
         Message(source="agent", content="done"),
     ]
     _, elements = written(tmp_path, events)
@@ -81,6 +83,7 @@ def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
     assert document["events"]["sent"] == [1, 3, 3, 0, 5]
     assert document["events"]["answers"] == [-1, -1, 1, -1, -1]
     assert document["summaries"][0]["id"] == -5
+    assert document["limit"] == 900
     assert document["changes"][0]["summary"] == -5
     texts = [event for chunk in data(elements, "texts") for event in chunk]
     assert [event["id"] for event in texts] == [0, 1, 2, 3, 4]

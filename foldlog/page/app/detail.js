@@ -125,6 +125,7 @@ export class Detail {
     fact("View", `${count(took.shownBefore, "event")} → ${grouped(took.shownAfter)}`);
     fact("tokens", `≈ ${grouped(took.before)} → ${grouped(took.after)}`);
     if (change.tokens_before !== undefined) fact("tokens, recorded", `${grouped(change.tokens_before)} → ${grouped(change.tokens_after ?? 0)}${change.tokens_estimated ? ", estimated" : ""}`);
+    fact("limit", [change.events_max && count(change.events_max, "event"), change.tokens_max && count(change.tokens_max, "token")].filter(Boolean).join(", "));
     fact("condenser", change.condenser);
     fact("outcome", change.outcome);
     fact("model", change.model);
