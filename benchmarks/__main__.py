@@ -34,6 +34,7 @@ MODULES = (
     "trust",
     "commands",
     "page",
+    "forks",
 )
 RESULTS = Path(__file__).parent / "results"
 

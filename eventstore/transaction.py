@@ -89,6 +89,8 @@ class ReadTransaction:
         self._database = database
         self._known_codec = codec
         self._past: tuple[Segment, ...] | None = None if conversation.parent is not None else ()
+        self._without_records: set[str] = set()
+        """Projections that keep nothing of a fork's own events, as far as this transaction has asked."""
 
     @property
     def conversation(self) -> str:
@@ -171,15 +173,11 @@ class ReadTransaction:
         if intervals:  # ascending, so the ends say it of all
             whole("the first interval", intervals[0][0])
             whole("the last interval", intervals[-1][1])
-        bare: list[BareRow] = []
-        events: list[Event] = []
-        for key, codec, within in self._parts(intervals):
-            some = self._reader.shown_rows(key, within)
-            plain = events_of(some) if codec.are_plain(some) else None
-            if plain is None:
-                plain = [event_of(self.conversation, row) for row in codec.decoded(some, self._database)]
-            bare += some
-            events += plain
+        bare, parts = self._shown_rows(intervals)
+        events = events_of(bare) if all(codec.are_plain(some) for codec, some in parts) else None
+        if events is None:
+            decoded = (row for codec, some in parts for row in codec.decoded(some, self._database))
+            events = [event_of(self.conversation, row) for row in decoded]
         self._check_that_all_are_there(intervals, list(map(_id_of_row, bare)), list(map(_shown_before, bare)))
         return events
 
@@ -284,10 +282,16 @@ class ReadTransaction:
         Raises ``CorruptEvent`` where the newest is of a later version than the history has: then its end is missing.
         """
         asked = _ANY_VERSION if version is None else whole("version", version)
-        record = self._record_of(projection, self._conversation.key, self._codec(), asked)
+        record = None
+        if projection not in self._without_records:
+            record = self._record_of(projection, self._conversation.key, self._codec(), asked)
+            if record is None and asked >= self.version and self._conversation.parent is not None:
+                self._without_records.add(projection)
         for part in reversed(self.past):
             if record is not None and record.version > part.stop:
                 break
+            if not part.has_records:
+                continue
             older = self._record_of(projection, part.key, part.codec, min(asked, part.stop))
             if older is not None and (record is None or older.version > record.version):
                 record = older
@@ -372,6 +376,20 @@ class ReadTransaction:
         found = self._conversation
         return Segment(found.key, found.id, self._codec(), found.begins, found.version)
 
+    def _shown_rows(
+        self, intervals: Sequence[tuple[int, int]]
+    ) -> tuple[Sequence[BareRow], Sequence[tuple[RowCodec, Sequence[BareRow]]]]:
+        """Return shown rows, and the same for each codec that decodes them. It takes one question."""
+        if not intervals or intervals[0][0] >= self._conversation.begins:
+            rows = self._reader.shown_rows(self._conversation.key, intervals)
+            return rows, [(self._codec(), rows)]
+        parts = list(self._parts(intervals))
+        asked = [(first, last, key) for key, _, within in parts for first, last in within]
+        rows = self._reader.shown_rows(self._conversation.key, asked)
+        ids = list(map(_id_of_row, rows))
+        ends = [bisect_right(ids, within[-1][1]) for _, _, within in parts]
+        return rows, [(part[1], rows[a:b]) for part, a, b in zip(parts, [0, *ends], ends, strict=False)]
+
     def _parts(self, intervals: Sequence[tuple[int, int]]) -> Iterable[tuple[int, RowCodec, Sequence[tuple[int, int]]]]:
         """Yield what to read of each key for inclusive intervals of ids."""
         found = self._conversation
@@ -421,6 +439,7 @@ class WriteTransaction(ReadTransaction):
     def put_records(self, projection: str, records: Iterable[Record]) -> None:
         """Keep records; one of the same version is replaced."""
         codec = self._codec_to_write()
+        self._without_records.discard(projection)
         encoded = [codec.encoded_record(projection, record) for record in records]
         self._reader.put_records(projection, self._conversation.key, encoded)
 

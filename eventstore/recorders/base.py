@@ -106,7 +106,7 @@ class Erasure(NamedTuple):
 
 class Ancestor(NamedTuple):
     """A conversation that a fork's past belongs to, and the version at which the past leaves it. ``parent`` is its own
-    parent.
+    parent. ``has_records``: projections keep records of it.
     """
 
     key: int
@@ -114,6 +114,7 @@ class Ancestor(NamedTuple):
     id: str
     encrypted: bool
     parent: int | None
+    has_records: bool = True
 
 
 class Conversation(NamedTuple):
@@ -326,9 +327,9 @@ class Reader(Protocol):
         newest first. Cost: the rows returned.
         """
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[BareRow]:
-        """Return shown rows with an id in one of the inclusive intervals, by interval, then id. Cost: intervals and
-        rows.
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[BareRow]:
+        """Return shown rows with an id in one of the inclusive intervals, by interval, then id. An interval may name
+        another key after its last id. Cost: intervals and rows.
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:

@@ -168,9 +168,12 @@ class MemoryReader:
         rows = self._tables.structural if only == "structural" else self._tables.rows
         return [_bare(row) for row in _slice(rows.get(key, []), start, stop)[:limit]]
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[BareRow]:
-        rows = self._tables.rows.get(key, [])
-        return [_bare(row) for first, last in intervals for row in _slice(rows, first, last + 1) if row.shown]
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[BareRow]:
+        found: list[Row] = []
+        for first, last, *its_key in intervals:
+            rows = self._tables.rows.get(its_key[0] if its_key else key, [])
+            found += [row for row in _slice(rows, first, last + 1) if row.shown]
+        return list(map(_bare, found))
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         tables = self._tables
@@ -260,7 +263,8 @@ class MemoryReader:
         stop, parent = fork.begins, fork.parent
         while parent is not None:
             found = self._tables.conversations[parent]
-            lineage.append(Ancestor(parent, stop, found.id, found.sealed_key is not None, found.parent))
+            has_records = any(kept for (_, key), kept in self._tables.records.items() if key == parent)
+            lineage.append(Ancestor(parent, stop, found.id, found.sealed_key is not None, found.parent, has_records))
             stop, parent = found.begins, found.parent
         return fork._replace(lineage=tuple(lineage))
 

@@ -69,6 +69,7 @@ class Segment(NamedTuple):
     codec: RowCodec
     start: int
     stop: int
+    has_records: bool = True
 
 
 class Database:
@@ -251,7 +252,14 @@ class Database:
             raise CorruptEvent(found.id, 0, "the conversation that it was forked from is missing")
         starts = [*(ancestor.stop for ancestor in lineage[1:]), 0]
         parts = [
-            Segment(ancestor.key, ancestor.id, self._codec_of_ancestor(reader, ancestor), start, ancestor.stop)
+            Segment(
+                ancestor.key,
+                ancestor.id,
+                self._codec_of_ancestor(reader, ancestor),
+                start,
+                ancestor.stop,
+                ancestor.has_records,
+            )
             for ancestor, start in zip(lineage, starts, strict=True)
         ]
         past = tuple(reversed(parts))

@@ -60,6 +60,7 @@ class PostgresReader:
                 to_text(value(n, 2)),
                 value(n, 3) == _TRUE,
                 None if (parent := result.get_value(n, 4)) is None else _number(parent),
+                value(n, 5) == _TRUE,
             )
             for n in range(result.ntuples)
         ]
@@ -78,10 +79,11 @@ class PostgresReader:
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
         return _rows(self._ask(_ROWS[only], bigint(key), bigint(start), bigint(stop), bigint(limit)))
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[BareRow]:
-        firsts = array(BIGINT, [bigint(first) for first, _ in intervals])
-        lasts = array(BIGINT, [bigint(last) for _, last in intervals])
-        return _rows(self._ask("shown_rows", bigint(key), firsts, lasts))
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[BareRow]:
+        firsts = array(BIGINT, [bigint(interval[0]) for interval in intervals])
+        lasts = array(BIGINT, [bigint(interval[1]) for interval in intervals])
+        keys = array(BIGINT, [bigint(interval[2]) if len(interval) > 2 else None for interval in intervals])
+        return _rows(self._ask("shown_rows", bigint(key), firsts, lasts, keys))
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Live rows have their positions; those of an import are reckoned from where it was published."""

@@ -76,8 +76,8 @@ class SQLiteReader:
 
     def _lineage(self, key: int) -> tuple[Ancestor, ...]:
         return tuple(
-            Ancestor(ancestor, stop, _text(name), encrypted == 1, parent)
-            for ancestor, stop, name, encrypted, parent in self._execute(SQL["lineage"], (key,))
+            Ancestor(ancestor, stop, _text(name), encrypted == 1, parent, has_records == 1)
+            for ancestor, stop, name, encrypted, parent, has_records in self._execute(SQL["lineage"], (key,))
         )
 
     def conversations(
@@ -93,7 +93,7 @@ class SQLiteReader:
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
         return self._execute(_ROWS[only], (key, start, stop, limit)).fetchall()
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, int]]) -> Sequence[BareRow]:
+    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[BareRow]:
         rows = self._execute(SQL["shown_rows"], (_json(intervals), key)).fetchall()
         if len(intervals) > 1:
             rows.sort(key=_id)  # within an interval the index has them in order

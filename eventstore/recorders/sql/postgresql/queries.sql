@@ -177,10 +177,10 @@ ORDER BY id DESC LIMIT $4::bigint
 -- name: shown_rows
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
        e.shown_before, e.structural_before, e.checksum
-FROM unnest($2::bigint[], $3::bigint[]) WITH ORDINALITY AS i (first, last, place)
+FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS i (first, last, key, place)
 CROSS JOIN LATERAL (
     SELECT * FROM {schema}.events
-    WHERE conversation = $1::bigint AND id BETWEEN i.first AND i.last AND shown ORDER BY id
+    WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND shown ORDER BY id
 ) e
 ORDER BY i.place, e.id
 
@@ -349,7 +349,8 @@ WITH RECURSIVE past (key, stop) AS (
     SELECT c.parent, c.parent_version FROM past JOIN {schema}.conversations c ON c.key = past.key
     WHERE c.parent IS NOT NULL AND c.parent_version < past.stop
 )
-SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent
+SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent,
+       EXISTS (SELECT FROM {schema}.records r WHERE r.conversation = past.key)
 FROM past JOIN {schema}.conversations c ON c.key = past.key
 ORDER BY past.stop DESC
 

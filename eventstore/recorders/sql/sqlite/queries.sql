@@ -110,7 +110,9 @@ WITH RECURSIVE past (key, stop) AS (
     SELECT c.parent, c.parent_version FROM past JOIN conversations c ON c.key = past.key
     WHERE c.parent IS NOT NULL AND c.parent_version < past.stop
 )
-SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent FROM past JOIN conversations c ON c.key = past.key
+SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent,
+       EXISTS (SELECT 1 FROM records r WHERE r.conversation = past.key)
+FROM past JOIN conversations c ON c.key = past.key
 ORDER BY past.stop DESC
 
 -- name: hide_receipt
@@ -210,7 +212,7 @@ SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding,
        e.shown_before, e.structural_before, e.checksum
 FROM json_each(?) j
 CROSS JOIN events e INDEXED BY events_by_id
-    ON e.conversation = ? AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1 AND e.shown
+    ON e.conversation = coalesce(j.value ->> 2, ?) AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1 AND e.shown
 
 -- name: live_rows_from
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,

@@ -1,0 +1,129 @@
+"""What does a fork cost: to make it, to open its View, to append to it, at depth 1, 10 and 100?
+
+A fork at depth 10 shares its past with nine forks below it, each with some events of its own. It is compared with a
+conversation that holds the very same events itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.frame import Question, Round, Scale
+from benchmarks.workload import history
+from eventstore import ANY_VERSION, Message, Store, open_store
+from projections import Views
+
+DEPTHS = (1, 10, 100)
+_OWN = 5
+"""Events that each fork adds."""
+_TIMES = 20
+
+
+def _prepared(scale: Scale, folder: Path) -> str:
+    """A store with a conversation, a chain of forks of it, and for each depth a conversation with the same events."""
+    url = f"sqlite:///{folder / 'forks.db'}"
+    with open_store(url, durability="relaxed") as store:
+        if store.version("whole 100"):
+            return url
+        store.register(Views(store))
+        store.ingest("fork 0", history(scale.usual))
+        for depth in range(1, max(DEPTHS) + 1):
+            parent, fork = f"fork {depth - 1}", f"fork {depth}"
+            store.fork(parent, store.version(parent), fork)
+            for n in range(_OWN):
+                store.append(fork, Message(source="user", content=f"{depth} {n}"), expected_version=ANY_VERSION)
+            if depth in DEPTHS:
+                store.ingest(f"whole {depth}", (event for event in store.events(fork)))
+                Views(store).rebuild(f"whole {depth}")
+    return url
+
+
+def _opened(url: str, conversation: str) -> tuple[float, list[int]]:
+    with open_store(url) as store:
+        store.version("fork 0")  # the connection is open
+        start = time.perf_counter()
+        view = Views(store).current(conversation)
+        return 1_000 * (time.perf_counter() - start), [event.id for event in view]
+
+
+def opening(scale: Scale, folder: Path, depth: int) -> Iterator[Round]:
+    url = _prepared(scale, folder.parent)
+    for _ in range(scale.rounds):
+        ours, raw = ([_opened(url, f"{kind} {depth}") for _ in range(_TIMES)] for kind in ("fork", "whole"))
+        if ours[0][1] != raw[0][1]:
+            raise AssertionError("the fork and the conversation show different Views")
+        yield Round(min(ms for ms, _ in ours), min(ms for ms, _ in raw))
+
+
+def _appended(store: Store, conversation: str) -> float:
+    start = time.perf_counter()
+    for n in range(_TIMES):
+        store.append(conversation, Message(source="user", content=f"{n}"), expected_version=ANY_VERSION)
+    return 1_000_000 * (time.perf_counter() - start) / _TIMES
+
+
+def appending(scale: Scale, folder: Path, depth: int) -> Iterator[Round]:
+    url = _prepared(scale, folder.parent)
+    with open_store(url, durability="relaxed") as store:
+        store.register(Views(store))
+        for number in range(scale.rounds):
+            fork, whole = f"a fork {number} of {depth}", f"a fork {number} of whole {depth}"
+            store.fork(f"fork {depth}", store.version(f"fork {depth}"), fork)
+            store.append(whole, Message(source="user", content="begun"), expected_version=ANY_VERSION)
+            yield Round(_appended(store, fork), _appended(store, whole))
+
+
+def forking(scale: Scale, folder: Path, depth: int) -> Iterator[Round]:
+    """A fork against an append of one event to a new conversation, which writes one row of each table."""
+    url = _prepared(scale, folder.parent)
+    with open_store(url, durability="relaxed") as store:
+        version = store.version(f"fork {depth}")
+        for number in range(scale.rounds):
+            start = time.perf_counter()
+            for n in range(_TIMES):
+                store.fork(f"fork {depth}", version, f"{time.time_ns()} {number} {n}")
+            forked = 1_000_000 * (time.perf_counter() - start) / _TIMES
+            start = time.perf_counter()
+            for n in range(_TIMES):
+                store.append(f"{time.time_ns()} {number} {n}", Message(source="user", content="hi"), expected_version=0)
+            yield Round(forked, 1_000_000 * (time.perf_counter() - start) / _TIMES)
+
+
+QUESTIONS = [
+    *(
+        Question(
+            f"cold open of a fork, depth {depth}",
+            "ms",
+            1.2 if depth < 100 else 2.0,
+            "at most",
+            partial(opening, depth=depth),
+            raw="ours, one conversation",
+        )
+        for depth in DEPTHS
+    ),
+    *(
+        Question(
+            f"append to a fork, depth {depth}",
+            "µs",
+            1.2,
+            "at most",
+            partial(appending, depth=depth),
+            raw="ours, one conversation",
+        )
+        for depth in DEPTHS
+    ),
+    *(
+        Question(
+            f"fork at depth {depth}",
+            "µs",
+            2.0,
+            "at most",
+            partial(forking, depth=depth),
+            raw="ours, a new conversation",
+        )
+        for depth in DEPTHS
+    ),
+]
