@@ -11,7 +11,8 @@ within a run needs the filter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from types import TracebackType
 from typing import Any, Literal
 
@@ -39,7 +40,7 @@ class FoldlogSession:
                           so. Without it both give what the View holds
     ``clear``             whether ``clear_session`` retracts all items, or erases the conversation: then its bytes are
                           gone, and the id cannot be used again
-    ``session_settings``  as of other sessions: ``SessionSettings(limit=50)``
+    ``session_settings``  as of other sessions: ``SessionSettings(limit=50)``, or ``{"limit": 50}``
 
     Any number of tasks, processes and sessions may use one conversation.
     """
@@ -51,10 +52,10 @@ class FoldlogSession:
         *,
         condense: bool = False,
         clear: Literal["retract", "erase"] = "retract",
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings
+        self.session_settings: SessionSettings = _settings(session_settings)
         self.histories, self._owned = histories_of(histories)
         self.history = self.histories[session_id]
         self._condense = condense
@@ -65,8 +66,8 @@ class FoldlogSession:
 
         What was condensed is one item, a user's message with the summary. Cost: the items returned.
         """
-        if limit is None and self.session_settings is not None:
-            limit = self.session_settings.limit
+        if limit is None:
+            limit = _settings(self.session_settings).limit
         if limit is not None and limit <= 0:
             return []
         try:
@@ -139,6 +140,17 @@ class FoldlogSession:
                 history.retract(0, "the session was cleared", expected_version=view.version)
             except VersionConflict:
                 continue  # other writers appended
+
+
+def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
+    """Return settings as one object. Raises ``TypeError`` where a name is not one of the SDK's settings."""
+    if given is None or isinstance(given, Mapping):
+        known = {field.name for field in fields(SessionSettings)}
+        unknown = [name for name in given or {} if name not in known]
+        if unknown:
+            raise TypeError(f"Unknown session settings: {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+        return SessionSettings(**(given or {}))
+    return given
 
 
 def _items(events: Sequence[Event]) -> list[Any]:

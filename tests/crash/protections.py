@@ -53,6 +53,13 @@ PROTECTIONS = {
         "                self._later = (projection, writing, events)",
         "tests/crash/test_crashes.py -k killed_before_any_statement and append_batches",
     ),
+    "dedupe": Protection(
+        "an event that was left out of a batch sent again was stored, with its source id, in one transaction",
+        "eventstore/appending.py",
+        "            new.remember(writing, version, begins=version == 0)",
+        "            pass",
+        "tests/crash/test_crashes.py -k killed_before_any_statement and append_deduped",
+    ),
     "full": Protection(
         "a commit is synced (`synchronous=FULL`)",
         f"{SQLITE}/connections.py",
@@ -552,7 +559,7 @@ def main(names: list[str], protections: Mapping[str, Protection] = PROTECTIONS) 
     with tempfile.TemporaryDirectory(prefix="foldlog-protections-") as folder:
         project = Path(folder) / "project"
         skipped = shutil.ignore_patterns(
-            ".git", ".venv", "*.egg-info", "__pycache__", "results", ".*_cache", ".hypothesis"
+            ".git", ".venv", ".cache", "*.egg-info", "__pycache__", "results", ".*_cache", ".hypothesis"
         )
         shutil.copytree(ROOT, project, ignore=skipped)
         for name in names or protections:

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 import eventstore.importing
-from eventstore import ANY_VERSION, open_store
+from eventstore import ANY_VERSION, Origin, open_store
 from eventstore.recorders.sqlite import schema
 from eventstore.recorders.statements import migrations
 from projections import Views
@@ -65,6 +67,19 @@ def append_batches(path: Path, ledger: Ledger) -> None:
             if store.version("c1") == at:
                 recorded = store.append("c1", batch_of(f"batch-{n}", 14), expected_version=at)
                 ledger.enter("c1", recorded[0].id, 14, f"batch-{n}")
+
+
+def append_deduped(path: Path, ledger: Ledger) -> None:
+    """A batch that is sent again after a crash adds nothing that is there; the first one indexes what was before."""
+    with open_at(path) as store:
+        for n in range(2):
+            batch = [
+                replace(event, origin=Origin(format="source", id=f"{n}-{place}"))
+                for place, event in enumerate(batch_of(f"source-{n}", 3))
+            ]
+            recorded = store.append("c1", batch, expected_version=ANY_VERSION, dedupe="origin")
+            if recorded:
+                ledger.enter("c1", recorded[0].id, 3, f"source-{n}")
 
 
 def begin_conversations(path: Path, ledger: Ledger) -> None:
@@ -170,6 +185,7 @@ def _of_schema_1(path: Path) -> None:
 SCENARIOS = {
     "append": Scenario(_some_history, append),
     "append_batches": Scenario(_some_history, append_batches),
+    "append_deduped": Scenario(_some_history, append_deduped),
     "begin_conversations": Scenario(_some_history, begin_conversations),
     "ingest": Scenario(_some_history, ingest),
     "ingest_staged": Scenario(_some_history, ingest_staged),

@@ -96,6 +96,10 @@ async def test_the_limit_of_the_settings_holds_where_none_is_given(histories):
     await session.add_items([{"role": "user", "content": str(n)} for n in range(5)])
     assert [item["content"] for item in await session.get_items()] == ["3", "4"]
     assert [item["content"] for item in await session.get_items(3)] == ["2", "3", "4"]
+    assert FoldlogSession("s", histories).session_settings == SessionSettings()
+    assert FoldlogSession("s", histories, session_settings={"limit": 4}).session_settings.limit == 4
+    with pytest.raises(TypeError, match="Unknown session settings: limitt; there are limit"):
+        FoldlogSession("s", histories, session_settings={"limitt": 4})
 
 
 async def test_what_is_taken_back_stays_in_the_log(session, histories):
