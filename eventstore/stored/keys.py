@@ -40,13 +40,15 @@ class Cipher(Protocol):
 
 
 class KeyRing:
-    """Wrapping keys. Its ``repr`` names them and does not show them.
+    """Wrapping keys: ``secrets`` are texts or ``SecretStr``, the one that encrypts first. Its ``repr`` shows none.
 
     Raises ``KeyUnavailable`` where there is none, or a text is not a key, or the package ``cryptography`` is missing.
     """
 
-    def __init__(self, secrets: Sequence[SecretStr], *, where: str = "the key given") -> None:
-        keys = [_key(secret.get_secret_value(), where) for secret in secrets]
+    def __init__(self, secrets: str | Sequence[SecretStr | str], *, where: str = "the key given") -> None:
+        if isinstance(secrets, str):
+            secrets = [secrets]
+        keys = [_key(each if isinstance(each, str) else each.get_secret_value(), where) for each in secrets]
         if not keys:
             raise KeyUnavailable(f"{where} holds no key; {_HOW_TO_MAKE_ONE}")
         self._ciphers = {_name(key): cipher(key) for key in keys}

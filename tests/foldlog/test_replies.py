@@ -341,6 +341,9 @@ def test_keys_compression_and_the_limit_of_an_event_are_those_that_were_given(tm
     assert b"a secret" not in path.read_bytes()
     with foldlog.open(path) as histories, pytest.raises(foldlog.KeyUnavailable):
         list(histories["c1"].events())
+    for same in ("00" * 32, ["00" * 32]):
+        with foldlog.open(path, keys=foldlog.KeyRing(same)) as histories:
+            assert [event.content for event in histories["c1"].events()] == ["a secret"]
 
 
 @pytest.mark.parametrize("wrong", [{"role": "user"}, "hi", b"hi", None, 5, Message, object()])
