@@ -35,6 +35,7 @@ MODULES = (
     "commands",
     "page",
     "forks",
+    "searching",
 )
 RESULTS = Path(__file__).parent / "results"
 

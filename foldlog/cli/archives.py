@@ -25,7 +25,7 @@ def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: 
 
     with open_existing(db) as store, terminal.progress() as bars:
         names = list(conversations or ()) or [row.id for row in store.iter_conversations()]
-        bar = bars.add_task(f"archiving to {path.name}", unit="histories", total=len(names))
+        bar = bars.add_task(f"archiving to {path.name}", unit="conversations", total=len(names))
         written = write_archive(store, path, bars.track(dict.fromkeys(names), task_id=bar))
     if as_json:
         terminal.emit(
@@ -38,7 +38,7 @@ def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: 
             }
         )
     else:
-        events, histories = count(written.events, "event"), count(written.conversations, "history", "histories")
+        events, histories = count(written.events, "event"), count(written.conversations, "conversation")
         terminal.console().print(f"{events} of {histories} in {terminal.printable(str(path))}.")
     for name, problem in written.problems:
         terminal.warn(f"conversation {name!r} is left out: {problem}")

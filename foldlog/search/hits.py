@@ -44,10 +44,12 @@ class Term(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is searched for. An event has all the terms. ``kinds`` are labels; times are microseconds since 1970."""
+    """What is searched for. An event has all the terms. ``within`` are conversations, each with the id that its events
+    are below, or None; empty for all. ``kinds`` are labels; times are microseconds since 1970.
+    """
 
     terms: tuple[Term, ...]
-    conversation: str | None = None
+    within: tuple[tuple[str, int | None], ...] = ()
     kinds: frozenset[str] = frozenset()
     since: int | None = None
     until: int | None = None

@@ -84,7 +84,7 @@ class SearchIndex:
             raise ValueError(f"there is no word to search for in {words!r}")
         wanted = Wanted(
             terms,
-            conversation,
+            () if conversation is None else tuple(self._lineage(conversation)),
             narrowed(kind_words(kinds)),
             None if since is None else to_microseconds(since),
             None if until is None else to_microseconds(until),
@@ -92,6 +92,16 @@ class SearchIndex:
         )
         self.catch_up(on_events)
         return tuple(self._tables.find(wanted))
+
+    def _lineage(self, conversation: str) -> Iterator[tuple[str, int | None]]:
+        """Yield a conversation, and those whose events it shares, with the id that these events are below."""
+        below: int | None = None
+        row = self._store.conversation(conversation)
+        yield row.id, None
+        while row.parent is not None and row.parent_version is not None:
+            below = row.parent_version if below is None else min(below, row.parent_version)
+            row = self._store.conversation(row.parent)
+            yield row.id, below
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
         """Add what the store has now and the index has not; remove what was erased. Return how many events are new.

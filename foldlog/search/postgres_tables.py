@@ -17,6 +17,7 @@ from foldlog.search.hits import Hit, IndexedText, Term, Wanted, hit_of, marked
 
 __all__ = ["PostgresTables"]
 
+_NO_END = 2**62
 _LONGEST = 250_000
 """Characters of an event that are searched: a ``tsvector`` takes less than a megabyte."""
 _NO_WORD = re.compile(r"[\W_]+")
@@ -197,9 +198,10 @@ def _plain(text: str) -> str:
 
 def _conditions(wanted: Wanted) -> tuple[str, list[Any]]:
     conditions, values = "", list[Any]()
-    if wanted.conversation is not None:
-        conditions += " AND t.conversation = %s"
-        values.append(_bytes(wanted.conversation))
+    if wanted.within:
+        conditions += f" AND ({' OR '.join(['(t.conversation = %s AND t.id < %s)'] * len(wanted.within))})"
+        for conversation, below in wanted.within:
+            values += (_bytes(conversation), _NO_END if below is None else below)
     if wanted.kinds:
         conditions += " AND t.kind = ANY(%s)"
         values.append(sorted(wanted.kinds))

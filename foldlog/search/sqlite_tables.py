@@ -16,6 +16,7 @@ __all__ = ["SQLiteTables"]
 
 _APPLICATION_ID = 0x666C7378
 _PATIENCE_S = 60.0
+_NO_END = 2**62
 _WORDS_OF_A_SNIPPET = 24
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -216,9 +217,10 @@ class SQLiteTables:
 
 def _conditions(wanted: Wanted) -> tuple[str, list[Any]]:
     conditions, values = "", list[Any]()
-    if wanted.conversation is not None:
-        conditions += " AND c.id = ?"
-        values.append(_bytes(wanted.conversation))
+    if wanted.within:
+        conditions += f" AND ({' OR '.join(['(c.id = ? AND t.id < ?)'] * len(wanted.within))})"
+        for conversation, below in wanted.within:
+            values += (_bytes(conversation), _NO_END if below is None else below)
     if wanted.kinds:
         conditions += f" AND t.kind IN ({', '.join('?' * len(wanted.kinds))})"
         values += sorted(wanted.kinds)

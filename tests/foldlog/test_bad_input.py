@@ -147,11 +147,11 @@ def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(f
     assert ran.status == 1
     assert [one["conversation"] for one in ran.document["imported"]] == ["many/h0", "many/h1"]
     assert ran.err.splitlines() == [f"foldlog: found: {problem}" for problem in ran.document["findings"]]
-    assert "disk is full; the import ended there, after 2 histories with 4 events, which stay; run it again" in ran.err
+    assert "the import ended there, after 2 conversations with 4 events, which stay; run it again" in ran.err
     assert (alone.status, alone.out) == (2, ""), "nothing was done"
     again = foldlog("import", "many")
     assert again.status == 0
-    assert again.out.splitlines()[-1] == "4 events of 2 histories added to sqlite:///foldlog.db."
+    assert again.out.splitlines()[-1] == "4 events of 2 conversations added to sqlite:///foldlog.db."
 
 
 def test_an_event_that_is_too_large_is_named_and_the_rest_imported(foldlog, write):

@@ -83,6 +83,19 @@ def test_events_of_all_conversations_are_found_by_their_words(url: str):
             histories.search("harbour", kinds=["call"])
 
 
+def test_in_a_fork_the_events_that_it_shares_are_found_too(url: str):
+    with foldlog.open(url) as histories:
+        history = histories["a"]
+        say(histories.store, "a", "word one", "word two", "word three")
+        fork = history.fork(at=2, id="b")
+        say(histories.store, "b", "word four", "word five")
+        histories["b"].fork(at=3, id="c")
+        assert found(histories, "word", conversation="b") == [("a", 0), ("a", 1), ("b", 2), ("b", 3)]
+        assert found(histories, "word", conversation="c") == [("a", 0), ("a", 1), ("b", 2)]
+        assert found(histories, "word") == [("a", 0), ("a", 1), ("a", 2), ("b", 2), ("b", 3)]
+        assert fork.id == "b"
+
+
 def test_the_best_comes_first(url: str):
     with open_store(url) as store, SearchIndex(store) as index:
         say(store, "c", "tide " + "and more words " * 50, "tide tide tide", "no such word")

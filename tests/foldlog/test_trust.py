@@ -53,7 +53,7 @@ def spoil(path, event_id=2):
 def test_verify_says_that_all_is_as_written(foldlog, store):
     ran = foldlog("verify")
     assert (ran.status, ran.err) == (0, "")
-    assert "3 histories with 15 events checked: all as written." in ran.out
+    assert "3 conversations with 15 events checked: all as written." in ran.out
     document = foldlog("verify", "--json").document
     assert document["sound"]
     assert document["checked"] == {"conversations": 3, "events": 15, "erased": 0}
@@ -75,12 +75,13 @@ def test_verify_names_what_is_damaged_and_ends_with_1(foldlog, store):
 def test_a_store_that_lost_a_part_of_its_schema_says_so_and_is_salvaged(foldlog, store, lost):
     execute(store, f"DROP {lost}")
     ran = foldlog("verify")
-    assert ran.status == 2
-    assert "the file is damaged: restore a backup, or copy what is sound with 'foldlog salvage'" in ran.err
+    assert ran.status == 1
+    assert "'foldlog salvage sqlite:///foldlog.db NEW.db' copies the sound events to a new store" in ran.err
     foldlog("salvage", f"sqlite:///{store}", "sqlite:///sound.db")
     if "conversations" not in lost:  # where the names are lost, their events cannot be told apart
         assert (
-            "3 histories with 15 events checked: all as written." in foldlog("verify", "--db", "sqlite:///sound.db").out
+            "3 conversations with 15 events checked: all as written."
+            in foldlog("verify", "--db", "sqlite:///sound.db").out
         )
 
 
@@ -241,7 +242,7 @@ def test_salvage_says_what_is_lost_and_keeps_the_rest(foldlog, store, tmp_path):
     content = store.read_bytes()
     ran = foldlog("salvage", "foldlog.db", "new.db")
     assert ran.status == 1
-    assert "2 histories whole, 1 in part, 0 not at all; 15 events in new.db." in ran.out
+    assert "2 conversations whole, 1 in part, 0 not at all; 15 events in new.db." in ran.out
     assert "conversation 'one', event 2: its checksum does not match" in ran.err
     assert store.read_bytes() == content
     assert {name: head for name, head in heads_of(tmp_path / "new.db").items() if name != "one"} == {

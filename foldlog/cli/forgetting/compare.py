@@ -49,9 +49,9 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Replay a history under several condensers, and say which sends least, what it costs, and which events it loses.
+    """Replay a conversation under several condensers. Say which sends least, what it costs, and what it loses.
 
-    Nothing is changed in the store. The history's own condensations are left out. A condenser with a model asks it.
+    Nothing is changed in the store. Its own condensations are left out. A condenser with a model asks it.
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """

@@ -70,4 +70,4 @@ def _show(console: Console, strategies: list[Strategy]) -> None:
         if strategy.parameters:
             console.print(table)
         console.print()
-    console.print("To see what one would do to a history: foldlog compare ID --config FILE")
+    console.print("To see what one would do to a conversation: foldlog compare ID --config FILE")

@@ -53,14 +53,14 @@ def run(
     ] = None,
     archive: Annotated[
         Path | None,
-        typer.Option("--all", metavar="FILE", help="Write an archive of all histories, or of those named."),
+        typer.Option("--all", metavar="FILE", help="Write an archive of all conversations, or of those named."),
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Write a history as its source wrote it, one JSON record a line; forgotten events too.
+    """Write a conversation as its source wrote it, one JSON record a line; forgotten events too.
 
-    With --all, histories go into one compressed file with their heads, times and keys, for 'foldlog import' to copy
+    With --all, conversations go into one compressed file with their heads, times and keys, for 'foldlog import' to copy
     in as they are. It holds plain text, also of an encrypted store.
 
     Example: foldlog export tidewatch --output tidewatch.jsonl
@@ -72,7 +72,7 @@ def run(
             raise Refused("--all writes an archive; leave out --format and --output")
         return archives.write(db, archive, conversations, as_json=as_json)
     if conversations is None or len(conversations) != 1:
-        raise Refused("name one history to export, or write an archive with --all FILE")
+        raise Refused("name one conversation to export, or write an archive with --all FILE")
     return _export(conversations[0], format, output, db, as_json=as_json)
 
 

@@ -199,7 +199,7 @@ def _broken_off(brought: Sequence[Brought], error: EventStoreError) -> str:
     from foldlog.cli.gist import count
 
     there = [one for one in brought if one.version]
-    histories, events = count(len(there), "history", "histories"), count(sum(one.version for one in there), "event")
+    histories, events = count(len(there), "conversation"), count(sum(one.version for one in there), "event")
     return f"{error}; the import ended there, after {histories} with {events}, which stay; run it again and it goes on"
 
 
@@ -244,7 +244,7 @@ def bring_in(
 
     store.register(Views(store))  # Views are folded while their events are written
     with terminal.progress() as progress:
-        task = progress.add_task("importing", total=None, unit="histories")
+        task = progress.add_task("importing", total=None, unit="conversations")
         for source in sources:
             name = source.name if conversation is None else conversation
             progress.update(task, description=terminal.printable(name, one_line=True)[:40])
@@ -286,7 +286,7 @@ def _warn(findings: Sequence[str], count: int, where: str) -> None:
 def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Iterator[Event]:
     for number, event in enumerate(events, 1):
         if number % _TELL_EVERY == 0:
-            progress.update(task, unit=f"histories, {number:,} events of this one")
+            progress.update(task, unit=f"conversations, {number:,} events of this one")
         yield event
 
 
@@ -315,5 +315,5 @@ def _sum_up(db: str, brought: list[Brought], elsewhere: int) -> None:
     findings = sum(one.findings_count for one in brought) + elsewhere
     where = terminal.printable(without_password(db))
     histories = [one for one in brought if one.added] or brought
-    words = f"{count(added, 'event')} of {count(len(histories), 'history', 'histories')} added to {where}"
+    words = f"{count(added, 'event')} of {count(len(histories), 'conversation')} added to {where}"
     terminal.console().print(f"{words}; {count(findings, 'finding')}, named above." if findings else f"{words}.")

@@ -38,11 +38,11 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Erase a history for good: its events and all derived data, from tables, free pages and logs.
+    """Erase a conversation for good: its events and all derived data, from tables, free pages and logs.
 
-    In a terminal it shows the history and asks first. It cannot be read from the first moment on. A receipt stays:
-    when, why, how many events, and the last head. An append does not use its id again. Archives and backups made before
-    still hold it; later ones hold the receipt.
+    In a terminal it shows the conversation and asks first. It cannot be read from the first moment on. A receipt
+    stays: when, why, how many events, and the last head. An append does not use its id again. Archives and backups made
+    before still hold it; later ones hold the receipt.
 
     Example: foldlog erase tidewatch --reason "asked to"
     """

@@ -32,8 +32,8 @@ def run(
     """Copy the sound events of a damaged store to a new store, and report what is lost.
 
     The file is read page by page, so events on pages that SQLite refuses are found too. The file is not changed. An
-    event that says so stands in the place of each lost event. Undamaged histories keep their heads. Exit status 1 if
-    an event is lost.
+    event that says so stands in the place of each lost event. Undamaged conversations keep their heads. Exit status
+    1 if an event is lost.
 
     Example: foldlog salvage damaged.db rescued.db
     """
@@ -67,7 +67,7 @@ def run(
         for finding in each.lost if each.problem is None else ():
             terminal.warn(f"conversation {each.conversation!r}, {finding}")
     if nameless:
-        terminal.warn(f"{count(nameless, 'history', 'histories')} of which the name is lost: nothing of it was copied")
+        terminal.warn(f"{count(nameless, 'conversation')} of which the name is lost: nothing of it was copied")
     return DONE if all(each.whole for each in done) and not nameless else FINDINGS
 
 
@@ -135,5 +135,5 @@ def _sum_up(done: list[Salvaged], target: str) -> None:
     parts = sum(not each.whole and each.problem is None for each in done)
     lost = sum(each.problem is not None for each in done)
     events = count(sum(each.events for each in done), "event")
-    words = f"{count(whole, 'history', 'histories')} whole, {parts:,} in part, {lost:,} not at all"
+    words = f"{count(whole, 'conversation')} whole, {parts:,} in part, {lost:,} not at all"
     terminal.console().print(f"{words}; {events} in {terminal.printable(target)}.")

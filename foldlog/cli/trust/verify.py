@@ -33,8 +33,8 @@ def run(
     """Check every event: its checksum, its place in the hash chain, and that no event is missing.
 
     Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
-    end, or a history that was rewritten as a whole, is detected with heads that were published before (--heads).
-    Erased histories are listed and are not findings.
+    end, or a conversation that was rewritten as a whole, is detected with heads that were published before (--heads).
+    Erased conversations are listed and are not findings.
 
     Example: foldlog verify --heads heads.json
     """
@@ -60,7 +60,7 @@ def run(
         )
     if not as_json:
         outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "all as written"
-        words = f"{count(found.conversations, 'history', 'histories')} with {count(found.events, 'event')} checked"
+        words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
         terminal.console().print(f"{words}: {outcome}.")
     return FINDINGS if found.findings else DONE
 

@@ -17,14 +17,14 @@ __all__ = ["run"]
 def run(
     source: Annotated[str, typer.Argument(metavar="FROM", help="The store to copy: sqlite:///… or postgresql://…")],
     target: Annotated[str, typer.Argument(metavar="TO", help="Where to; it is made if it is not there.")],
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Histories that are copied at a time.")] = 4,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations that are copied at a time.")] = 4,
     as_json: AsJson = False,
 ) -> int:
-    """Copy every history from one store to another, for example from SQLite to PostgreSQL.
+    """Copy every conversation from one store to another, for example from SQLite to PostgreSQL.
 
     Events keep their ids, times and heads. Every head is computed again on the way. The source stays in use. Run the
     command again to resume after an interruption, or to copy newer events. At the end the heads of both stores are
-    compared: exit status 1 if one differs, or if a history is damaged.
+    compared: exit status 1 if one differs, or if a conversation is damaged.
 
     Example: foldlog copy history.db postgresql://agent@db/foldlog
     """
@@ -43,7 +43,7 @@ def run(
                 histories += 1
                 already += moved.added == 0 and moved.problem is None
                 events += moved.added
-                bars.update(bar, advance=moved.version, description=f"copying, {histories:,} histories")
+                bars.update(bar, advance=moved.version, description=f"copying, {histories:,} conversations")
                 if moved.problem is not None:
                     problems.append((moved.conversation, moved.problem))
         differences = list(compare_stores(ours, theirs))
@@ -54,7 +54,7 @@ def run(
     if as_json:
         terminal.emit(
             {
-                "histories": histories,
+                "conversations": histories,
                 "already_there": already,
                 "events": events,
                 "grown_since": behind,
@@ -64,11 +64,11 @@ def run(
     else:
         equal = "" if problems or behind else "; heads are equal"
         terminal.console().print(
-            f"{count(events, 'event')} copied, of {count(histories, 'history', 'histories')} "
+            f"{count(events, 'event')} copied, of {count(histories, 'conversation')} "
             f"({already:,} were there already){equal}"
         )
         if behind:
-            terminal.console().print(f"{count(len(behind), 'history', 'histories')} grew during the copy: run it again")
+            terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")
     for name, problem in problems:
         terminal.warn(f"conversation {name!r}: {problem}")
     return FINDINGS if problems else DONE

@@ -46,7 +46,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Fold histories again from their first event, compare every stored revision, and list all condensations.
+    """Fold conversations again from their first event, compare every stored revision, and list all condensations.
 
     Exit status 1 if a revision differs from the log ('foldlog rebuild' replaces it) or an event cannot be read.
 

@@ -28,7 +28,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
-    """Measure how fast Views of your own histories open, now and in the past, compared with folding all events.
+    """Measure how fast Views of your own conversations open, now and in the past, compared with folding all events.
 
     The Views are compared first: exit status 1 if one differs from the fold of its events. Nothing is written.
 

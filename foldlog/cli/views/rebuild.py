@@ -19,7 +19,7 @@ __all__ = ["run"]
 def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     """Rebuild the revisions of Views from the events. The store stays online.
 
-    The new revisions replace the old ones at once. A damaged history is reported and the others are rebuilt; exit
+    The new revisions replace the old ones at once. A damaged conversation is reported and the others are rebuilt; exit
     status 1.
 
     Example: foldlog rebuild tidewatch
