@@ -22,7 +22,7 @@ Moment = Literal["not yet", "never shown", "pending", "shown", "summarized", "fo
 """What an event is at one version. ``pending``: the View shows it, and a model is not sent it."""
 
 
-class Span(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True, gc=False):
     """Versions at which the View shows an event: ``start <= version < stop``; ``stop`` is None while it is shown.
 
     ``by`` is the id of the structural event that took it out, None while it is shown. ``sent`` are the versions at
@@ -50,7 +50,7 @@ class Span(msgspec.Struct, frozen=True):
         return self.covers(version) and bisect_right(self.sent, version) % 2 == 1
 
 
-class Lifetime(msgspec.Struct, frozen=True):
+class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """When the View shows one event, or the summary with this synthetic id. ``spans`` is empty if it never does; it has
     several members where retractions took the event back and brought it again. ``tokens`` is what the caller's count
     gives; 0 without one, and for events that were never shown.

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from eventstore.events import (
     NOT_RECORDED,
     Action,
@@ -176,24 +178,21 @@ def _departure(event: Event) -> Departure:
     return "summarized" if isinstance(event, CondensationAction) and event.summary is not None else "forgotten"
 
 
-class _Open:
+class _Open(msgspec.Struct, gc=False):
     """A span that has not ended."""
 
-    __slots__ = ("index", "place", "sent", "start")
-
-    def __init__(self, start: int) -> None:
-        self.start = start
-        self.sent: list[int] = []
-        self.place: int | None = None
-        self.index: int | None = None
+    start: int
+    sent: tuple[int, ...] = ()
+    place: int | None = None
+    index: int | None = None
 
     def send(self, version: int, *, sent: bool) -> None:
         """From this version on a model is sent the event, or is not."""
         if sent == (len(self.sent) % 2 == 0):
-            self.sent.append(version)
+            self.sent += (version,)
 
     def span(self, stop: int | None = None, by: int | None = None, departure: Departure | None = None) -> Span:
-        return Span(self.start, stop, by, departure, tuple(self.sent), self.place, self.index)
+        return Span(self.start, stop, by, departure, self.sent, self.place, self.index)
 
 
 class _Order:
