@@ -117,6 +117,11 @@ def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel 
     return replaying.result()
 
 
+def _ends_without_its_follower(view: View) -> bool:
+    last = next((event for event in reversed(view.events) if event.id not in view.left_behind), None)
+    return last is not None and last.stays_with_next
+
+
 def _begins_a_turn(event: Event, response_id: str | None) -> bool:
     """Return whether the agent's model was called for this event: all calls of a response come from one call."""
     if isinstance(event, Action):
@@ -199,9 +204,10 @@ class Replaying:
 
     def _turn(self, event_id: int, shown: View) -> Turn:
         """Return the turn. The tokens of an unchanged View are counted later, for all turns between two condensations
-        at once: until then the View only grows.
+        at once: until then the View only grows. They are counted now where the View ends in an event that stays with
+        the next: it is left out of this prompt, and is in a later one.
         """
-        if shown is self._view:
+        if shown is self._view and not _ends_without_its_follower(shown):
             self._uncounted.append(len(self._turns))
             return Turn(event_id, len(shown), 0, None)
         return Turn(event_id, len(shown), len(self._view) - len(shown), tokens_of(shown, self._agent_llm))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import foldlog
 from eventstore import Annotation, CorruptEvent, StoreUnusable, open_store
-from eventstore.recorders.sqlite import reader
+from eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog import CondensationAction, Histories, History, Message
 from projections import View, audit
 from projections.stored.loading import StoredPast
@@ -38,17 +38,21 @@ def long(tmp_path: Path) -> str:
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Asked for the number of rows that were read from SQLite since it was asked last."""
     counted = [0]
-    made = reader._row
 
-    def counting(row: tuple[object, ...]) -> object:
-        counted[0] += 1
-        return made(row)
+    def counting(method: Callable[..., Sequence[object]]) -> Callable[..., Sequence[object]]:
+        def counted_rows(*arguments: object, **how: object) -> Sequence[object]:
+            rows = method(*arguments, **how)
+            counted[0] += len(rows)
+            return rows
+
+        return counted_rows
 
     def since() -> int:
         count, counted[0] = counted[0], 0
         return count
 
-    monkeypatch.setattr(reader, "_row", counting)
+    for name in ("rows", "shown_rows"):
+        monkeypatch.setattr(SQLiteReader, name, counting(getattr(SQLiteReader, name)))
     return since
 
 

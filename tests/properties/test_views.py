@@ -114,6 +114,17 @@ def test_no_batch_is_kept_by_half_and_no_loop_is_kept_broken(events: list[Event]
         assert shown == sorted(shown, reverse=True), "what is kept of a loop is its beginning"
 
 
+def without_their_followers(view: View) -> set[int]:
+    """Places of events that stay with the next, where the next of the agent's did not come."""
+    there = [place for place, event in enumerate(view) if event.id not in view.left_behind]
+    alone: set[int] = set()
+    for place, after in zip(reversed(there), [None, *reversed(there)], strict=False):
+        follows = after is not None and view[after].source == "agent" and after not in alone
+        if view[place].stays_with_next and not follows:
+            alone.add(place)
+    return alone
+
+
 @many
 @given(histories)
 def test_nothing_is_dropped_without_need(events: list[Event]) -> None:
@@ -122,7 +133,8 @@ def test_nothing_is_dropped_without_need(events: list[Event]) -> None:
     found = units(view.events, view.left_behind)
     needed = set(found.orphans) | {place for place, event in enumerate(view) if event.id in view.left_behind}
     reasons = {place for calls in found.parallel_calls if calls.unanswered for place in calls.members}
-    together = [calls.members for calls in found.parallel_calls] + found.loops
+    reasons |= without_their_followers(view)
+    together = [calls.members for calls in found.parallel_calls] + found.loops + found.bonds
     grown = -1
     while grown < len(reasons):  # whatever hangs together with a call that has no answer
         grown = len(reasons)
@@ -135,7 +147,8 @@ def test_nothing_is_dropped_without_need(events: list[Event]) -> None:
 @given(tidy_histories)
 def test_of_a_history_whose_calls_are_all_answered_only_what_was_parted_is_dropped(events: list[Event]) -> None:
     view = View.from_events(events)
-    parted = {view[place].id for place in units(view.events, view.left_behind).orphans} | view.left_behind
+    orphans = units(view.events, view.left_behind).orphans
+    parted = {view[place].id for place in {*orphans, *without_their_followers(view)}} | view.left_behind
     assert ids(well_formed(view)) == [event.id for event in view if event.id not in parted]
 
 

@@ -23,10 +23,13 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def run(
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
-    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = 8765,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen at.")] = "127.0.0.1",
     token: Annotated[
-        str | None, typer.Option("--token", envvar="FOLDLOG_TOKEN", help="The token.", show_default="a new one")
+        str | None,
+        typer.Option("--token", metavar="TOKEN", envvar="FOLDLOG_TOKEN", help="The token.", show_default="a new one"),
     ] = None,
     no_token: Annotated[
         bool, typer.Option("--no-token", help="Ask for no token; only at localhost, where every user can ask.")
