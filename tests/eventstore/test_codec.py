@@ -296,3 +296,12 @@ def test_there_are_golden_bytes_of_every_schema_of_every_kind():
 def test_an_unknown_event_whose_columns_no_database_takes_is_refused(kind: str, schema: int):
     with pytest.raises(InvalidEvent):
         encode(UnknownEvent(stored_kind=kind, stored_schema=schema, body=b"{}"))
+
+
+def test_the_collector_of_cycles_leaves_events_alone():
+    """Reading 10,000 events took three times as long while it looked through them."""
+    import gc
+
+    event = Message(source="user", content="a", origin=Origin(format="f"))
+    assert not gc.is_tracked(event)
+    assert not gc.is_tracked(event.origin)
