@@ -167,11 +167,14 @@ async def test_two_processes_on_one_session_store_each_entry_once(url):
 async def test_a_server_that_restarts_costs_no_entry(restartable):
     async with FoldlogSessionStore(restartable.url(schema="s", patience_s="60")) as store:
         for number in range(30):
-            if number == 10:
+            stopped = number == 10
+            if stopped:
                 restartable.stop("immediate")
-                starting = asyncio.ensure_future(asyncio.to_thread(restartable.start))
-            await store.append(KEY, [line(number)])
-        await starting
+            adding = asyncio.ensure_future(store.append(KEY, [line(number)]))
+            if stopped:
+                await asyncio.sleep(0.3)  # it waits for the server now
+                restartable.start()
+            await adding
         assert await store.load(KEY) == [line(number) for number in range(30)]
 
 

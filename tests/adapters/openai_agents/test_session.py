@@ -292,11 +292,14 @@ async def test_two_processes_on_one_session_lose_nothing(url):
 async def test_a_server_that_restarts_costs_no_item(restartable):
     async with FoldlogSession("s", restartable.url(schema="s", patience_s="60")) as session:
         for number in range(30):
-            if number == 10:
+            stopped = number == 10
+            if stopped:
                 restartable.stop("immediate")
-                starting = asyncio.ensure_future(asyncio.to_thread(restartable.start))
-            await session.add_items([{"role": "user", "content": str(number)}])
-        await starting
+            adding = asyncio.ensure_future(session.add_items([{"role": "user", "content": str(number)}]))
+            if stopped:
+                await asyncio.sleep(0.3)  # it waits for the server now
+                restartable.start()
+            await adding
         assert [item["content"] for item in await session.get_items()] == [str(number) for number in range(30)]
 
 
