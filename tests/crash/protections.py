@@ -33,6 +33,27 @@ class Protection(NamedTuple):
 
 
 PROTECTIONS = {
+    "not-a-store": Protection(
+        "no file is made beside what is not a store",
+        f"{SQLITE}/recorder.py",
+        "            self._check_before_writing()\n",
+        "",
+        "tests/eventstore/test_sqlite.py -k no_database",
+    ),
+    "regular-file": Protection(
+        "… and a pipe or a device is not one",
+        f"{SQLITE}/recorder.py",
+        "        check_is_file(self.path)\n",
+        "",
+        "tests/eventstore/test_sqlite.py -k regular_file",
+    ),
+    "half-erased": Protection(
+        "an erasure that the disk ends says how far it came",
+        "eventstore/maintenance/erase.py",
+        '        error.args = (f"{begun} ({error}); run the same again to finish it",)\n',
+        "",
+        "tests/eventstore/test_erasure.py -k disk_ends",
+    ),
     "transaction": Protection(
         "a batch is one transaction",
         f"{SQLITE}/transaction.py",
