@@ -516,8 +516,8 @@ PROTECTIONS = {
     "calls": Protection(
         "all parallel calls are recorded before the first of them runs",
         "examples/agent_loop.py",
-        "zip(calls, history.append(actions), strict=True)",
-        "((call, history.append(action)[0]) for call, action in zip(calls, actions))",
+        "history.append_reply(reply)",
+        "history.append(foldlog.from_openai(reply)[:1])",
         "tests/foldlog/test_interruption.py -k killed_between",
     ),
     "interrupted": Protection(
