@@ -39,10 +39,20 @@ def said(text: str) -> Message:
     return Message(source="user", content=text)
 
 
-@pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
-def store(request: pytest.FixtureRequest, open_recorder: OpenRecorder) -> Store:
+@pytest.fixture
+def store(open_recorder: OpenRecorder) -> Store:
     """A store with one conversation of ten events."""
-    store = Store(open_recorder(), WriteSettings(keys=request.param))
+    return begun(open_recorder, None)
+
+
+@pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
+def any_store(request: pytest.FixtureRequest, open_recorder: OpenRecorder) -> Store:
+    """The same, plain and encrypted."""
+    return begun(open_recorder, request.param)
+
+
+def begun(open_recorder: OpenRecorder, keys: KeyRing | None) -> Store:
+    store = Store(open_recorder(), WriteSettings(keys=keys))
     store.append("c", [said(f"{n}") for n in range(10)], expected_version=0)
     return store
 
@@ -105,7 +115,8 @@ def test_a_fork_of_a_fork_belongs_to_the_one_that_holds_its_last_event(store: St
     assert texts(store, "i") == [*"012"]
 
 
-def test_a_view_of_a_fork_is_that_of_its_events(store: Store):
+def test_a_view_of_a_fork_is_that_of_its_events(any_store: Store):
+    store = any_store
     views = Views(store)
     store.register(views)
     store.append(
@@ -133,7 +144,8 @@ def test_a_conversation_with_forks_is_not_erased_alone(store: Store):
     assert [verdict.findings for verdict in verify(store)] == [()] * 4
 
 
-def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(store: Store):
+def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(any_store: Store):
+    store = any_store
     views = Views(store)
     store.register(views)
     store.append(
@@ -171,8 +183,9 @@ def test_a_detachment_that_was_stopped_goes_on(store: Store, monkeypatch: pytest
     assert [verdict.findings for verdict in verify(store)] == [()] * 3
 
 
-@pytest.mark.parametrize("keys", [None, KEYS], ids=["to plain", "to encrypted"])
-def test_a_fork_is_copied_with_its_past_and_its_head(store: Store, open_recorder: OpenRecorder, keys: KeyRing | None):
+def test_a_fork_is_copied_with_its_past_and_its_head(any_store: Store, open_recorder: OpenRecorder):
+    store = any_store
+    keys = None if store.database.settings.keys else KEYS
     store.fork("c", 6, "f")
     store.append("f", said("own"), expected_version=6)
     store.fork("f", 7, "g")
@@ -240,6 +253,5 @@ def test_forks_and_appends_at_once_disturb_nobody(store: Store):
     assert all(verdict.findings == () for verdict in verify(store))
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_random_operations_answer_as_a_tree_of_lists_does(open_recorder: OpenRecorder, number: int):
-    run_sequence(number, lambda: Store(open_recorder()))
+def test_random_operations_answer_as_a_tree_of_lists_does(open_recorder: OpenRecorder):
+    run_sequence(2, lambda: Store(open_recorder()))
