@@ -513,6 +513,36 @@ PROTECTIONS = {
         "    for key in ():",
         "tests/eventstore/test_erased_bytes.py -k vacuum_completes",
     ),
+    "search-erased-bytes": Protection(
+        "erased texts leave the terms and the free pages of the search index",
+        "foldlog/search/sqlite_tables.py",
+        """            execute("INSERT INTO words (words) VALUES ('optimize')")
+            execute("VACUUM")
+""",
+        "",
+        "tests/foldlog/test_search.py -k not_a_byte",
+    ),
+    "search-late-batch": Protection(
+        "texts that were read before an erasure are not added to the search index after it",
+        "foldlog/search/sqlite_tables.py",
+        ' or removals != self.value("removals")',
+        "",
+        "tests/foldlog/test_search.py -k read_before_an_erasure and sqlite",
+    ),
+    "search-removals": Protection(
+        "an erasure names itself in the store, so that the search index removes the texts",
+        "eventstore/maintenance/erase.py",
+        '    transaction.set_value("removals", uuid4().hex)\n',
+        "",
+        "tests/foldlog/test_search.py -k found_no_more and sqlite",
+    ),
+    "search-once": Protection(
+        "texts and position of the search index are written once, by the process that comes first",
+        "foldlog/search/sqlite_tables.py",
+        "if position <= present or after not in (None, present)",
+        "if False",
+        "tests/foldlog/test_search.py -k at_the_same_time and sqlite",
+    ),
     "calls": Protection(
         "all parallel calls are recorded before the first of them runs",
         "examples/agent_loop.py",
