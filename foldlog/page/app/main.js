@@ -100,6 +100,12 @@ class App {
     const span = this.chart.window[1] - this.chart.window[0];
     try {
       this.history.add(await this.source.history(this.history.version));
+      this.live.classList.remove("lost");
+    } catch (error) {
+      // What is shown stays; the next version that is told is asked for again.
+      this.live.classList.add("lost");
+      this.live.title = error.message;
+      return;
     } finally {
       this.growing = false;
     }

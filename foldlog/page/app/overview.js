@@ -29,7 +29,7 @@ export class Overview {
     watchTheme(() => {});
     await this.refresh();
     const stream = new EventSource("api/follow");
-    stream.addEventListener("version", () => this.refresh());
+    stream.addEventListener("version", () => this.follow());
     stream.addEventListener("error", () => this.live.classList.add("lost"));
     stream.addEventListener("open", () => this.live.classList.remove("lost"));
     addEventListener("keydown", (event) => {
@@ -55,7 +55,18 @@ export class Overview {
       this.asking = false;
     }
     clearTimeout(this.again);
-    if (this.counted < this.total) this.again = setTimeout(() => this.refresh(), 700);
+    if (this.counted < this.total) this.again = setTimeout(() => this.follow(), 700);
+  }
+
+  // Refresh what is shown already. Where that fails it stays, and the reader sees that it is not live.
+  async follow() {
+    try {
+      await this.refresh();
+      this.live.classList.remove("lost");
+    } catch (error) {
+      this.live.classList.add("lost");
+      this.live.title = error.message;
+    }
   }
 
   async ask(path) {
