@@ -53,6 +53,25 @@ PROTECTIONS = {
         '        error.args = (f"{begun} ({error}); run the same again to finish it",)\n',
         "",
         "tests/eventstore/test_erasure.py -k disk_ends",
+    "documents": Protection(
+        "new values of documents are written in the transaction of their events",
+        "eventstore/documents/changes.py",
+        "            batch = given if change is None else [*given, change]\n",
+        """            if change is not None and given:
+                self._store.append(
+                    conversation, given, expected_version=expected_version, idempotency_key=idempotency_key
+                )
+                given, expected_version, idempotency_key = [], ANY_VERSION, None
+            batch = given if change is None else [*given, change]
+""",
+        "tests/crash/test_documents.py",
+    ),
+    "generation": Protection(
+        "a writer of an erased conversation writes nothing into another one with its id",
+        "eventstore/generation.py",
+        "    if generation is not None and generation.key is not None and (found",
+        "    if generation is None and (found",
+        "tests/conformance/test_generations.py -k writer_that_opened and memory",
     ),
     "transaction": Protection(
         "a batch is one transaction",
