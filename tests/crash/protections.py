@@ -53,6 +53,7 @@ PROTECTIONS = {
         '        error.args = (f"{begun} ({error}); run the same again to finish it",)\n',
         "",
         "tests/eventstore/test_erasure.py -k disk_ends",
+    ),
     "documents": Protection(
         "new values of documents are written in the transaction of their events",
         "eventstore/documents/changes.py",
