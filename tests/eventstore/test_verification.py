@@ -328,6 +328,14 @@ def test_an_index_that_loses_the_end_while_the_store_is_open_shortens_no_history
             list(store.events("a"))
 
 
+def test_a_count_of_positions_that_is_a_text_is_found(path: Path):
+    """A sum takes it for a number; an append does not."""
+    spoil(path, "UPDATE store SET value = '2' WHERE name = 'positions_given'")
+    with open_store(f"sqlite:///{path}") as store:
+        *_, of_the_database = store.verify()
+    assert [str(each) for each in of_the_database.findings] == ["how many events were recorded cannot be read"]
+
+
 def lose_entry(path: Path, event_id: int) -> None:
     """Take the entries of the events with this id out of their index, which the file does not say."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

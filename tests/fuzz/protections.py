@@ -59,6 +59,13 @@ PROTECTIONS = {
         "if found is not None and found != (",
         f"{_VERIFICATION} -k while_the_store_is_open",
     ),
+    "positions-number": Protection(
+        "a count of positions is a number, not a text that a sum takes for one",
+        "eventstore/recorders/sqlite/upkeep.py",
+        " or not is_a_number:",
+        ":",
+        f"{_VERIFICATION} -k is_a_text",
+    ),
     "heads": Protection(
         "verify compares heads", "eventstore/stored/hash_chain.py", "link.digest() != own\n", "False\n", _VERIFICATION
     ),

@@ -77,8 +77,8 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     for name, count in reader.execute(SQL["without_position"]):
         unplaced = str(name, "utf-8", "replace")
         yield f"{count} events of conversation {unplaced!r} have no position, so no follower meets them"
-    given, found = reader.execute(SQL["positions_given_and_found"]).fetchone()
-    if type(given) is not int:
+    given, found, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()
+    if type(given) is not int or not is_a_number:
         yield "how many events were recorded cannot be read"
     elif found < given:
         yield f"{given - found} of the {given} events that were recorded are neither there nor in a receipt of erasure"

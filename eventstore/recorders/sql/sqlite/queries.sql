@@ -312,7 +312,8 @@ SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM 
        - coalesce((SELECT CAST(value AS INTEGER) FROM store WHERE name = 'positions_left_out'), 0),
        (SELECT count(*) FROM events INDEXED BY events_by_id
         WHERE position > 0 AND conversation NOT IN (SELECT key FROM conversations WHERE erased_at IS NOT NULL))
-       + (SELECT coalesce(sum(coalesce(erased_events - coalesce(parent_version, 0), published)), 0) FROM conversations)
+       + (SELECT coalesce(sum(coalesce(erased_events - coalesce(parent_version, 0), published)), 0) FROM conversations),
+       (SELECT typeof(value) = 'integer' FROM store WHERE name = 'positions_given')
 
 -- name: newest_records
 SELECT r.version, r.code, r.base, r.body, r.encoding, r.checksum, r.projection
