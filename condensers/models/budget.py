@@ -95,6 +95,7 @@ def _stands_alone(view: View) -> Callable[[int], bool]:
     found = units(events, view.left_behind)
     sent = set(fit)
     spans = [(calls.members[0], calls.members[-1]) for calls in found.parallel_calls]
+    spans += [(bond[0], bond[-1]) for bond in found.bonds]
     spans += [(loop[0], loop[-1]) for loop in found.loops if not sent.issuperset(loop)]
     parting = {length for first, last in spans for length in range(first + 1, last + 1)}
     prompts = (place + 1 for place, event in enumerate(events) if isinstance(event, SystemMessage))
