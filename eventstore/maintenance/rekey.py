@@ -18,13 +18,14 @@ from typing import NamedTuple
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows, staged_conversations
 from eventstore.maintenance.erase import purge
-from eventstore.recorders.base import Conversation, NewForm, NewKey, NewMark, Row, Transaction, as_rows
+from eventstore.recorders.base import Conversation, NewForm, NewKey, NewMark, NewPast, Row, Transaction, as_rows
 from eventstore.recorders.errors import KeyReplaced
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, encrypted, start_after, translated
 from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import Mark, mark_of
+from eventstore.stored.past import decode_past, encode_past, follows
 from eventstore.stored.row_codec import DAMAGED, RowCodec
 from eventstore.transaction import staged_keys
 
@@ -161,9 +162,10 @@ class _Change:
             return
         self._found, codec = begun
         target = RowCodec.of(codec.conversation, None if self._decrypt else codec.data_key)
-        ids = range(codec.mark.pending_from, codec.mark.pending_until)
+        begins = self._found.begins  # what a fork shares belongs to its parent
+        ids = range(max(codec.mark.pending_from, begins), max(codec.mark.pending_until, begins))
         if self._decrypt or self._settings.compression is not None:
-            ids = range(self._found.version)
+            ids = range(begins, self._found.version)
         self._change_rows(codec, target, ids)
         if codec.mark.pending_until and not self.damaged:
             self._change_records(codec, target)
@@ -203,6 +205,7 @@ class _Change:
             mark = mark._replace(pending_from=0, pending_until=found.version)
         if changed:
             transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key, replaces))
+            found = _past_under(transaction, found, codec.data_key, data_key)
             self.key = not self._decrypt
         if data_key is not None and mark != codec.mark:
             transaction.change(found.key, NewMark(mark_of(data_key, found, mark)))
@@ -358,6 +361,7 @@ class _Change:
             transaction.change(found.key, NewForm([row for _, row in new]))
             self._read_back(transaction, target, [row for row, _ in new])
         assert codec.data_key is not None  # else nothing was pending
+        _past_under(transaction, found, codec.data_key, None)
         transaction.change(found.key, NewKey(codec.data_key.salt, None, None, found.sealed_key))
         transaction.change(found.key, NewMark(None))
         self.key = True
@@ -370,9 +374,14 @@ class _Chain:
 
     def __init__(self, database: Database, found: Conversation, codec: RowCodec, start: int) -> None:
         self._salt = found.salt if codec.data_key is None else codec.data_key.salt
+        self._found = found
+        self._links = decode_past(found.past, codec.data_key)
         self._head: bytes | None = None
-        if start == 0:
-            self._head = hash_chain.seed(found.id, self._salt)
+        if start == found.begins != 0:
+            shared = database.recorder.query(lambda reader: reader.rows(found.parent or 0, start - 1, start, 1))
+            self._head = shared[0][8] if shared else None
+        elif start == 0:
+            self._head = follows(found.id, self._salt, self._links, 0, None)[0]
         else:
             rows = database.recorder.query(lambda reader: reader.rows(found.key, start - 1, start, 1))
             before = codec.decoded(rows, database)
@@ -384,9 +393,12 @@ class _Chain:
     def follows(self, row: Row) -> bool:
         """Whether a plain row is what its head is of; where the head before it is not known, it is taken for it."""
         if self._head is not None:
+            before, salt = follows(self._found.id, self._salt, self._links, row.id, self._head)
+            if row.id == self._found.begins != 0:
+                before = hash_chain.border(self._found.id, salt, row.id, self._head)
             head = hash_chain.link(
-                self._head,
-                self._salt,
+                before,
+                salt,
                 row.id,
                 row.kind,
                 row.schema,
@@ -404,6 +416,17 @@ class _Chain:
     def skip(self) -> None:
         """Skip a damaged row: the head before the next row is unknown."""
         self._head = None
+
+
+def _past_under(
+    transaction: Transaction, found: Conversation, key: DataKey | None, new: DataKey | None
+) -> Conversation:
+    """Store what is known of copied events under another data key. Return the conversation with it."""
+    if found.past is None:
+        return found
+    past = encode_past(decode_past(found.past, key), new)
+    transaction.change(found.key, NewPast(past, found.parent_version or 0))
+    return found._replace(past=past)
 
 
 def _content(row: Row) -> Row:

@@ -23,6 +23,7 @@ from eventstore import (
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.erase import erase
+from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import Published, verify
 from eventstore.stored.hash_chain import border, link
 from eventstore.stored.keys import KeyRing
@@ -214,6 +215,22 @@ def test_a_fork_is_archived_with_its_past(store: Store, open_recorder: OpenRecor
     assert target.conversation("f").head == store.conversation("f").head
     target.append("f", said("on"), expected_version=7)
     assert [verdict.findings for verdict in verify(target)] == [()] * 2
+
+
+def test_forks_and_copies_of_forks_are_rekeyed(store: Store, open_recorder: OpenRecorder):
+    store.fork("c", 6, "f")
+    store.append("f", said("own"), expected_version=6)
+    store.fork("f", 7, "g")
+    copy = Store(open_recorder())
+    assert [moved.problem for moved in copy_store(store, copy)] == [None] * 3
+    for plain in (store, copy):
+        heads = {row.id: row.head for row in plain.conversations()}
+        keyed = Store(plain.database.recorder, WriteSettings(keys=KEYS))
+        for changed in (rekey(keyed), rekey(keyed, decrypt=True), rekey(keyed)):
+            assert [(each.problem, each.damaged) for each in changed] == [(None, ())] * 3
+            assert {row.id: row.head for row in keyed.conversations()} == heads
+            assert texts(keyed, "g") == [*"012345", "own"]
+            assert [verdict.findings for verdict in verify(keyed)] == [()] * 4
 
 
 def test_what_cannot_be_forked_is_refused(store: Store):
