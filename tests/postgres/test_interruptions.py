@@ -46,7 +46,7 @@ def test_an_append_that_is_interrupted_says_whether_it_is_written(postgres_url: 
 
     There is one connection: a place in the pool that an interruption kept would be missed.
     """
-    with open_store(f"{postgres_url()}&connections_max=1&patience_s=5") as store:
+    with open_store(f"{postgres_url()}&connections_max=1") as store:
         places = NO_PLACE - interrupted(store, NO_PLACE)[0]
         some = [*range(1, places - AROUND_THE_COMMIT, STEP), *range(places - AROUND_THE_COMMIT, places + MORE)]
         said = Counter(interrupted(store, place)[1] for place in some)
