@@ -31,7 +31,7 @@ from condensers.reports import (
 )
 from eventstore import ANY_VERSION, CondensationAction, ReadTransaction, Recorded, Store, VersionConflict
 from eventstore.events import Event, is_structural
-from eventstore.generation import Generation
+from eventstore.writing.generation import Generation
 from projections import View
 
 __all__ = ["CondenseHandler", "Outdated"]

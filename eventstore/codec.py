@@ -40,7 +40,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
-from eventstore.shapes import Shapes
+from eventstore.values.shapes import Shapes
 
 __all__ = ["KINDS", "Encoded", "Undecodable", "decode", "decode_all", "encode"]
 

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 import msgspec
 
 from eventstore.errors import InvalidEvent
-from eventstore.ids import EventIds, ids_of_range
+from eventstore.values.ids import EventIds, ids_of_range
 
 __all__ = [
     "ATTRIBUTES",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from eventstore import urls
 from eventstore.errors import InvalidOption
+from eventstore.recorders import urls
 from eventstore.recorders.base import PATIENCE_S, Recorder
 from eventstore.store import Store
 from eventstore.stored.compression import Compression

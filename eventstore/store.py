@@ -10,9 +10,6 @@ from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from eventstore import origins
-from eventstore.appending import Appending
-from eventstore.arguments import NUMBER_MAX, whole
 from eventstore.codec import Encoded, encode
 from eventstore.conversation import (
     AnyVersion,
@@ -28,8 +25,6 @@ from eventstore.events import (
     Event,
     is_structural,
 )
-from eventstore.forking import begin_fork
-from eventstore.generation import Generation, receipts_before
 from eventstore.importing import Ingestion
 from eventstore.recorders.base import (
     Conversation,
@@ -48,6 +43,11 @@ from eventstore.stored.rows import (
     from_microseconds,
 )
 from eventstore.transaction import InlineProjection, ReadTransaction, WriteTransaction, find_begun, find_existing
+from eventstore.values.arguments import NUMBER_MAX, whole
+from eventstore.writing import origins
+from eventstore.writing.appending import Appending
+from eventstore.writing.forking import begin_fork
+from eventstore.writing.generation import Generation, receipts_before
 
 __all__ = ["EVENT_BYTES_MAX", "Store"]
 

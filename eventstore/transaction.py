@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
 from eventstore.recorders.base import (
@@ -47,6 +46,7 @@ from eventstore.stored.rows import (
     not_erased,
     sound,
 )
+from eventstore.values.arguments import whole
 
 if TYPE_CHECKING:
     from eventstore.store import Store

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from eventstore import Action, ConversationRow, Event, KeyRing, Recorded, Store
 from eventstore.documents.listing import RecentConversations
-from eventstore.origins import FoundEvent
 from eventstore.store import EVENT_BYTES_MAX
+from eventstore.writing.origins import FoundEvent
 from foldlog import histories as sync
 from foldlog.threads import Outcome, ThreadPool, pause
 from projections import View

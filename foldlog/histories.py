@@ -40,10 +40,10 @@ from eventstore import (
 )
 from eventstore.documents.listing import RecentConversations, recent_conversations
 from eventstore.events import ATTRIBUTES, summary_id
-from eventstore.generation import Generation
-from eventstore.origins import FoundEvent, find
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.store import EVENT_BYTES_MAX
+from eventstore.writing.generation import Generation
+from eventstore.writing.origins import FoundEvent, find
 from projections import Difference, NoSuchEvent, NoSuchVersion, View, Views, Why, append_tool_result, interrupt
 from projections.notebook import Table, rows_of
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
-from eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict, origins
+from eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
+from eventstore.writing import origins
 from foldlog.formats import Decoder, NotAnEvent
 from foldlog.formats.registry import format_named
 

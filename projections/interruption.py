@@ -6,7 +6,7 @@ from functools import partial
 
 from eventstore import ANY_VERSION, Recorded, Store, VersionConflict
 from eventstore.events import Observation
-from eventstore.generation import Generation
+from eventstore.writing.generation import Generation
 from projections.tool_results import check_still_open
 from projections.views import Views
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from eventstore import ANY_VERSION, InvalidEvent, Recorded, Store, VersionConflict
 from eventstore.events import Action, Content, Observation
-from eventstore.generation import Generation
 from eventstore.transaction import ReadTransaction
+from eventstore.writing.generation import Generation
 from projections.view import View
 
 __all__ = ["append_tool_result", "check_still_open"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-from eventstore.arguments import whole
 from eventstore.events import Action, CondensationAction, Event
+from eventstore.values.arguments import whole
 from projections.condensations import JoinedCondensations
 from projections.fold import ViewState, fold
 from projections.items import Items

@@ -16,10 +16,10 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from eventstore import Store
-from eventstore.arguments import whole
 from eventstore.errors import EventStoreError, UnknownEventType
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
 from eventstore.transaction import ReadTransaction, Record, WriteTransaction, project
+from eventstore.values.arguments import whole
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event

@@ -34,10 +34,10 @@ from eventstore.errors import (
     InvalidEvent,
 )
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
-from eventstore.generation import Generation
 from eventstore.results import Recorded
 from eventstore.store import Store
 from eventstore.transaction import ReadTransaction
+from eventstore.writing.generation import Generation
 
 __all__ = ["DELETED", "Documents"]
 

@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventstore.arguments import whole
 from eventstore.documents.values import newest_value
 from eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from eventstore.events import ATTRIBUTES
@@ -27,6 +26,7 @@ from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import from_microseconds
 from eventstore.transaction import WriteTransaction
+from eventstore.values.arguments import whole
 
 __all__ = ["RecentConversation", "RecentConversations", "list_again", "recent_conversations"]
 

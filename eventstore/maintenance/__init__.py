@@ -4,5 +4,6 @@ verify, diagnosis, row_checks, damage    check heads, checksums and indices; nam
 copy, copy_store                         copy conversations between stores, and compare their heads
 erase                                    remove a conversation, and leave a receipt
 rekey                                    re-encrypt and re-compress with the current settings
+whole_file                               write a file that appears whole or not at all
 backup, restore, salvage                 copy a file, put a backup in its place, recover what is sound
 """

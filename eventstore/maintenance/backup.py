@@ -17,10 +17,10 @@ from eventstore.errors import InvalidOption, StoreUnavailable
 from eventstore.maintenance.damage import staged_conversations
 from eventstore.maintenance.erase import purge
 from eventstore.maintenance.verify import Verdict, verdicts
+from eventstore.maintenance.whole_file import new_beside, sync_folder
 from eventstore.recorders.base import Recorder, RecorderOfFile, Transaction
 from eventstore.store import Store
 from eventstore.stored.database import Database, translated
-from eventstore.whole_file import new_beside, sync_folder
 
 __all__ = ["BackedUp", "Vacuumed", "back_up", "vacuum"]
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import NamedTuple
 
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
-from eventstore.generation import receipts_before
 from eventstore.maintenance.damage import is_damage
 from eventstore.recorders.base import Conversation, Erasure, Reader, RecalledKey, Row, Transaction
 from eventstore.recorders.errors import RecorderError
@@ -21,6 +20,7 @@ from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
 from eventstore.transaction import ReadTransaction, WriteTransaction, staged
+from eventstore.writing.generation import receipts_before
 
 __all__ = [
     "Arrival",

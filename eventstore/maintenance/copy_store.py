@@ -13,13 +13,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import NamedTuple
 
-from eventstore.arguments import whole
 from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.copy import CHUNK, copy_conversation
 from eventstore.recorders.base import Conversation
 from eventstore.store import Store
 from eventstore.stored.database import Database, translated
 from eventstore.transaction import staged_keys
+from eventstore.values.arguments import whole
 
 __all__ = ["Moved", "UnequalConversation", "compare_stores", "copy_store"]
 

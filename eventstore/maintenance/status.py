@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from eventstore.arguments import whole
 from eventstore.errors import InvalidOption
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.recorders.server import RecorderOnServer, Status
 from eventstore.store import Store
 from eventstore.stored.database import translated
+from eventstore.values.arguments import whole
 
 __all__ = ["follower_status", "lost_after"]
 

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
-from eventstore.generation import receipts_before
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding
@@ -24,6 +23,7 @@ from eventstore.stored.database import Database, Segment, columns_are_sound, sta
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import RowCodec
 from eventstore.transaction import staged_keys
+from eventstore.writing.generation import receipts_before
 
 __all__ = ["Published", "Verdict", "VerifyFinding", "verdicts", "verify"]
 

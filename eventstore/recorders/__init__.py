@@ -4,5 +4,6 @@ base                     the contract of a recorder; errors are its errors
 memory                   in this process; sqlite/ and postgres/ are the databases
 sql/, statements         statements and numbered migrations as files, and how they are loaded
 commit_queue, nesting    one commit for the writes of several threads; a write inside a write is refused
+urls                     where a store is, as a URL
 server, identity         status of a server; which file or database a store is
 """

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import NamedTuple
 
-from eventstore.arguments import moment, to_microseconds
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.events import Event
 from eventstore.recorders.base import Ancestor, BareRow, Conversation, Only, Reader, Recorder, Row, as_rows
@@ -24,6 +23,7 @@ from eventstore.stored.marks import Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
 from eventstore.stored.rows import dense_events, dense_events_of
+from eventstore.values.arguments import moment, to_microseconds
 
 __all__ = [
     "Database",

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, Store
 from eventstore.maintenance.copy import carried, receipts
+from eventstore.maintenance.whole_file import whole_file
 from eventstore.stored.database import translated
-from eventstore.whole_file import whole_file
 from foldlog.archives.compression import Sink, compressed
 from foldlog.archives.lines import VERSION, conversation_line, event_line, line
 

@@ -163,7 +163,7 @@ def _figures(histories: Histories, added: int) -> _Shown:
 def _show(db: str, shown: _Shown) -> None:
     from rich.text import Text
 
-    from eventstore.urls import without_password
+    from eventstore.recorders.urls import without_password
     from foldlog.cli.gist import gist, label
     from foldlog.cli.tables import Column, print_rows
 

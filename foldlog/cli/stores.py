@@ -41,7 +41,7 @@ def open_existing(db: str) -> Store:
     permission is opened for reading.
     """
     from eventstore import open_store
-    from eventstore.urls import as_url, parse
+    from eventstore.recorders.urls import as_url, parse
     from foldlog.cli.outcome import Refused
 
     db = as_url(db)
@@ -66,7 +66,7 @@ def open_to_read(db: str) -> Store:
     """Open the store at ``db``, which must exist, for reading only: nothing done with it can change it. A store of an
     older schema is brought to the present one first, as by any command.
     """
-    from eventstore.urls import as_url, parse
+    from eventstore.recorders.urls import as_url, parse
 
     db = as_url(db)
     location = parse(db)

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from condensers.replays import Replay
-from eventstore.whole_file import whole_file
+from eventstore.maintenance.whole_file import whole_file
 
 __all__ = ["comparison_page", "write_page"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from condensers.replays import Replay
 from eventstore.errors import EventStoreError
-from eventstore.whole_file import whole_file
+from eventstore.maintenance.whole_file import whole_file
 from foldlog.reports.stats import Stats
 
 __all__ = ["PlotRefused", "check_plot", "plot_comparison", "plot_stats"]

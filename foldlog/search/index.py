@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from eventstore import CorruptEvent, KeyUnavailable, Recorded, Store
-from eventstore.arguments import to_microseconds
 from eventstore.maintenance.status import lost_after
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.stored.database import translated
+from eventstore.values.arguments import to_microseconds
 from foldlog.kinds import kind_words, label, narrowed
 from foldlog.search.hits import Hit, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
 from foldlog.texts import storable, text_of

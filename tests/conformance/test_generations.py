@@ -18,7 +18,6 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.generation import Generation
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.damage import staged_conversations
 from eventstore.maintenance.erase import erase
@@ -26,6 +25,7 @@ from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import Published, verify
 from eventstore.recorders.base import Recorder
 from eventstore.stored.row_codec import WriteSettings
+from eventstore.writing.generation import Generation
 from foldlog import Action, Histories
 from foldlog.archives import read_archive, write_archive
 

@@ -18,12 +18,12 @@ from eventstore import (
     Store,
     VersionConflict,
     open_store,
-    origins,
 )
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.base import Erasure, Recorder
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import WriteSettings
+from eventstore.writing import origins
 
 
 def said(source_id: object, text: str = "x", format: str = "f") -> Event:

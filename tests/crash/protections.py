@@ -69,7 +69,7 @@ PROTECTIONS = {
     ),
     "generation": Protection(
         "a writer of an erased conversation writes nothing into another one with its id",
-        "eventstore/generation.py",
+        "eventstore/writing/generation.py",
         "    if generation is not None and generation.key is not None and (found",
         "    if generation is None and (found",
         "tests/conformance/test_generations.py -k writer_that_opened and memory",
@@ -96,7 +96,7 @@ PROTECTIONS = {
     ),
     "dedupe": Protection(
         "an event that was left out of a batch sent again was stored, with its source id, in one transaction",
-        "eventstore/appending.py",
+        "eventstore/writing/appending.py",
         "            new.remember(writing, version, begins=version == 0)",
         "            pass",
         "tests/crash/test_crashes.py -k killed_before_any_statement and append_deduped",
@@ -381,7 +381,7 @@ PROTECTIONS = {
     ),
     "clock": Protection(
         "a moment that the store could not read again is not acknowledged",
-        "eventstore/arguments.py",
+        "eventstore/values/arguments.py",
         "    if not 0 <= microseconds < _YEAR_10000:",
         "    if False:",
         "tests/conformance/test_arguments.py -k clock and sqlite",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eventstore import Action, Event, InvalidEvent, Message, Observation, codec
 from eventstore.codec import decode, encode
-from eventstore.shapes import Shapes
+from eventstore.values.shapes import Shapes
 
 
 class Tool(StrEnum):

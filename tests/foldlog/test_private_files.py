@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eventstore import Message, StoreUnavailable, open_store
-from eventstore.whole_file import whole_file
+from eventstore.maintenance.whole_file import whole_file
 
 COMMANDS: dict[str, tuple[list[str], str]] = {
     "export": (["export", "c", "-o", "FILE"], "out.jsonl"),

@@ -375,14 +375,14 @@ PROTECTIONS = {
     ),
     "private": Protection(
         "a file that a command writes is its owner's, whatever lies there",
-        "eventstore/whole_file.py",
+        "eventstore/maintenance/whole_file.py",
         'tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=".part", dir=path.parent)',
         'os.open(f"{path}.part", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), f"{path}.part"',
         f"{_PRIVATE} -k replaces_a_link",
     ),
     "synced": Protection(
         "… and is on disk before it takes its name",
-        "eventstore/whole_file.py",
+        "eventstore/maintenance/whole_file.py",
         "            os.fsync(file.fileno())\n",
         "",
         f"{_PRIVATE} -k synced",

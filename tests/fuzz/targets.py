@@ -28,8 +28,8 @@ from eventstore import (
     UnknownEventType,
     codec,
     open_store,
-    urls,
 )
+from eventstore.recorders import urls
 from eventstore.recorders.sqlite.damaged.pages import PageFile
 from eventstore.stored.compression import NotAsWritten, decompressed
 from foldlog.archives import NotAnArchive, read_archive, write_archive

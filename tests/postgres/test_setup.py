@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, StoreUnusable, open_store
 from eventstore.recorders import statements as sql_files
 from eventstore.recorders.postgres import setup
-from eventstore.urls import without_password
+from eventstore.recorders.urls import without_password
 from foldlog.cli.application import build
 
 from .servers import Server, new_primary

@@ -308,7 +308,7 @@ def _tell(brought: Brought) -> None:
 
 
 def _sum_up(db: str, brought: list[Brought], elsewhere: int) -> None:
-    from eventstore.urls import without_password
+    from eventstore.recorders.urls import without_password
     from foldlog.cli.gist import count
 
     added = sum(one.added for one in brought)

@@ -179,7 +179,7 @@ class _Column(NamedTuple):
 
 
 def _show(db: str, lines: Iterator[_Line]) -> None:
-    from eventstore.urls import without_password
+    from eventstore.recorders.urls import without_password
 
     page = list(islice(lines, _PAGE))
     if not page:

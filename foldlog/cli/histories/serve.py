@@ -83,7 +83,7 @@ def _serve(
 ) -> None:
     import uvicorn
 
-    from eventstore.urls import as_url, parse
+    from eventstore.recorders.urls import as_url, parse
     from foldlog.web.app import application
 
     port = listener.getsockname()[1]

@@ -112,7 +112,7 @@ def _url(named: str) -> str:
 
 
 def _path(url: str) -> str | None:
-    from eventstore.urls import as_url, parse
+    from eventstore.recorders.urls import as_url, parse
 
     location = parse(as_url(url))
     return location.path if location.scheme == "sqlite" else None

@@ -29,7 +29,7 @@ def run(
     Example: foldlog copy history.db postgresql://agent@db/foldlog
     """
     from eventstore.maintenance.copy_store import compare_stores, copy_store
-    from eventstore.urls import without_password
+    from eventstore.recorders.urls import without_password
     from foldlog.cli.gist import count
 
     if source == target:

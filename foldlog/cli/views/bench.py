@@ -56,7 +56,7 @@ def run(
 
 
 def _for_reading(db: str) -> str:
-    from eventstore.urls import as_url, parse
+    from eventstore.recorders.urls import as_url, parse
 
     location = parse(as_url(db))
     if location.scheme != "sqlite" or "mode" in location.options:

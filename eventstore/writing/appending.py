@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import partial
 from itertools import count, repeat
 
-from eventstore import origins
 from eventstore.codec import Encoded
 from eventstore.conversation import (
     ANY_VERSION,
@@ -23,7 +22,6 @@ from eventstore.conversation import (
 from eventstore.documents.listing import list_again
 from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, summary_of
-from eventstore.generation import Generation, find_meant
 from eventstore.recorders.base import Place, RecalledKey, Transaction
 from eventstore.results import Recorded
 from eventstore.stored import hash_chain
@@ -39,6 +37,8 @@ from eventstore.stored.rows import (
     without_time,
 )
 from eventstore.transaction import ReadTransaction, WriteTransaction, find_begun
+from eventstore.writing import origins
+from eventstore.writing.generation import Generation, find_meant
 
 __all__ = ["Appending"]
 

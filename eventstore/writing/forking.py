@@ -6,13 +6,13 @@ fork asks each ancestor for its part.
 
 from __future__ import annotations
 
-from eventstore.arguments import whole
 from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
 from eventstore.recorders.base import Conversation, Fork, Transaction
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database
 from eventstore.stored.rows import not_erased, sound
 from eventstore.transaction import WriteTransaction, find_begun
+from eventstore.values.arguments import whole
 
 __all__ = ["begin_fork"]
 

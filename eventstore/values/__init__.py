@@ -1,0 +1,6 @@
+"""Plain values beside events.
+
+arguments    check the numbers and moments that callers give
+ids          the ids that a condensation forgets, as a list that is kept as a range
+shapes       which events come back from their stored form as they are
+"""
