@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.borders import Borders, borders_document, borders_of
 from foldlog.cli.documents import event_document
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
@@ -19,7 +20,7 @@ from foldlog.cli.selection import Kinds, NoNotes, Selection, Since, Until, selec
 from foldlog.cli.stores import open_existing, resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from eventstore import Logged, Store
 
@@ -58,16 +59,22 @@ def run(
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         reading = _Reading(store, conversation, wanted)
-        events = reading.events(start, stop) if tail is None else iter(reading.last(tail, start, stop))
+        borders = borders_of(store, conversation)
+        if tail is None:
+            events = reading.events(start, stop)
+        else:
+            last = reading.last(tail, start, stop)
+            start = last[0].event.id if last else reading.version + 1
+            events = iter(last)
         if follow:
             events = chain(events, reading.coming(stop))
         if as_json:
-            head = {"conversation": conversation, "version": reading.version}
+            head = {"conversation": conversation, "version": reading.version, **borders_document(borders)}
             documents = (event_document(event, recorded_at) for recorded_at, event in events)
             terminal.emit_list(head, "events", documents, lambda: {"findings": reading.findings})
         else:
             with paged(enabled=not follow), suppress(*([KeyboardInterrupt] if follow else [])):
-                _show(events, full=full)
+                _show(events, Borders(borders, start), lambda: reading.end(stop), full=full)
     for finding in reading.findings:
         terminal.warn(finding)
     return FINDINGS if reading.findings else DONE
@@ -86,8 +93,11 @@ class _Reading:
         self.version = store.version(conversation)
         self.findings: list[str] = []
 
+    def end(self, stop: int | None) -> int:
+        return self.version if stop is None else min(stop, self.version)
+
     def events(self, start: int, stop: int | None) -> Iterator[Logged]:
-        end = self.version if stop is None else min(stop, self.version)
+        end = self.end(stop)
         takes, everything = self._wanted.takes, self._wanted.everything
         for one in self._sound(start, end):
             if everything or takes(one.event, one.recorded_at):
@@ -96,7 +106,7 @@ class _Reading:
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
         """Return the last ``number`` of these events. Cost: the events from the first of them on."""
         found: list[Logged] = []
-        end = self.version if stop is None else min(stop, self.version)
+        end = self.end(stop)
         while len(found) < number and end > start:
             begin = max(start, end - max(number, _SPAN))
             found[:0] = self.events(begin, end)
@@ -131,7 +141,8 @@ class _Reading:
                 return
 
 
-def _show(events: Iterable[Logged], *, full: bool) -> None:
+def _show(events: Iterable[Logged], borders: Borders, end: Callable[[], int], *, full: bool) -> None:
+    """Print the events; a border stands before the first event of the fork, or after the last event it shares."""
     from eventstore import is_structural
     from foldlog.cli.full import show_event
     from foldlog.cli.gist import LABEL_COLUMNS, STYLES, gist, label
@@ -140,12 +151,18 @@ def _show(events: Iterable[Logged], *, full: bool) -> None:
     if full:
         console = terminal.console()
         for recorded_at, event in events:
+            for border in borders.up_to(event.id):
+                terminal.print_line(console, border)
             show_event(console, event, recorded_at)
+        for border in borders.up_to(end()):
+            terminal.print_line(console, border)
         return
     lines = terminal.PrintedLines()
     write, width = lines.write, lines.width
     roomy, day = width >= _ROOMY, ""
     for recorded_at, event in events:
+        for border in borders.up_to(event.id):
+            write((f"{'':>8}{border}", "bold"))
         kind = label(event)
         style = "" if event.shown or is_structural(event) else "dim "
         at = event_moment(event, recorded_at)
@@ -161,3 +178,5 @@ def _show(events: Iterable[Logged], *, full: bool) -> None:
             (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
             (gist(event, width), style),
         )
+    for border in borders.up_to(end()):
+        write((f"{'':>8}{border}", "bold"))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.borders import borders_document, borders_of
 from foldlog.cli.documents import event_document
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
@@ -42,6 +43,7 @@ def run(
                 f"conversation {conversation!r} has no event {event}; its events are 0 to {version - 1}, and the "
                 f"summary of condensation c is event -(c+2)"
             )
+        borders = borders_of(store, conversation)
         ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
     if event < 0:
         from eventstore import CondensationAction
@@ -51,8 +53,14 @@ def run(
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} brings no summary")
         found = summary_event(found)
     if as_json:
-        terminal.emit({"conversation": conversation, "event": event_document(found, recorded_at)})
+        terminal.emit(
+            {"conversation": conversation, **borders_document(borders), "event": event_document(found, recorded_at)}
+        )
     else:
         with paged():
-            show_event(terminal.console(), found, recorded_at)
+            console = terminal.console()
+            if borders:
+                recorded_in = "an event of the fork" if wanted >= borders[-1].version else "a shared event"
+                terminal.print_line(console, f"{borders[-1].words()}; {recorded_in}")
+            show_event(console, found, recorded_at)
     return DONE

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.borders import Border, Borders, borders_document, borders_of
 from foldlog.cli.documents import event_document
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
@@ -42,11 +43,13 @@ def run(
         conversation = resolved(store, conversation)
         views = Views(store)
         view = views.current(conversation) if at is None else views.at(conversation, version=at)
+        borders = [border for border in borders_of(store, conversation) if border.version <= view.version]
         if as_json:
-            terminal.emit_list(_head(conversation, view), "events", _event_documents(view))
+            head = {**_head(conversation, view), **borders_document(borders)}
+            terminal.emit_list(head, "events", _event_documents(view))
         else:
             with paged():
-                show(terminal.console(), conversation, view)
+                show(terminal.console(), conversation, view, borders)
     return DONE
 
 
@@ -84,8 +87,10 @@ def _event(event: Event, role: str | None) -> dict[str, Any]:
     return {"id": event.id, "kind": None, "role": role} | event_document(event) | {"role": role}
 
 
-def show(console: Console, conversation: str, view: View) -> None:
-    """Print the View for people: one line an event, summaries whole."""
+def show(console: Console, conversation: str, view: View, borders: Sequence[Border] = ()) -> None:
+    """Print the View for people: one line an event, summaries whole. A border stands before the first event of the
+    fork; summaries do not count.
+    """
     from rich.text import Text
 
     from eventstore import CondensationSummary, summary_of
@@ -97,7 +102,10 @@ def show(console: Console, conversation: str, view: View) -> None:
         Text(f"{name} at version {view.version:,}: the model is shown {count(len(view), 'event')}{asked}", style="bold")
     )
     lines = terminal.PrintedLines()
+    coming = Borders(list(borders))
     for event in view:
+        for border in coming.up_to(event.id):  # a summary's id is negative: it never passes a border
+            lines.write((f"{'':>8}{border}", "bold"))
         kind = label(event)
         start = ((f"{event.id:>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]))
         if isinstance(event, CondensationSummary):
@@ -106,3 +114,5 @@ def show(console: Console, conversation: str, view: View) -> None:
             terminal.print_indented(console, Text(summary_text(event.content), style="magenta"), LABEL_COLUMNS + 8)
         else:
             lines.write(*start, (gist(event, lines.width), ""))
+    for border in coming.up_to(view.version):
+        lines.write((f"{'':>8}{border}", "bold"))

@@ -1,0 +1,54 @@
+"""Where forks begin, in the commands that show a conversation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from foldlog.cli import terminal
+
+if TYPE_CHECKING:
+    from eventstore import Store
+
+__all__ = ["Border", "Borders", "borders_document", "borders_of"]
+
+
+class Border(NamedTuple):
+    """A conversation begins here as a fork: its events below ``version`` are those of ``parent``."""
+
+    parent: str
+    version: int
+
+    def words(self) -> str:
+        return f"fork of {terminal.printable(self.parent, one_line=True)} at version {self.version:,}"
+
+
+def borders_of(store: Store, conversation: str) -> list[Border]:
+    """Return the borders in the past of a conversation, the oldest first. The last one is its own."""
+    found: list[Border] = []
+    row = store.conversation(conversation)
+    while row.parent is not None and row.parent_version is not None:
+        found.append(Border(row.parent, row.parent_version))
+        row = store.conversation(row.parent)
+    return found[::-1]
+
+
+def borders_document(borders: list[Border]) -> dict[str, Any]:
+    """Return the field ``borders`` for programs; nothing for a conversation that is not a fork."""
+    if not borders:
+        return {}
+    return {"borders": [{"parent": border.parent, "parent_version": border.version} for border in borders]}
+
+
+class Borders:
+    """The borders that are still to be printed, while events are printed in order."""
+
+    def __init__(self, borders: list[Border], start: int = 0) -> None:
+        self._left = [border for border in borders if border.version >= start]
+
+    def up_to(self, version: int) -> list[str]:
+        """Return the lines that stand before event ``version``, each once."""
+        if not self._left or self._left[0].version > version:
+            return []
+        passed = [border for border in self._left if border.version <= version]
+        self._left = self._left[len(passed) :]
+        return [border.words() for border in passed]

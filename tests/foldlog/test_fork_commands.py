@@ -1,0 +1,91 @@
+"""Forks in the command: where they begin, and their whole history."""
+
+import pytest
+
+from eventstore import CondensationAction, Message, open_store
+
+
+def said(*texts):
+    return [Message(source="user", content=text) for text in texts]
+
+
+@pytest.fixture
+def forks(tmp_path):
+    """``c`` of four events; ``f``, its fork at 3, with events 3 and 4; ``g``, a fork of ``f`` at 4, with event 4; and
+    ``empty``, a fork of ``f`` at 5 without events of its own.
+    """
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append("c", said("c0", "c1", "c2", "c3"), expected_version=0)
+        store.fork("c", 3, "f")
+        store.append("f", said("f3", "f4"), expected_version=3)
+        store.fork("f", 4, "g")
+        store.append("g", said("g4"), expected_version=4)
+        store.fork("f", 5, "empty")
+        yield store
+
+
+def borders(ran):
+    """The lines of borders, each with the line before it and the line after it, by the last word."""
+    lines = ["", *ran.out.splitlines(), ""]
+    found = [place for place, line in enumerate(lines) if line.strip().startswith("fork of")]
+    return [
+        ((lines[at - 1].split() or [""])[-1], lines[at].strip(), (lines[at + 1].split() or [""])[-1]) for at in found
+    ]
+
+
+C3, F4, F5 = "fork of c at version 3", "fork of f at version 4", "fork of f at version 5"
+
+
+@pytest.mark.parametrize("command", ["log", "view"])
+def test_a_log_and_a_view_say_where_forks_begin(foldlog, forks, command):
+    assert borders(foldlog(command, "c")) == []
+    assert borders(foldlog(command, "f")) == [("c2", C3, "f3")]
+    assert borders(foldlog(command, "g")) == [("c2", C3, "f3"), ("f3", F4, "g4")]
+    assert borders(foldlog(command, "empty"))[-1] == ("f4", F5, "")
+    assert "borders" not in foldlog(command, "c", "--json").document
+    assert foldlog(command, "g", "--json").document["borders"] == [
+        {"parent": "c", "parent_version": 3},
+        {"parent": "f", "parent_version": 4},
+    ]
+
+
+def test_parts_of_a_log_say_only_the_borders_in_them(foldlog, forks):
+    assert borders(foldlog("log", "g", "--start", 4)) == [("", F4, "g4")]
+    assert borders(foldlog("log", "g", "--stop", 2)) == []
+    assert borders(foldlog("log", "g", "--stop", 3)) == [("c2", C3, "")]
+    assert borders(foldlog("log", "g", "--tail", 1)) == [("", F4, "g4")]
+    assert borders(foldlog("log", "empty", "--tail", 1)) == [("f4", F5, "")]
+    assert borders(foldlog("log", "empty", "--tail", 0)) == []
+    full = foldlog("log", "g", "--full").out
+    assert full.index("c2") < full.index(C3) < full.index("f3") < full.index(F4) < full.index("g4")
+
+
+def test_a_view_at_a_version_before_a_border_does_not_have_it(foldlog, forks):
+    assert borders(foldlog("view", "g", "--at", 3)) == [("c2", C3, "")]
+    assert foldlog("view", "g", "--at", 2, "--json").document.get("borders") is None
+
+
+def test_a_border_stands_before_events_and_not_before_a_summary_of_shared_ones(foldlog, forks):
+    forgets = CondensationAction(forgotten_event_ids=[0, 1], summary="two", summary_offset=0)
+    forks.append("g", forgets, expected_version=5)
+    out = foldlog("view", "g").out
+    assert out.index("two") < out.index("c2") < out.index(C3)
+
+
+def test_an_event_in_full_says_whether_it_is_shared(foldlog, forks):
+    assert "fork of" not in foldlog("show", "c", 1).out
+    assert foldlog("show", "f", 2).out.startswith(f"{C3}; a shared event\n")
+    assert foldlog("show", "f", 3).out.startswith(f"{C3}; an event of the fork\n")
+    assert foldlog("show", "f", 3, "--json").document["borders"] == [{"parent": "c", "parent_version": 3}]
+
+
+def test_the_export_of_a_fork_is_its_whole_history(foldlog, forks):
+    records = foldlog("export", "g", "--json").document["records"]
+    assert [text for text in ("c0", "c1", "c2", "c3", "f3", "f4", "g4") if text in str(records)] == [
+        "c0", "c1", "c2", "f3", "g4"
+    ]  # fmt: skip
+    foldlog("export", "g", "--output", "g.jsonl")
+    assert foldlog("import", "g.jsonl", "--db", "other.db").status == 0
+    (name,) = (row["id"] for row in foldlog("list", "--db", "other.db", "--json").document["conversations"])
+    again = foldlog("log", name, "--db", "other.db", "--json").document
+    assert [event["content"] for event in again["events"]] == ["c0", "c1", "c2", "f3", "g4"]
