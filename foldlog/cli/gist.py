@@ -11,12 +11,23 @@ from foldlog.cli.terminal import UNLIMITED, has_edge, printable
 from foldlog.kinds import label
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
     from eventstore import Content, Event
     from eventstore.events import CondensationAction
 
-__all__ = ["LABEL_COLUMNS", "STYLES", "count", "gist", "interval_words", "label", "summary_text"]
+__all__ = [
+    "LABEL_COLUMNS",
+    "STYLES",
+    "count",
+    "events_and_summaries",
+    "forgotten_words",
+    "gist",
+    "interval_words",
+    "label",
+    "summary_text",
+]
 
 STYLES = {
     "system": "dim",
@@ -91,15 +102,26 @@ def _kinds() -> ModuleType:
 
 def _condensation(event: CondensationAction) -> str:
     intervals, summaries = event.forgotten
-    forgotten = sum(last - first + 1 for first, last in intervals) + len(summaries)
-    parts = [f"{count(forgotten, 'event')} ({interval_words(intervals)})" if forgotten else "nothing"]
-    if summaries:
-        parts.append(f"{count(len(summaries), 'summary', 'summaries')} among them")
+    ids = f" ({interval_words(intervals)})" if intervals else ""
+    parts = [f"{forgotten_words(intervals, summaries)}{ids}"]
     if why := because(event):
         parts.append(why)
     if event.summary is not None:
         parts.append(f"a summary stands for them: {event.summary}")
     return ", ".join(parts)
+
+
+def forgotten_words(intervals: tuple[tuple[int, int], ...], summaries: Sequence[int]) -> str:
+    """Count what a condensation forgot: ``46 events and 2 summaries``, or ``nothing``."""
+    return events_and_summaries(sum(last - first + 1 for first, last in intervals), len(summaries)) or "nothing"
+
+
+def events_and_summaries(events: int, summaries: int) -> str:
+    """Return ``46 events and 2 summaries``: only events of the log are counted as events. Empty for none of both."""
+    parts = [count(events, "event")] if events else []
+    if summaries:
+        parts.append(count(summaries, "summary", "summaries"))
+    return " and ".join(parts)
 
 
 def interval_words(intervals: tuple[tuple[int, int], ...], most: int = 6) -> str:

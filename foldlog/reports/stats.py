@@ -43,12 +43,13 @@ class ModelFigures:
 @dataclass
 class CondensationFigures:
     """Condensations by one strategy. ``tokens_saved`` are what they say of their tokens before and after, or else the
-    difference of the Views before and after, estimated.
+    difference of the Views before and after, estimated. Summaries that were forgotten are not counted as events.
     """
 
     made: int = 0
     declined: int = 0
     events_forgotten: int = 0
+    summaries_forgotten: int = 0
     tokens_saved: int = 0
     cost: float = 0.0
 
@@ -182,7 +183,8 @@ def _count_condensation(stats: Stats, event: CondensationAction, silent: list[tu
         return
     intervals, summaries = event.forgotten
     figures.made += 1
-    figures.events_forgotten += sum(last - first + 1 for first, last in intervals) + len(summaries)
+    figures.events_forgotten += sum(last - first + 1 for first, last in intervals)
+    figures.summaries_forgotten += len(summaries)
     before, after = told.get("tokens_before"), told.get("tokens_after")
     if type(before) is int and type(after) is int:
         figures.tokens_saved += before - after

@@ -77,7 +77,7 @@ def test_view_at_a_version_is_the_view_of_then(foldlog, five_messages):
 def test_view_shows_summaries_whole_and_events_in_a_line(foldlog, five_messages):
     foldlog("import", five_messages)
     out = foldlog("view", "five").out
-    assert "five at version 6: the model is shown 3 events" in out
+    assert "five at version 6: the model is shown 2 events and 1 summary" in out
     assert "three messages" in out
     assert "message 4" in out
     assert "message 2" not in out

@@ -244,3 +244,23 @@ def test_a_long_list_says_what_a_conversation_is_about_and_how_large_its_view_is
     assert row["view_events"] == len(foldlog("view", "alpha-1", "--json").document["ids"])
     assert row["tokens"] > 50
     assert Path("foldlog.db").exists()
+
+
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
+
+
+def test_every_command_counts_what_condensations_forgot_alike(foldlog):
+    """Only events of the log are counted as events; summaries are counted beside them."""
+    assert foldlog("import", SAMPLE).status == 0
+    log = foldlog("log", "tidewatch", "--kind", "condensation").out.splitlines()
+    assert "46 events and 2 summaries (126-151, 153-166, 168-173)," in log[2]
+    assert "41 events and 2 summaries (225-238, 241-255, 257-268)," in log[4]
+    audit = foldlog("audit", "tidewatch").out
+    assert " 46 + 2 " in audit
+    assert " 41 + 2 " in audit
+    (condensations,) = foldlog("audit", "tidewatch", "--json").document["conversations"]
+    (strategy,) = foldlog("stats", "tidewatch", "--json").document["condensations"].values()
+    listed = condensations["condensations"]
+    assert strategy["events_forgotten"] == sum(one["forgotten"] for one in listed) == 253
+    assert strategy["summaries_forgotten"] == sum(len(one["summaries_forgotten"]) for one in listed) == 4
+    assert "shown 19 events and 1 summary" in foldlog("view", "tidewatch").out

@@ -220,17 +220,16 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
     from rich.table import Table
     from rich.text import Text
 
-    from foldlog.cli.gist import count, interval_words, summary_text
+    from foldlog.cli.gist import count, forgotten_words, interval_words, summary_text
 
     action, before, after, tokens, tokenizer, spending, requests = account
     condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
     name = terminal.printable(conversation, one_line=True)
     intervals, summaries = action.forgotten
-    forgotten = sum(last - first + 1 for first, last in intervals)
-    also = f" and {count(len(summaries), 'earlier summary', 'earlier summaries')}" if summaries else ""
+    ids = f" ({interval_words(intervals)})" if intervals else ""
     rows = [
         ("why", because(action, requests)),
-        ("forgot", f"{count(forgotten, 'event')}{also} ({interval_words(intervals)})"),
+        ("forgot", f"{forgotten_words(intervals, summaries)}{ids}"),
         ("View", f"{count(len(before), 'event')} → {len(after):,}"),
         (
             "tokens",

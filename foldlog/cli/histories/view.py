@@ -94,13 +94,13 @@ def show(console: Console, conversation: str, view: View, borders: Sequence[Bord
     from rich.text import Text
 
     from eventstore import CondensationSummary, summary_of
-    from foldlog.cli.gist import LABEL_COLUMNS, STYLES, count, gist, label, summary_text
+    from foldlog.cli.gist import LABEL_COLUMNS, STYLES, events_and_summaries, gist, label, summary_text
 
     name = terminal.printable(conversation, one_line=True)
     asked = "; a condensation is asked for" if view.unhandled_condensation_request else ""
-    console.print(
-        Text(f"{name} at version {view.version:,}: the model is shown {count(len(view), 'event')}{asked}", style="bold")
-    )
+    summaries = sum(isinstance(event, CondensationSummary) for event in view)
+    shown = events_and_summaries(len(view) - summaries, summaries) or "no events"
+    console.print(Text(f"{name} at version {view.version:,}: the model is shown {shown}{asked}", style="bold"))
     lines = terminal.PrintedLines()
     coming = Borders(list(borders))
     for event in view:

@@ -250,12 +250,13 @@ def _row(forgetting: Forgetting) -> Sequence[str | Text]:
     from foldlog.cli.gist import interval_words, summary_text
 
     action = forgetting.condensation
+    summaries = action.forgotten.summaries
     tokens = [forgetting.said(key) for key in ("tokens_before", "tokens_after")]
     why = because(action, forgetting.requests)
     summary = " ".join(summary_text(action.summary or "(no summary)").split())
     return [
         str(action.id),
-        f"{forgetting.forgotten:,}",
+        f"{forgetting.forgotten:,}{f' + {len(summaries):,}' if summaries else ''}",
         interval_words(action.forgotten.intervals, most=2),
         " → ".join(_tokens(number) for number in tokens if number is not None),
         Text.assemble((f"{why}: " if why else "", "yellow"), summary),

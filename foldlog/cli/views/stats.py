@@ -164,12 +164,13 @@ def _show_condensations(stats: Stats) -> None:
             f"{one.made:,}",
             f"{one.declined:,}" if one.declined else "",
             f"{one.events_forgotten:,}",
+            f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
             f"{one.tokens_saved:,}" if one.tokens_saved else "",
             f"${one.cost:,.4f}" if one.cost else "",
         )
         for name, one in stats.condensations.items()
     ]
-    headings = ("condensations", "declined", "events forgotten", "tokens saved", "cost")
+    headings = ("condensations", "declined", "events forgotten", "summaries forgotten", "tokens saved", "cost")
     columns = (Column("strategy", least=12), *(Column(heading, justify="right") for heading in headings))
     print_rows(terminal.console(), columns, rows)
 
