@@ -10,9 +10,9 @@ from foldlog.cli.outcome import Refused
 from foldlog.cli.terminal import printable
 
 if TYPE_CHECKING:
-    from eventstore import Event
+    from eventstore import CondensationAction, CondensationSummary, Event
 
-__all__ = ["comparable_time", "event_moment", "given_moment", "moment_words", "time_of"]
+__all__ = ["comparable_time", "event_moment", "given_moment", "moment_words", "summary_at", "time_of"]
 
 _SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -38,6 +38,16 @@ def comparable_time(event: Event, recorded_at: datetime | None) -> datetime | No
             return None
         return written if written.tzinfo else written.replace(tzinfo=UTC)
     return at
+
+
+def summary_at(summary: CondensationSummary, action: CondensationAction) -> CondensationSummary:
+    """Return the summary with the time of its condensation, and the format that this was imported from."""
+    from msgspec.structs import replace
+
+    from eventstore import Origin
+
+    origin = None if action.origin is None else Origin(format=action.origin.format, time=action.origin.time)
+    return replace(summary, timestamp=action.timestamp, origin=origin)
 
 
 def moment_words(at: datetime) -> str:

@@ -264,3 +264,15 @@ def test_every_command_counts_what_condensations_forgot_alike(foldlog):
     assert strategy["events_forgotten"] == sum(one["forgotten"] for one in listed) == 253
     assert strategy["summaries_forgotten"] == sum(len(one["summaries_forgotten"]) for one in listed) == 4
     assert "shown 19 events and 1 summary" in foldlog("view", "tidewatch").out
+
+
+def test_a_summary_has_the_time_of_its_condensation(foldlog):
+    assert foldlog("import", SAMPLE).status == 0
+    at = "2026-02-17 09:52:59"
+    assert foldlog("show", "tidewatch", 93).out.splitlines()[0].endswith(at)
+    assert foldlog("show", "tidewatch", -95).out.splitlines()[0].endswith(at)
+    written = foldlog("show", "tidewatch", 93, "--json").document["event"]["origin"]["time"]
+    assert foldlog("show", "tidewatch", -95, "--json").document["event"]["origin"]["time"] == written
+    shown = foldlog("view", "tidewatch", "--at", 94, "--json").document["events"]
+    (summary,) = (event for event in shown if event["id"] == -95)
+    assert summary["origin"] == {"format": "openhands-v1", "time": written}

@@ -9,6 +9,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.borders import borders_document, borders_of
 from foldlog.cli.documents import event_document
+from foldlog.cli.moments import summary_at
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
@@ -51,7 +52,7 @@ def run(
 
         if not isinstance(found, CondensationAction) or found.summary is None:
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} brings no summary")
-        found = summary_event(found)
+        found = summary_at(summary_event(found), found)
     if as_json:
         terminal.emit(
             {"conversation": conversation, **borders_document(borders), "event": event_document(found, recorded_at)}

@@ -10,6 +10,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.borders import Border, Borders, borders_document, borders_of
 from foldlog.cli.documents import event_document
+from foldlog.cli.moments import summary_at
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.pager import paged
@@ -77,10 +78,19 @@ def document(conversation: str, view: View) -> dict[str, Any]:
 
 def _event_documents(view: View) -> Iterator[dict[str, Any]]:
     """Yield the events of the View for programs. ``role`` is the role of the chat message that an event goes into, None
-    where a model is not sent it.
+    where a model is not sent it. A summary has the time of its condensation.
     """
+    from eventstore import CondensationSummary, summary_of
+    from eventstore.events import NOT_RECORDED
+
     roles = {position: message["role"] for message, positions in view.rendered() for position in positions}
-    return (_event(event, roles.get(position)) for position, event in enumerate(view))
+    brought = {summary_of(event.id) for event in view if event.id < NOT_RECORDED}
+    made_by = {action.id: action for action in view.condensations if action.id in brought} if brought else {}
+    for position, event in enumerate(view):
+        action = made_by.get(summary_of(event.id)) if event.id < NOT_RECORDED else None
+        if action is not None and isinstance(event, CondensationSummary):
+            event = summary_at(event, action)
+        yield _event(event, roles.get(position))
 
 
 def _event(event: Event, role: str | None) -> dict[str, Any]:
