@@ -89,3 +89,45 @@ def test_the_export_of_a_fork_is_its_whole_history(foldlog, forks):
     (name,) = (row["id"] for row in foldlog("list", "--db", "other.db", "--json").document["conversations"])
     again = foldlog("log", name, "--db", "other.db", "--json").document
     assert [event["content"] for event in again["events"]] == ["c0", "c1", "c2", "f3", "g4"]
+
+
+def divergence(foldlog, one, other):
+    document = foldlog("diff", one, other, "--json").document
+    events = [document[name] and document[name]["content"] for name in ("event", "other_event")]
+    return document["common_past"], document["first_divergent_event"], *events
+
+
+def test_two_forks_are_compared_since_their_common_past(foldlog, forks):
+    assert divergence(foldlog, "f", "g") == (4, 4, "f4", "g4")
+    assert divergence(foldlog, "g", "c") == (3, 3, "f3", "c3")
+    assert divergence(foldlog, "empty", "g") == (4, 4, "f4", "g4")
+    assert divergence(foldlog, "f", "empty") == (5, None, None, None)
+    forks.fork("c", 2, "h")
+    assert divergence(foldlog, "h", "g") == (2, 2, None, "c2")
+    assert foldlog("diff", "g", "c").out.splitlines()[0] == "g and c share 3 events; the first divergent event is 3"
+    assert [line.split()[-1] for line in foldlog("diff", "g", "c").out.splitlines() if line[1:6].isspace()] == [
+        "f3", "g4", "c3"
+    ]  # fmt: skip
+    assert foldlog("diff", "f", "empty").out == "f and empty share 5 events; neither has another event\n"
+
+
+def test_events_that_are_equal_after_the_common_past_do_not_diverge(foldlog, forks):
+    forks.append("empty", said("same", "one"), expected_version=5)
+    forks.append("f", said("same", "other"), expected_version=5)
+    assert divergence(foldlog, "empty", "f") == (5, 6, "one", "other")
+    assert "share 5 events, then have 1 equal event each; the first divergent event is 6" in (
+        foldlog("diff", "empty", "f").out
+    )
+
+
+def test_a_comparison_needs_a_common_past_or_two_versions(foldlog, forks):
+    forks.append("d", said("d0"), expected_version=0)
+    ran = foldlog("diff", "c", "d")
+    assert ran.status == 2
+    assert "conversations 'c' and 'd' share no past" in ran.err
+    ran = foldlog("diff", "c", "f", 3)
+    assert ran.status == 2
+    assert "'f' is not a version" in ran.err
+    ran = foldlog("diff", "c", 3)
+    assert ran.status == 2
+    assert "give a second version" in ran.err

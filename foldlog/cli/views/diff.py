@@ -1,4 +1,4 @@
-"""``foldlog diff``: what changed between two Views of a conversation."""
+"""``foldlog diff``: what changed between two Views of a conversation, or where two forks part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog.cli.outcome import DONE
+from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_existing, resolved
@@ -25,15 +25,57 @@ __all__ = ["run"]
 
 def run(
     conversation: ConversationId,
-    before: Annotated[int, typer.Argument(metavar="A", min=0, help="A version.", show_default=False)],
-    after: Annotated[int, typer.Argument(metavar="B", min=0, help="A later version.", show_default=False)],
+    before: Annotated[
+        str, typer.Argument(metavar="A", help="A version; or, without B, another conversation.", show_default=False)
+    ],
+    after: Annotated[
+        int | None, typer.Argument(metavar="B", min=0, help="A later version.", show_default=False)
+    ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Show which events entered the View of a conversation between two versions, which left it, and their summaries.
 
+    With two conversations, show the events of both since their common past, and the first one that differs.
+
     Example: foldlog diff tidewatch 90 100
     """
+    if after is None:
+        return _forks(conversation, before, db, as_json=as_json)
+    return _versions(conversation, _version(before), after, db, as_json=as_json)
+
+
+def _version(given: str) -> int:
+    if not (given.isascii() and given.isdigit()):
+        raise Refused(
+            f"{given!r} is not a version; give two versions of a conversation, or two conversations without B"
+        )
+    return int(given)
+
+
+def _forks(conversation: str, other: str, db: str, *, as_json: bool) -> int:
+    from foldlog.cli.views.divergence import divergence, divergence_document, show_divergence
+
+    with open_existing(db) as store:
+        conversation = resolved(store, conversation)
+        try:
+            other = resolved(store, other)
+        except Refused as error:
+            if other.isdigit():
+                raise Refused(
+                    f"{error}; to compare two versions, give a second version: foldlog diff ID A B"
+                ) from error
+            raise
+        found = divergence(store, conversation, other)
+        if as_json:
+            terminal.emit(divergence_document(found))
+        else:
+            with paged():
+                show_divergence(store, found)
+    return DONE
+
+
+def _versions(conversation: str, before: int, after: int, db: str, *, as_json: bool) -> int:
     from projections import Views
 
     with open_existing(db) as store:
