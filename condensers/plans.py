@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from condensers.errors import CondenserError
 from eventstore.events import Action, CondensationAction, Event, Observation, Retraction, is_structural
@@ -19,15 +20,19 @@ class Outdated(CondenserError):
 
 @dataclass(frozen=True, slots=True)
 class _Traces:
-    """What a later event may have in common with the forgotten events: their ids, calls, responses, or tool loop.
+    """What a later event may have in common with the forgotten events: their ids, calls, responses, tool loop, or bond.
 
     ``reaches_open_loop``: whether a tool loop that later calls would join is another one once the plan is appended.
+    ``reaches_open_bond``: the same of the events that stay with the next. ``summaries_move``: whether summaries stand
+    in the View or come into it; later events may come before them, and so part or join a loop or a bond.
     """
 
     ids: frozenset[int]
     call_ids: frozenset[str | None]
     response_ids: frozenset[str | None]
     reaches_open_loop: bool
+    reaches_open_bond: bool
+    summaries_move: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +66,14 @@ class Plan:
 def _traces(action: CondensationAction, view: View) -> _Traces:
     ids = _named(action)
     calls = [event for event in view.events if event.id in ids and isinstance(event, Action)]
+    after = view.then((action,))
     return _Traces(
         frozenset(ids),
         frozenset(call.call_id for call in calls) - {None},
         frozenset(call.response_id for call in calls) - {None},
-        _open_loop(view) != _open_loop(view.then((action,))),
+        _open_loop(view) != _open_loop(after),
+        _open_bond(view) != _open_bond(after),
+        any(event.id < 0 for event in (*view.events, *after.events)),
     )
 
 
@@ -78,8 +86,19 @@ def _open_loop(view: View) -> list[int]:
     return [view[position].id for position in loop] if last in loop else []
 
 
+def _open_bond(view: View) -> list[int]:
+    """Return the ids of the events at the end of this View that stay with the next; none if the last one does not.
+
+    A summary may stand after them for now: what comes next may take its place before it.
+    """
+    there = (event for event in reversed(view.events) if event.id >= 0 and event.id not in view.left_behind)
+    return [event.id for event in takewhile(lambda event: event.stays_with_next, there)]
+
+
 def _bears_on(event: Event, traces: _Traces) -> bool:
     """Return whether a plan may not hold because of this event, which came after its View. In doubt it does."""
+    if traces.summaries_move or traces.reaches_open_bond:
+        return True
     match event:
         case Observation():
             return traces.reaches_open_loop or event.call_id in traces.call_ids or event.cause in traces.ids

@@ -118,7 +118,8 @@ def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel 
 
 
 def _ends_without_its_follower(view: View) -> bool:
-    last = next((event for event in reversed(view.events) if event.id not in view.left_behind), None)
+    there = (event for event in reversed(view.events) if event.id >= 0 and event.id not in view.left_behind)
+    last = next(there, None)
     return last is not None and last.stays_with_next
 
 

@@ -311,7 +311,7 @@ def test_every_kind_and_field_is_on_the_page():
         for row in re.findall(r"^\| `(\w+)` \| (\d) \| (.*?) \| [^|]*\|$", PAGE, re.MULTILINE)
     }
     assert {kind: known.schema for kind, known in KINDS.items()} == {kind: row[0] for kind, row in table.items()}
-    common = {"kind", "id", "timestamp", "cause", "origin", "meta", "source", "shown", "extra"}
+    common = {"kind", "id", "timestamp", "cause", "origin", "meta", "stays_with_next", "source", "shown", "extra"}
     for kind, known in KINDS.items():
         fields = set(known.type.__struct_encode_fields__) - common
         assert {field for field in fields if f"`{field}`" not in table[kind][1]} == set()
