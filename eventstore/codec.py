@@ -21,7 +21,7 @@ from itertools import repeat
 from typing import Any, NamedTuple, get_args
 
 import msgspec
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import astuple, force_setattr, replace
 
 from eventstore.errors import InvalidEvent, UnknownEventType
 from eventstore.events import (
@@ -35,11 +35,13 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Origin,
     Retraction,
     Source,
     SystemMessage,
     UnknownEvent,
 )
+from eventstore.values.json_values import not_json
 from eventstore.values.shapes import Shapes
 
 __all__ = ["KINDS", "Encoded", "Undecodable", "decode", "decode_all", "encode"]
@@ -98,6 +100,7 @@ _NAME_OF: Mapping[type, str] = {kind.type: name for name, kind in KINDS.items()}
 _TYPE_OF: Mapping[str, type] = {name: kind.type for name, kind in KINDS.items()}
 _SCHEMA_OF: Mapping[str, int] = {name: kind.schema for name, kind in KINDS.items()}
 _TYPE_AT: Mapping[tuple[bytes, int], type] = {(name.encode(), kind.schema): kind.type for name, kind in KINDS.items()}
+_TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids"})
 _EXACT = "$exact"
 _BEGINS_EXACT = b'{"$exact":'
 
@@ -133,9 +136,10 @@ _DEPTH_MAX = 500
 def encode(event: Event) -> Encoded:
     """Return the stored form of ``event`` without its id, and the event as a reader will see it.
 
-    Raises ``InvalidEvent`` where a value is not of its field's type, a time names no zone, or nesting is too deep to be
-    read again; ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding and, but for flat
-    events, one decoding, so that what is stored is known to be readable, and to say what was meant.
+    Raises ``InvalidEvent`` where a value is not of its field's type or would come back as another one (bytes, a set, a
+    key other than a text), a time names no zone, or nesting is too deep to be read again; ``UnknownEventType`` for an
+    object that is not a registered event. Cost: one encoding and, but for flat events, one decoding, so that what is
+    stored is known to be readable, and to say what was meant.
     """
     kind = _NAME_OF.get(type(event))
     flat = None if kind is None else _shapes.own_copy(event)
@@ -162,7 +166,10 @@ def encode(event: Event) -> Encoded:
     except RecursionError:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
     except (TypeError, ValueError) as error:  # Undecodable is a ValueError
-        problem = f"its source is {event.source!r}; use {_SOURCES}" if _has_wrong_source(event) else str(error)
+        if _has_wrong_source(event):
+            problem = f"its source is {event.source!r}; use {_SOURCES}"
+        else:
+            problem = not_json(_values(event)) or str(error)
         raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from error
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
@@ -184,11 +191,38 @@ def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
             pass  # lone surrogates
         else:
             read_back = decode(kind, schema, body, NOT_RECORDED)
-            # They differ where a list became a tuple, and where msgspec wrote an infinity as null.
-            if read_back == event or not _has_non_finite(msgspec.to_builtins(event)):
+            if read_back == event or not _differs(event, read_back):
                 return body, read_back
+            # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote
+            # something else than was given, such as base64 for bytes.
+            _refuse_not_json(event)
+            if not _has_non_finite(msgspec.to_builtins(event)):
+                return body, read_back
+    _refuse_not_json(event)
     body = _slow_body(event)
     return body, decode(kind, schema, body, NOT_RECORDED)
+
+
+def _differs(event: _Known, read_back: Event) -> bool:
+    """Whether a field came back as another value. A list given for a field that holds a tuple is the same value."""
+    for given, read in zip(astuple(event), astuple(read_back), strict=True):
+        if given != read and not (type(given) is list and tuple(given) == read):
+            return True
+    return False
+
+
+def _refuse_not_json(event: _Known) -> None:
+    problem = not_json(_values(event))
+    if problem is not None:
+        raise ValueError(problem)
+
+
+def _values(event: _Known) -> dict[str, Any]:
+    """Return the fields that hold JSON. The others have types of their own, and are checked by these."""
+    values = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _TYPED}
+    if isinstance(event.origin, Origin):
+        values.update((f"origin.{name}", getattr(event.origin, name)) for name in Origin.__struct_fields__)
+    return values
 
 
 def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = False, structural: bool = False) -> Event:

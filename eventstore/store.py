@@ -304,13 +304,25 @@ class Store:
         return encoded
 
     def _encoded(self, events: Event | Iterable[Event]) -> list[Encoded]:
-        return [self._encode(event) for event in ([events] if isinstance(events, Event) else events)]
+        if isinstance(events, Event):
+            return [self._encode(events)]
+        encoded: list[Encoded] = []
+        for event in events:
+            try:
+                encoded.append(self._encode(event))
+            except InvalidEvent as error:
+                raise InvalidEvent(f"event {len(encoded)} of the batch: {error}") from error
+        return encoded
 
     def _encoded_history(self, events: Iterable[Event]) -> Iterator[Encoded]:
         for place, event in enumerate(events):
             if event.id not in (NOT_RECORDED, place):
                 raise InvalidEvent(f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given")
-            yield self._encode(event)
+            try:
+                encoded = self._encode(event)
+            except InvalidEvent as error:
+                raise InvalidEvent(f"event {place} of the history: {error}") from error
+            yield encoded
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
         pending = any(found.erasure is not None for found in page) and self.database.bytes_pending

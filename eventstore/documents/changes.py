@@ -37,6 +37,7 @@ from eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
 from eventstore.results import Recorded
 from eventstore.store import Store
 from eventstore.transaction import ReadTransaction
+from eventstore.values.json_values import not_json
 from eventstore.writing.generation import Generation
 
 __all__ = ["DELETED", "Documents"]
@@ -237,14 +238,17 @@ def _own(name: str, value: Any) -> Any:
             return copy
     except (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError):
         pass  # Python's own encoder knows lone surrogates and long numbers
+    problem = not_json({name: value})
+    if problem is not None:
+        raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {problem}")
     try:
         copy = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {error}") from error
     if copy != value:
         raise InvalidEvent(
-            f"document {name!r} holds a value that JSON cannot hold as it is, such as a tuple, a set or a number as "
-            f"a key; convert it to lists, texts and numbers"
+            f"document {name!r} holds a value that JSON cannot hold as it is, such as a tuple; convert it to "
+            f"lists, texts and numbers"
         )
     return copy
 

@@ -1,0 +1,68 @@
+"""What JSON can hold, and where an event or a document holds something else."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from datetime import date, time
+from typing import Any, Final
+
+__all__ = ["not_json"]
+
+_Path = tuple[Any, str] | None
+"""The path before, and the last step of this one. Text is made only of the path that an error names."""
+
+_BYTES: Final = 'write base64.b64encode(value).decode("ascii")'
+
+
+def not_json(fields: Mapping[str, Any]) -> str | None:
+    """Return the first value in these named fields that JSON would not give back as it is: its path, its type and what
+    to write instead. None where all are None, texts, numbers, flags, lists, tuples, and maps with texts as names.
+
+    A tuple is read back as a list. A value of a class derived from one of these types is read back as a plain one that
+    is equal. Cost: one visit of each list and map, also where one holds itself.
+    """
+    waiting: deque[tuple[_Path, Any]] = deque([((None, name), value) for name, value in fields.items()])
+    seen: set[int] = set()
+    while waiting:
+        path, value = waiting.popleft()
+        if value is None or isinstance(value, str | int | float):
+            continue
+        if isinstance(value, dict | list | tuple):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if isinstance(value, dict):
+                for name, item in value.items():
+                    if not isinstance(name, str):
+                        return (
+                            f"its field {_text(path)} has the key {name!r:.60} of type {type(name).__name__}, and keys "
+                            f"in JSON are texts; write it as text, such as {str(name)!r:.60}, or write a list of pairs"
+                        )
+                    waiting.append(((path, f".{name}"), item))
+            else:
+                waiting.extend([((path, f"[{place}]"), item) for place, item in enumerate(value)])
+            continue
+        kind = type(value).__name__
+        return f"its field {_text(path)} has a value of type {kind}, which JSON cannot hold; {_remedy(value)}"
+    return None
+
+
+def _remedy(value: object) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _BYTES
+    if isinstance(value, AbstractSet):
+        return "write a list, such as sorted(value)"
+    if isinstance(value, date | time):
+        return "write value.isoformat()"
+    return "write it as text, a number, a list or a map"
+
+
+def _text(path: _Path) -> str:
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    text = "".join(reversed(steps)).encode(errors="backslashreplace").decode()
+    return text if len(text) <= 200 else f"{text[:100]}…{text[-100:]}"

@@ -1,0 +1,155 @@
+"""What a store accepts comes back equal and of the same types; what it cannot hold so is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Documents,
+    Event,
+    InvalidEvent,
+    Message,
+    Observation,
+    Origin,
+    SystemMessage,
+    open_store,
+)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+keys = st.text(max_size=4) | st.integers(-1, 2) | st.booleans() | st.none() | st.floats() | st.binary(max_size=2)
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([2**64, -(2**70), 2**200, Colour.RED, Decimal("1.50"), UUID(int=7), date(2026, 1, 2)])
+    | st.floats()
+    | st.text(st.characters(codec=None), max_size=4)
+    | st.binary(max_size=3)
+    | st.binary(max_size=3).map(bytearray)
+    | st.sets(st.integers(), max_size=2)
+    | st.frozensets(st.text(max_size=2), max_size=2)
+    | st.datetimes(timezones=st.just(UTC))
+)
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=2).map(tuple)
+        | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+        | st.dictionaries(keys, inner, max_size=1)
+    ),
+    max_leaves=5,
+)
+
+FIELDS: dict[str, Callable[[Any], Event]] = {
+    "content": lambda value: Message(source="user", content=({"type": "image", "data": value},)),
+    "thinking": lambda value: Message(source="agent", content="x", thinking=({"data": value},)),
+    "tools": lambda value: SystemMessage(content="x", tools=({"data": value},)),
+    "arguments": lambda value: Action(tool="t", arguments={"data": value}),
+    "extras": lambda value: Observation(content="x", extras={"data": value}),
+    "data": lambda value: Annotation(name="n", data={"data": value}),
+    "metadata": lambda value: CondensationAction(forgotten_event_ids=(0,), metadata={"data": value}),
+    "meta": lambda value: Message(source="user", content="x", meta={"data": value}),
+    "extra": lambda value: Message(source="user", content="x", extra={"data": value}),
+    "origin.rest": lambda value: Message(source="user", content="x", origin=Origin(format="f", rest={"data": value})),
+}
+"""Every field that takes values of the writer's own, with an event that has ``value`` in it."""
+
+
+def held(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(type(key) is str for key in value) and all(map(held, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(held, value))
+    return value is None or type(value) in (str, int, float, bool)
+
+
+def told(value: Any) -> Any:
+    """The value with the types of all of its parts. Tuples are told as lists, as which they are read."""
+    if isinstance(value, dict):
+        return {name: told(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [told(item) for item in value]
+    return type(value), repr(value)
+
+
+def data_of(event: Event, field: str) -> Any:
+    owner, name = (event.origin, "rest") if field == "origin.rest" else (event, field)
+    value = getattr(owner, name)
+    return value[0]["data"] if isinstance(value, tuple) else value["data"]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@settings(max_examples=25)
+@given(value=values)
+@example(value=b"\x00\xff")
+@example(value=[{"\ud800": {1: "a"}}])
+@example(value={"n": float("nan"), "big": 2**200, "t": (1, (True, -0.0))})
+def test_what_is_accepted_comes_back_with_its_types_and_what_is_refused_changes_nothing(field: str, value: Any):
+    with open_store("memory:") as store:
+        first = store.append("c1", Message(source="user", content="first"), expected_version=0)
+        event = FIELDS[field](value)
+        if held(value):
+            store.append("c1", [Message(source="user", content="second"), event], expected_version=1)
+            assert told(data_of(next(store.events("c1", 2)), field)) == told(value)
+        else:
+            with pytest.raises(InvalidEvent, match=r"event 1 of the batch: .* field [a-z.]+(\[0\])?(\.data)?"):
+                store.append("c1", [Message(source="user", content="second"), event], expected_version=1)
+            assert list(store.events("c1")) == [one.event for one in first]
+
+
+@pytest.mark.parametrize(
+    "event, problem",
+    [
+        (Annotation(name="n", data={"image": [1, b"\x00\xff"]}), r"data\.image\[1\] has a value of type bytes.*base64"),
+        (Annotation(name="n", data={"a": {1, 2}}), r"data\.a has a value of type set.*write a list"),
+        (Annotation(name="n", data=[{1: "a"}]), r"data\[0\] has the key 1 of type int.*write it as text"),
+        (Annotation(name="n", data={"at": datetime(2026, 1, 1, tzinfo=UTC)}), r"data\.at .* datetime.*isoformat"),
+        (Annotation(name="n", data={"a": object()}), r"data\.a has a value of type object"),
+        (Message(source="user", content=b"\x00\xff"), "field content has a value of type bytes"),  # type: ignore[arg-type]
+        (Message(source="user", content=[{"a": b"x"}]), r"field content\[0\]\.a has a value of type bytes"),  # type: ignore[arg-type]
+        (Action(tool="t", call_id=UUID(int=7)), "field call_id has a value of type UUID"),  # type: ignore[arg-type]
+        (Message(source="user", content="x", origin=Origin(format="f", id=b"x")), r"origin\.id has .* bytes"),
+    ],
+)  # fmt: skip
+def test_the_refusal_names_field_type_and_remedy(event: Event, problem: str):
+    with open_store("memory:") as store, pytest.raises(InvalidEvent, match=problem):
+        store.append("c1", event, expected_version=0)
+
+
+def test_a_value_that_holds_itself_is_refused():
+    circle: list[Any] = [b"x"]
+    circle.append(circle)
+    for event in (Annotation(name="n", data=circle), Annotation(name="n", data=circle[1:], extra={"a": 1})):
+        with open_store("memory:") as store, pytest.raises(InvalidEvent):
+            store.append("c1", event, expected_version=0)
+
+
+def test_a_document_names_the_place_of_what_it_cannot_hold():
+    with open_store("memory:") as store:
+        for value in ({"image": [b"x"]}, {"image": [{"\ud800": 1, 2: 3}]}):
+            with pytest.raises(InvalidEvent, match=r"document 'state' .* field state\.image\[0\] has"):
+                Documents(store).append("c1", (), {"state": value})
+
+
+def test_an_import_says_which_event_of_the_history_is_refused():
+    with open_store("memory:") as store:
+        with pytest.raises(InvalidEvent, match=r"event 1 of the history: .* type bytes"):
+            store.ingest("c1", [Annotation(name="a"), Annotation(name="b", data=b"x")])
+        assert not list(store.conversations())
