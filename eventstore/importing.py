@@ -20,7 +20,7 @@ from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event
 from eventstore.recorders.base import Conversation, Reader, Row, Transaction
 from eventstore.recorders.errors import RecorderError
-from eventstore.stored import hash_chain
+from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
 from eventstore.stored.rows import (
     beginning_with_an_event,
@@ -123,7 +123,7 @@ class Ingestion:
     def _stage(self, first: list[Encoded], second: list[Encoded], history: Iterator[Encoded]) -> tuple[int, int]:
         now = self._now()
         staged = self._recorder.transact(
-            lambda transaction: transaction.begin(self._conversation, now, hash_chain.new_salt(), staged=True)
+            lambda transaction: begin_new(transaction, self._conversation, now, staged=True)
         )
         try:
             chunk = first
@@ -184,7 +184,7 @@ class Ingestion:
             raise VersionConflict(self._conversation, at, version)
         now = self._now()
         if found is None:
-            found = transaction.begin(self._conversation, now, hash_chain.new_salt())
+            found = begin_new(transaction, self._conversation, now)
         rows = chained(found, chunk, now)
         writing = WriteTransaction(transaction, found, self._database)
         writing.insert(rows)

@@ -44,7 +44,7 @@ from eventstore.events import Event
 from eventstore.opening import open_recorder
 from eventstore.recorders.base import Conversation, Place, Reader, Record, Row, Transaction
 from eventstore.recorders.errors import IntegrityError, RecorderError
-from eventstore.stored import hash_chain
+from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database, DecodedRow
 from eventstore.stored.row_codec import RowCodec, WriteSettings
 from eventstore.stored.rows import chained, from_microseconds, with_times
@@ -430,7 +430,7 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
 
 def _found_or_begun(database: Database, transaction: Transaction, conversation: str, now: int) -> Conversation:
     found = database.find(transaction, conversation)
-    return transaction.begin(conversation, now, hash_chain.new_salt()) if found is None else found
+    return begin_new(transaction, conversation, now) if found is None else found
 
 
 def _kind_and_schema(topic: str) -> tuple[str, int]:

@@ -24,7 +24,7 @@ from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, summary_of
 from eventstore.recorders.base import Place, RecalledKey, Transaction
 from eventstore.results import Recorded
-from eventstore.stored import hash_chain
+from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
 from eventstore.stored.rows import (
     chained,
@@ -103,7 +103,7 @@ class Appending:
         decided = self._decided(version, command, reading)
         now = self._database.now()
         if found is None:
-            found = transaction.begin(self._conversation, now, hash_chain.new_salt(), replaces=replaces)
+            found = begin_new(transaction, self._conversation, now, replaces=replaces)
             self.met = found.key
         rows = chained(found, given, now)
         writing = WriteTransaction(transaction, found, self._database)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
 from eventstore.recorders.base import Conversation, Fork, Transaction
-from eventstore.stored import hash_chain
+from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
 from eventstore.stored.rows import not_erased, sound
 from eventstore.transaction import WriteTransaction, find_begun
@@ -21,7 +21,7 @@ def begin_fork(database: Database, transaction: Transaction, conversation: str, 
     """Begin the fork ``new_id`` of a conversation at a version. Return it as it is left.
 
     Raises ``ConversationNotFound``, ``ConversationErased`` (of either), ``InvalidArgument`` for a version that the
-    conversation does not have, ``VersionConflict`` where ``new_id`` exists.
+    conversation does not have or an empty ``new_id``, ``VersionConflict`` where ``new_id`` exists.
     """
     if type(new_id) is not str:
         raise TypeError(f"a conversation is named by a text, not by {new_id!r}")
@@ -41,7 +41,7 @@ def begin_fork(database: Database, transaction: Transaction, conversation: str, 
     if not rows:
         raise CorruptEvent(owner.id, at - 1, "it is missing")
     fork = Fork(owner, sound(owner.id, rows[0]))
-    begun = transaction.begin(new_id, database.now(), hash_chain.new_salt(), fork=fork)
+    begun = begin_new(transaction, new_id, database.now(), fork=fork)
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
     writing.end()

@@ -20,6 +20,8 @@ from eventstore import (
 )
 from eventstore.recorders.base import Recorder
 from eventstore.stored import database as database_module
+from eventstore.stored.hash_chain import new_salt
+from eventstore.writing import appending
 from projections import Views
 
 HI = Message(source="user", content="hi")
@@ -124,3 +126,34 @@ def test_the_clock_of_the_machine_is_looked_at_too(store: Store, monkeypatch: py
 def test_a_clock_that_gives_no_time_is_refused():
     with open_store("memory:", clock=lambda: 5) as store, pytest.raises(TypeError, match="a clock gives a datetime"):  # type: ignore[arg-type,return-value]
         store.append("c", HI, expected_version=0)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda store: store.append("", HI, expected_version=0),
+        lambda store: store.append("", HI, expected_version=ANY_VERSION),
+        lambda store: store.ingest("", [HI]),
+        lambda store: store.ingest("", [HI] * 5_000),
+        lambda store: store.fork("c", 1, ""),
+    ],
+    ids=["append", "append to any version", "ingest", "ingest in parts", "fork"],
+)
+def test_no_conversation_begins_with_an_empty_id(store: Store, begin: Callable[[Store], object]):
+    store.append("c", HI, expected_version=0)
+    with pytest.raises(InvalidArgument, match="the id of a new conversation is empty"):
+        begin(store)
+    assert [row.id for row in store.conversations()] == ["c"]
+
+
+def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(
+            appending,
+            "begin_new",
+            lambda transaction, conversation, now, replaces: transaction.begin(conversation, now, new_salt()),
+        )
+        store.append("", HI, expected_version=0)
+    store.append("", HI, expected_version=1)
+    store.ingest("", [HI, HI, HI])
+    assert len(list(store.events(""))) == 3

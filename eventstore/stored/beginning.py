@@ -1,0 +1,27 @@
+"""The beginning of a conversation: every write that brings a new one passes here."""
+
+from __future__ import annotations
+
+from eventstore.errors import InvalidArgument
+from eventstore.recorders.base import Conversation, Fork, Transaction
+from eventstore.stored import hash_chain
+
+__all__ = ["begin_new"]
+
+
+def begin_new(
+    transaction: Transaction,
+    conversation: str,
+    now: int,
+    *,
+    staged: bool = False,
+    fork: Fork | None = None,
+    replaces: int | None = None,
+) -> Conversation:
+    """Begin a conversation with a new salt, as ``Transaction.begin`` does. Raises ``InvalidArgument`` for an empty id.
+
+    A copy of a store does not pass here: it keeps the ids and salts that are there.
+    """
+    if not conversation:
+        raise InvalidArgument("the id of a new conversation is empty; give it at least one character")
+    return transaction.begin(conversation, now, hash_chain.new_salt(), staged=staged, fork=fork, replaces=replaces)
