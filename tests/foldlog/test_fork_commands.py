@@ -1,5 +1,7 @@
 """Forks in the command: where they begin, and their whole history."""
 
+import re
+
 import pytest
 
 from eventstore import CondensationAction, Message, open_store
@@ -131,3 +133,18 @@ def test_a_comparison_needs_a_common_past_or_two_versions(foldlog, forks):
     ran = foldlog("diff", "c", 3)
     assert ran.status == 2
     assert "give a second version" in ran.err
+
+
+def test_a_list_shows_forks_under_their_parents(foldlog, forks):
+    forks.append("d", said("d0"), expected_version=0)
+    forks.fork("d", 1, "a")
+    forks.fork("c", 1, "b")
+
+    def names(*options):
+        return [re.match(" *[^ ]+", line)[0] for line in foldlog("list", "--short", *options).out.splitlines()[1:]]
+
+    assert names() == ["c", "  b", "  f", "    empty", "    g", "d", "  a"]
+    assert names("--reverse") == ["g", "f", "empty", "d", "c", "b", "a"]
+    assert not any(name.startswith(" ") for name in names("--sort", "events"))
+    assert names("--match", "f") == ["f"]
+    assert [row["id"] for row in foldlog("list", "--json").document["conversations"]] == [*"abcd", "empty", "f", "g"]

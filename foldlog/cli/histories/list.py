@@ -50,6 +50,8 @@ _OF_LONG = {"view", "tokens", "condensations", "activity"}
 class _Line(NamedTuple):
     row: ConversationRow
     more: Overview | None = None
+    depth: int = 0
+    """How many of its ancestors the list shows above it."""
 
 
 def run(
@@ -104,7 +106,7 @@ def run(
             terminal.emit_list({"db": db}, "conversations", map(_as_json, lines))
         else:
             with paged():
-                _show(db, lines)
+                _show(db, lines, tree=sort == "id" and not reverse)
     return DONE
 
 
@@ -154,7 +156,7 @@ def _number(figure: float | None) -> float:
 
 
 def _as_json(line: _Line) -> dict[str, Any]:
-    row, more = line
+    row, more, _ = line
     return {
         "id": row.id,
         "version": row.version,
@@ -178,7 +180,7 @@ class _Column(NamedTuple):
     justify: Literal["left", "right"] = "left"
 
 
-def _show(db: str, lines: Iterator[_Line]) -> None:
+def _show(db: str, lines: Iterator[_Line], *, tree: bool) -> None:
     from eventstore.recorders.urls import without_password
 
     page = list(islice(lines, _PAGE))
@@ -186,6 +188,8 @@ def _show(db: str, lines: Iterator[_Line]) -> None:
         where = terminal.printable(without_password(db))
         terminal.console().print(f"No conversations in {where}. Import some: foldlog import PATH", soft_wrap=True)
         return
+    if tree and len(page) < _PAGE:  # a longer list is printed while it is read, in the order of ids
+        page = _as_tree(page)
     out = terminal.PrintedLines()
     columns = _columns(out.width, long=page[0].more is not None)
     widths = [len(column.heading) for column in columns]
@@ -203,6 +207,20 @@ def _show(db: str, lines: Iterator[_Line]) -> None:
         for line, row in zip(page, cells, strict=True):
             _write_line(out, line, row, columns, widths)
         page = list(islice(lines, _PAGE))
+
+
+def _as_tree(lines: Sequence[_Line]) -> list[_Line]:
+    """Return the lines with each fork under its parent, where the parent is one of them."""
+    named = {line.row.id for line in lines}
+    forks: dict[str | None, list[_Line]] = {}
+    for line in reversed(lines):
+        forks.setdefault(line.row.parent if line.row.parent in named else None, []).append(line)
+    ordered, stack = [], forks.pop(None, [])
+    while stack:
+        line = stack.pop()
+        ordered.append(line)
+        stack += [fork._replace(depth=line.depth + 1) for fork in forks.pop(line.row.id, ())]
+    return ordered if len(ordered) == len(lines) else list(lines)  # damaged: a conversation is its own ancestor
 
 
 def _columns(width: int, *, long: bool) -> list[_Column]:
@@ -228,13 +246,13 @@ def _name(line: _Line) -> str:
     """Return the id; of a fork also the conversation and the version that it left."""
     row = line.row
     name = row.id if row.parent is None else f"{row.id} (fork of {row.parent} at {row.parent_version})"
-    return terminal.printable(name, one_line=True)
+    return "  " * line.depth + terminal.printable(name, one_line=True)
 
 
 def _write_line(
     out: terminal.PrintedLines, line: _Line, cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]
 ) -> None:
-    row, more = line
+    row, more, _ = line
     if more is None and row.erased_at is None and len(cells[0]) <= widths[0] and cells[0].isascii():
         out.write_plain(_joined(cells, columns, widths))
         return
