@@ -13,6 +13,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 import foldlog
+import foldlog.aio
 from foldlog import Action, Message, Observation
 
 EXAMPLE = Path(__file__).parents[2] / "examples/fastapi_chat.py"
@@ -175,3 +176,22 @@ def test_what_was_said_is_kept_when_the_model_fails(chat, url):
     with pytest.raises(ConnectionError, match="the model is gone"):
         served(app, lambda client: client.post("/users/ann/chats/first", json={"text": "hello"}))
     assert [event.content for event in recorded(url)[0]] == ["hello", "Once upon"]
+
+
+def test_a_reply_is_recorded_once_when_the_user_goes_away_while_it_is_recorded(chat, url, monkeypatch):
+    recording, append_reply = [], foldlog.aio.AsyncHistory.append_reply
+
+    async def slowly(history, reply):
+        result = await append_reply(history, reply)
+        recording.append(result)
+        for _ in range(100):  # turns of the loop, in which the user is seen to be gone
+            await asyncio.sleep(0.001)
+        return result
+
+    async def model(messages):
+        yield "Once"
+
+    monkeypatch.setattr(foldlog.aio.AsyncHistory, "append_reply", slowly)
+    app = chat.chat_app(url, model, clock)
+    served(app, lambda _: leave(app, lambda _: recording != [], spec_version="2.3"))
+    assert [event.content for event in recorded(url)[0]] == ["hello", "Once"]
