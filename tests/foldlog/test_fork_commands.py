@@ -147,4 +147,5 @@ def test_a_list_shows_forks_under_their_parents(foldlog, forks):
     assert names("--reverse") == ["g", "f", "empty", "d", "c", "b", "a"]
     assert not any(name.startswith(" ") for name in names("--sort", "events"))
     assert names("--match", "f") == ["f"]
+    assert names("--limit", 3) == ["a", "c", "  b"]
     assert [row["id"] for row in foldlog("list", "--json").document["conversations"]] == [*"abcd", "empty", "f", "g"]
