@@ -70,7 +70,8 @@ class ServedConversations:
         for one in figures:
             for reason, number, tokens in one["reasons"]:
                 reasons[reason] += number
-                saved[reason] += tokens
+                if tokens is not None:
+                    saved[reason] += tokens
         slowest = sorted((one for one in documents if one.get("open_ms")), key=lambda one: -one["open_ms"])[:_SLOWEST]
         return {
             "conversations": len(documents),
@@ -78,11 +79,11 @@ class ServedConversations:
             "events": sum(one["events"] for one in documents),
             "bytes": None if self._path is None else os.path.getsize(self._path),
             "view_tokens": sum(one["tokens"] or 0 for one in figures),
-            "tokens_saved": sum(saved.values()),
+            "tokens_saved": sum(saved.values()) if saved else None,
             "cost": sum(one["cost"] for one in figures),
             "condensations": sum(reasons.values()),
             "reasons": [
-                {"reason": reason, "condensations": number, "tokens_saved": saved[reason]}
+                {"reason": reason, "condensations": number, "tokens_saved": saved.get(reason)}
                 for reason, number in reasons.most_common()
             ],
             "slowest": [
@@ -146,8 +147,10 @@ def _figures(store: Store, row: ConversationRow) -> dict[str, Any]:
     return {**found, "open_ms": round(1_000 * opened, 2), "cost": cost, "reasons": reasons}
 
 
-def _condensations(structural: Iterable[Any]) -> tuple[list[tuple[str, int, int]], float]:
-    """Return how many condensations had each reason and what tokens they saved, as recorded, and what all cost."""
+def _condensations(structural: Iterable[Any]) -> tuple[list[tuple[str, int, int | None]], float]:
+    """Return how many condensations had each reason and what tokens they saved, None where none recorded it, and what
+    all cost.
+    """
     number: Counter[str] = Counter()
     saved: Counter[str] = Counter()
     cost = 0.0
@@ -165,4 +168,4 @@ def _condensations(structural: Iterable[Any]) -> tuple[list[tuple[str, int, int]
             saved[reason] += before - after
         paid = event.metadata.get("cost")
         cost += paid if isinstance(paid, int | float) else 0.0
-    return [(reason, number[reason], saved[reason]) for reason in number], cost
+    return [(reason, number[reason], saved.get(reason)) for reason in number], cost

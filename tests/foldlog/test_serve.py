@@ -17,6 +17,7 @@ from eventstore import Action, CondensationAction, Message, Observation, Retract
 from foldlog.kinds import KINDS
 from foldlog.web.access import POLICY
 from foldlog.web.app import application
+from foldlog.web.conversations import _condensations
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.web_client import asking
 
@@ -98,6 +99,14 @@ def test_the_list_and_the_fleet_count_every_conversation(client, store):
     assert fleet["events"] == sum(one["events"] for one in listed["conversations"])
     assert fleet["cost"] == pytest.approx(0.0123)
     assert sum(one["condensations"] for one in fleet["reasons"]) == fleet["condensations"] == 3
+
+
+def test_tokens_that_no_condensation_recorded_are_not_told_as_0():
+    silent, told = CondensationAction(forgotten_event_ids=(1,)), {"tokens_before": 9, "tokens_after": 9}
+    reasons, _ = _condensations(
+        [silent, CondensationAction(forgotten_event_ids=(2,), metadata={"reason": "events", **told})]
+    )
+    assert [saved for *_, saved in reasons] == [None, 0]
 
 
 @pytest.mark.parametrize(
