@@ -276,3 +276,10 @@ def test_a_summary_has_the_time_of_its_condensation(foldlog):
     shown = foldlog("view", "tidewatch", "--at", 94, "--json").document["events"]
     (summary,) = (event for event in shown if event["id"] == -95)
     assert summary["origin"] == {"format": "openhands-v1", "time": written}
+
+
+def test_a_log_that_begins_after_the_end_says_so(foldlog, work):
+    ran = foldlog("log", "alpha-1", "--start", 500)
+    assert (ran.status, ran.out) == (0, "")
+    assert ran.err == "foldlog: no events from 500 on: the conversation has 6\n"
+    assert foldlog("log", "alpha-1", "--start", 5).err == ""

@@ -59,6 +59,8 @@ def run(
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         reading = _Reading(store, conversation, wanted)
+        if start >= reading.version > 0 and not follow:
+            terminal.complain(f"no events from {start:,} on: the conversation has {reading.version:,}")
         borders = borders_of(store, conversation)
         if tail is None:
             events = reading.events(start, stop)
