@@ -84,14 +84,15 @@ class ConversationNotFound(EventStoreError):
 
 class ConversationErased(EventStoreError):
     """The conversation was erased on purpose. Only its receipt is left. ``Histories.create`` with ``replace_erased``
-    begins another one with its id.
+    begins another one with its id. ``problem`` is the message without that.
     """
 
     def __init__(self, conversation: str, erased_at: str, reason: str) -> None:
-        super().__init__(
+        self.problem = (
             f"conversation {conversation!r} was erased at {erased_at} ({reason or 'no reason given'}); "
-            f"its events are gone; use another id, or begin it again with replace_erased=True"
+            f"its events are gone; use another id"
         )
+        super().__init__(f"{self.problem}, or begin it again with replace_erased=True")
         self.conversation, self.erased_at, self.reason = conversation, erased_at, reason
 
 

@@ -201,8 +201,10 @@ def _status_of(error: Exception) -> int:
 
 
 def _explained(error: Exception) -> str:
-    from eventstore import EventStoreError
+    from eventstore import ConversationErased, EventStoreError
 
+    if isinstance(error, ConversationErased):
+        return error.problem  # no command uses the id again
     if isinstance(error, EventStoreError):
         return str(error)
     if isinstance(error, OSError):

@@ -283,3 +283,10 @@ def test_a_log_that_begins_after_the_end_says_so(foldlog, work):
     assert (ran.status, ran.out) == (0, "")
     assert ran.err == "foldlog: no events from 500 on: the conversation has 6\n"
     assert foldlog("log", "alpha-1", "--start", 5).err == ""
+
+
+def test_the_command_tells_of_an_erased_conversation_without_python(foldlog, work):
+    assert foldlog("erase", "beta", "--yes", "--reason", "asked for").status == 0
+    err = foldlog("log", "beta").err
+    assert "its events are gone; use another id" in err
+    assert "replace_erased" not in err

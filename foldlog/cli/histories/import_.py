@@ -266,7 +266,9 @@ def _bring(store: Store, source: Source, conversation: str | None, progress: Pro
     except HistoryDiverged as error:
         hint = "" if "--prefix" in str(error) else ", with --conversation or --prefix"
         refused.append(f"{source.path}: {error}{hint}")
-    except (ConversationErased, InvalidEvent, VersionConflict, OSError) as error:
+    except ConversationErased as error:
+        refused.append(f"{source.path}: {error.problem}")
+    except (InvalidEvent, VersionConflict, OSError) as error:
         refused.append(f"{source.path}: {error}")
     findings = tuple(map(_named, (*refused, *map(str, source.findings))))
     count = source.findings_count + len(refused)
