@@ -98,7 +98,7 @@ PROTECTIONS = {
     "open-loop": Protection(
         "a plan that has to do with the loop that later calls join is checked",
         "condensers/plans.py",
-        "_open_loop(view) != _open_loop(view.then((action,)))",
+        "_open_loop(view) != _open_loop(after)",
         "False",
         _PLANS,
     ),

@@ -24,9 +24,7 @@ def test_each_adapter_has_a_file_tests_a_page_and_an_extra():
     assert names == sorted(files) == sorted(folders)
     page = (ROOT / "docs" / "ADAPTERS.md").read_text()
     for adapter in ADAPTERS:
-        assert all(name in page for name in (*adapter.classes, f"foldlog[{adapter.extra}]", adapter.module)), (
-            adapter.name
-        )
+        assert all(name in page for name in (*adapter.classes, f".[{adapter.extra}]", adapter.module)), adapter.name
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)

@@ -35,7 +35,7 @@ from eventstore.stored import hash_chain
 from eventstore.stored.database import Database
 from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive, write_archive
 
-NAMES = ["c1", "", "ümlaut ✓", "lone \udcff", "nul \0 and\nline"]
+NAMES = ["c1", " ", "ümlaut ✓", "lone \udcff", "nul \0 and\nline"]
 
 
 def said(n: int) -> Message:
