@@ -134,15 +134,18 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
     if event.id >= 0:
         if is_structural(event) or not event.shown:
             return Why(event, view.version, "never shown", _never_shown_because(event))
-        buried_by = (
-            next((s for s in structural(0) if s.id < event.id and is_from_v0(s) and forgetting(s)(event)), None)
-            if is_from_v0(event)
-            else None
-        )
+        buried_by = _buried_by(event, structural) if is_from_v0(event) else None
         if buried_by is not None:
             reason = f"imported condensation {buried_by.id} forgot its source id before it came"
             return Why(event, view.version, "never shown", reason, by=buried_by)
     return _explain_forgotten(event, view, structural)
+
+
+def _buried_by(event: Event, structural: Structural) -> Event | None:
+    """Return what forgot an event of V0 before it came, and stood when it came; None if nothing did."""
+    earlier = [one for one in structural(0) if one.id < event.id]
+    kept = intervals_kept(earlier, event.id)
+    return next((s for s in earlier if contains(kept, s.id) and is_from_v0(s) and forgetting(s)(event)), None)
 
 
 def explain_difference(before: View, after: View, structural: Structural) -> Difference:
