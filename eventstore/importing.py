@@ -132,8 +132,8 @@ class Ingestion:
                 chunk, second = second, _rested(history)
             self._recorder.transact(partial(self._publish, staged=staged))
         except BaseException:
-            # Also on Ctrl-C: a partial import is useless. Remains that cannot be removed now are invisible
-            # either, and the next import or 'foldlog vacuum' does it.
+            # Also on Ctrl-C: a partial import is useless. What cannot be removed now stays invisible, and
+            # the next import or 'foldlog vacuum' removes it.
             with contextlib.suppress(RecorderError):
                 self._discard(staged.key)
             raise

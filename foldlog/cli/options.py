@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["DEFAULT_DB", "AsJson", "ConversationId", "Db", "SomeConversations", "completed"]
+__all__ = ["DEFAULT_DB", "AsJson", "ConversationId", "Db", "EventId", "SomeConversations", "completed"]
 
 DEFAULT_DB = "sqlite:///foldlog.db"
 
@@ -31,6 +31,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, f
 ConversationId = Annotated[
     str,
     typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=completed),
+]
+EventId = Annotated[
+    int, typer.Argument(metavar="EVENT", help="Its id; the id of a summary is below -1.", show_default=False)
 ]
 SomeConversations = Annotated[
     list[str] | None,

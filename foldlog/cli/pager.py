@@ -42,7 +42,7 @@ def paged(*, enabled: bool = True) -> Iterator[None]:
 
 
 def _command() -> list[str]:
-    """Return the pager's command line; empty where there is none."""
+    """Return the pager's command line; empty without a pager."""
     chosen = os.environ.get("PAGER")
     try:
         command = ["less"] if chosen is None else shlex.split(chosen)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from foldlog.cli import terminal
 from foldlog.cli.borders import borders_document, borders_of
 from foldlog.cli.documents import event_document
 from foldlog.cli.moments import summary_at
-from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
@@ -23,9 +19,7 @@ SETTINGS = {"ignore_unknown_options": True}
 
 def run(
     conversation: ConversationId,
-    event: Annotated[
-        int, typer.Argument(metavar="EVENT", help="Its id; the id of a summary is below -1.", show_default=False)
-    ],
+    event: EventId,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from foldlog.cli import terminal
-from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE
 from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_existing, resolved
@@ -27,9 +25,7 @@ SETTINGS = {"ignore_unknown_options": True}
 
 def run(
     conversation: ConversationId,
-    event: Annotated[
-        int, typer.Argument(metavar="EVENT", help="Its id; the id of a summary is below -1.", show_default=False)
-    ],
+    event: EventId,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
