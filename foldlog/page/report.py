@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
+import io
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from eventstore import Store
 from eventstore.events import Retraction
+from eventstore.maintenance.whole_file import whole_file
 from eventstore.results import Logged
 from foldlog.cli.terminal import json_text, printable
 from foldlog.page import assets
@@ -44,17 +45,10 @@ def write_report(
         fold.take(_spooled(store.log(conversation, 0, version), texts, progress))
         document = fold.document()
         texts.seek(0)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            try:
-                _write(file, document, fold.gists, texts)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        with whole_file(path) as opened:
+            file = io.TextIOWrapper(opened, encoding="utf-8")
+            _write(file, document, fold.gists, texts)
+            file.detach()  # written so far; the file is synced, then closed
     return path.stat().st_size
 
 

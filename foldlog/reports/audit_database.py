@@ -28,6 +28,7 @@ from eventstore import (
 )
 from eventstore.codec import encode
 from eventstore.maintenance.status import lost_after as find_lost_after
+from eventstore.maintenance.whole_file import new_beside, sync_folder
 from foldlog.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
 
@@ -196,14 +197,16 @@ def check(store: Store, path: Path) -> None:
 
 
 def open_database(store: Store, path: Path) -> Database:
-    new = not path.exists() or path.stat().st_size == 0
+    """Open the audit database of ``store`` at ``path``; make it first if nothing or an empty file is there.
+
+    A new file appears under its name when its tables are complete, so a process that was killed leaves none that
+    cannot be used. Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``AuditDatabaseAhead``.
+    """
     try:
-        if not path.exists():
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # private from its first moment
+        if not path.exists() or path.stat().st_size == 0:
+            _make(store, path)
         connection = sqlite3.connect(path, check_same_thread=False)  # a follower's thread writes, another one describes
-        found = store.database.uuid if new else _store_of(connection, path)
-    except FileExistsError as error:
-        raise NoAuditDatabase(path, "a symbolic link is there, and its target does not exist") from error
+        found = _store_of(connection, path)
     except OSError as error:
         raise NoAuditDatabase(path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
@@ -212,24 +215,51 @@ def open_database(store: Store, path: Path) -> Database:
         connection.close()
         raise AuditDatabaseMismatch(path, store.database.uuid, found)
     try:
-        _check_position(store, path, 0 if new else _followed_up_to(connection))
+        _check_position(store, path, _followed_up_to(connection))
     except AuditDatabaseAhead:
         connection.close()
         raise
     database = Database(connection)
-    if new:
-        path.chmod(0o600)
-    database.enable_wal()
+    _make_tables(database)  # one that an older version made may lack some
+    return database
+
+
+def _make(store: Store, path: Path) -> None:
+    """Make an audit database without events. Where another process makes it at the same time, its file stays."""
+    empty = path.exists()
+    if empty and not path.is_file():
+        raise NoAuditDatabase(path, "it is not a regular file")
+    target = path.resolve() if empty else path
+    part = new_beside(target)  # private from its first moment
+    try:
+        with closing(sqlite3.connect(part)) as connection:
+            database = Database(connection)
+            database.execute("PRAGMA synchronous = OFF")  # synced once, as a whole, before it has its name
+            database.enable_wal()
+            _make_tables(database)
+            table_of(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
+            table_of(database, "condensations").enable_fts(
+                ["summary"], create_triggers=True, tokenize="porter unicode61"
+            )
+            table_of(database, "events").create_index(["kind", "tool"])
+            table_of(database, "store").insert({"uuid": store.database.uuid}, pk="uuid")
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        if empty:
+            os.replace(part, target)
+        else:
+            os.link(part, target)
+    except FileExistsError as error:
+        if not path.exists():
+            raise NoAuditDatabase(path, "a symbolic link is there, and its target does not exist") from error
+    finally:
+        part.unlink(missing_ok=True)
+    sync_folder(target.parent)
+
+
+def _make_tables(database: Database) -> None:
     for name, (columns, key) in _TABLES.items():
         table_of(database, name).create(columns, pk=key, if_not_exists=True)
-    if new:
-        table_of(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
-        table_of(database, "condensations").enable_fts(["summary"], create_triggers=True, tokenize="porter unicode61")
-        table_of(database, "events").create_index(["kind", "tool"])
-        table_of(database, "store").insert(
-            {"uuid": store.database.uuid}, pk="uuid"
-        )  # last: without it the file is not finished
-    return database
 
 
 def _store_of(connection: sqlite3.Connection, path: Path) -> str:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from eventstore import StoreUnavailable
@@ -47,7 +47,8 @@ class SQLiteTables:
         self._path = path
         self._lock = threading.RLock()
         if path is not None and not os.path.exists(path):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            with suppress(FileExistsError):  # another process makes it at the same time
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with self._translated():
             self._connection = sqlite3.connect(
                 path or ":memory:", timeout=_PATIENCE_S, check_same_thread=False, isolation_level=None
@@ -60,8 +61,10 @@ class SQLiteTables:
 
     def _prepare(self) -> None:
         execute = self._connection.execute
+        # Asked in this order: another process that prepares the file at the same time writes the id before the tables.
+        tables = execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-            if execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            if tables:
                 raise SearchRefused(
                     f"{self._path} is a database of another program; move it away, since the search index has this name"
                 )

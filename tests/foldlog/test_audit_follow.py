@@ -111,3 +111,48 @@ def test_following_needs_a_file_and_the_whole_store(wrong: list[str], tmp_path: 
     command = [sys.executable, "-m", "foldlog", "audit", "--db", f"sqlite:///{tmp_path}/a.db", *wrong]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, "--follow needs --to FILE" in done.stderr) == (2, True)
+
+
+KILLED_AT_EACH_CALL = """
+import os, signal, sys
+from pathlib import Path
+from eventstore import Message, open_store
+from foldlog.reports import audit_database
+
+folder = Path(sys.argv[1])
+store = open_store("memory:")
+store.append("c1", [Message(source="user", content="word")], expected_version=0)
+calls = 0
+while True:
+    path = folder / f"{calls}.db"
+    calls += 1
+    child = os.fork()
+    if child == 0:
+        left = calls
+
+        def count(frame, event, called):
+            global left
+            if event == "c_call" and called.__name__ in ("execute", "executescript", "mkstemp", "link", "fsync"):
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.setprofile(count)
+        audit_database.open_database(store, path)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    audit_database.update(store, path)
+    if not os.WIFSIGNALED(status):
+        break
+print(calls)
+"""
+
+
+def test_a_process_that_was_killed_while_it_made_the_file_leaves_one_that_can_be_used(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_EACH_CALL, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert int(done.stdout) > 20
+    for number in range(int(done.stdout)):
+        assert asked(tmp_path / f"{number}.db", "SELECT text FROM events") == [("word",)]
