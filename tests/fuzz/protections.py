@@ -397,9 +397,16 @@ PROTECTIONS = {
     "audit-link": Protection(
         "no audit database is made through a link",
         "foldlog/reports/audit_database.py",
-        "os.O_CREAT | os.O_EXCL | os.O_RDWR",
-        "os.O_CREAT | os.O_RDWR",
+        "os.link(part, target)",
+        "os.replace(part, target.resolve())",
         f"{_PRIVATE} -k audit_database",
+    ),
+    "audit-whole": Protection(
+        "an audit database has its name when its tables are complete",
+        "foldlog/reports/audit_database.py",
+        "part = new_beside(target)",
+        "part = target",
+        "tests/foldlog/test_audit_follow.py -k made_the_file",
     ),
     "key-file": Protection(
         "a key file that others can read is refused",
