@@ -392,8 +392,10 @@ class AsyncHistory:
         """Yield the events with ``start <= id < stop`` in order, forgotten ones too. See ``foldlog.History.events``."""
         return _Pages(self._histories.pool, partial(self.sync.events, start, stop, reverse=reverse))
 
-    async def fork(self, at: int | None = None, id: str | None = None) -> AsyncHistory:
-        forked = await _forked(self, at, id)
+    async def fork(
+        self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None
+    ) -> AsyncHistory:
+        forked = await _forked(self, at, id, at_source=at_source)
         return self._histories[forked.id]
 
     fork.__doc__ = sync.History.fork.__doc__

@@ -44,6 +44,7 @@ from eventstore.recorders.base import RecorderOfFile
 from eventstore.store import EVENT_BYTES_MAX
 from eventstore.writing.generation import Generation
 from eventstore.writing.origins import FoundEvent, find
+from foldlog.formats.tips import version_of_tip
 from projections import Difference, NoSuchEvent, NoSuchVersion, View, Views, Why, append_tool_result, interrupt
 from projections.notebook import Table, rows_of
 
@@ -680,14 +681,23 @@ class History:
         except ConversationNotFound:
             return Lifetimes(self.id, 0, (), {}, ())
 
-    def fork(self, at: int | None = None, id: str | None = None) -> History:
+    def fork(self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None) -> History:
         """Begin a history that shares the events of this one up to version ``at``, by default the present one.
 
-        ``id`` names it; by default it is the name of this one with a random ending. Both go on by themselves. Raises
-        ``InvalidArgument`` where this history does not have that version, ``VersionConflict`` where ``id`` exists, and
-        ``ConversationNotFound`` where this history has no events. Durability: on disk when it returns. Cost: one row.
+        ``id`` names it; by default it is the name of this one with a random ending. ``at_source`` names the version by
+        an id of the imported source instead, such as a ``uuid`` of Claude Code: the fork begins after this record, also
+        where it ends a branch that the source left. Both histories go on by themselves.
+
+        Raises ``InvalidArgument`` where this history does not have that version or that source id,
+        ``VersionConflict`` where ``id`` exists, and ``ConversationNotFound`` where this history has no events.
+        Durability: on disk when it returns. Cost: one row; with ``at_source`` also the events from that one to the end.
         """
-        version = self._store.version(self.id) if at is None else at
+        if at is not None and at_source is not None:
+            raise InvalidArgument("a fork begins at a version or after a source id: give 'at' or 'at_source', not both")
+        if at_source is not None:
+            version = version_of_tip(self._store, self.id, at_source)
+        else:
+            version = self._store.version(self.id) if at is None else at
         name = f"{self.id}@{version}-{secrets.token_hex(4)}" if id is None else id
         self._store.fork(self.id, version, name)
         return self._histories[name]

@@ -24,6 +24,15 @@ def run(
             "--at", metavar="V", help="The version up to which they share events.", show_default="the present"
         ),
     ] = None,
+    at_source: Annotated[
+        str | None,
+        typer.Option(
+            "--at-source",
+            metavar="SOURCE_ID",
+            help="Begin after the record with this id of the imported source, such as the tip of a branch.",
+            show_default=False,
+        ),
+    ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -32,10 +41,15 @@ def run(
     No event is copied. Example: foldlog fork c1 c1-other --at 120
     """
     from eventstore import InvalidArgument, VersionConflict
+    from foldlog.formats.tips import version_of_tip
 
+    if at is not None and at_source is not None:
+        raise Refused("--at and --at-source both say where the fork begins; give one of them")
     with open_existing(db) as store:
         version = store.conversation(whole(store, conversation)).version if at is None else at
         try:
+            if at_source is not None:
+                version = version_of_tip(store, conversation, at_source)
             fork = store.fork(conversation, version, new)
         except InvalidArgument as error:
             raise Refused(str(error)) from error

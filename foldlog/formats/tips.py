@@ -1,0 +1,89 @@
+"""The version of an imported history at which one record of its source was the newest: where a fork of its branch
+begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from eventstore import Action, ConversationNotFound, Event, InvalidArgument, Observation, Store
+from eventstore.events import is_structural
+
+__all__ = ["version_of_tip"]
+
+
+def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
+    """Return the version after the last event whose source named it ``source_id``. The View there shows the branch that
+    ends in this record, also where the source switched to another branch later.
+
+    The actions of one response and their observations belong together: the version is after the last of those that
+    follow, so that no call is left open. ``"7"`` finds the source's ids ``"7"`` and ``7``.
+
+    Raises ``InvalidArgument`` where no event has this id, and ``ConversationNotFound``. Cost: the events from there to
+    the end.
+    """
+    version = store.conversation(conversation).version
+    if version == 0:
+        raise ConversationNotFound(conversation)
+    for event in store.events(conversation, 0, version, reverse=True):
+        if _is_named(event, source_id):
+            return _after_its_group(store, conversation, event)
+    raise InvalidArgument(
+        f"conversation {conversation!r} has no event with the source id {source_id!r} among its {version} events; "
+        f"'foldlog log ID --json' prints the source id of each event as origin.id"
+    )
+
+
+def _is_named(event: Event, source_id: str | int) -> bool:
+    if event.origin is None or event.origin.id is None:
+        return False
+    found = event.origin.id
+    return bool(found == source_id) or (isinstance(found, int) and str(found) == source_id)
+
+
+def _after_its_group(store: Store, conversation: str, event: Event) -> int:
+    """Return the version after the events of the same response, and of their results, that directly follow."""
+    caller = event if isinstance(event, Action) else _caller(store, conversation, event)
+    if caller is None:
+        return event.id + 1
+    version, calls = event.id + 1, set[str | int | None]()
+    for each in store.events(conversation, _first_of_response(store, conversation, caller)):
+        if isinstance(each, Action) and (each.id == caller.id or _are_parallel(each, caller)):
+            calls |= {each.call_id, each.id}
+        elif not (isinstance(each, Observation) and _answers(each, calls)):
+            if each.id > event.id and (each.shown or is_structural(each)):
+                break
+            continue  # bookkeeping may stand between them
+        version = max(version, each.id + 1)
+    return version
+
+
+def _caller(store: Store, conversation: str, event: Event) -> Action | None:
+    """Return the action that an observation answers: the last one before it that it names."""
+    if not isinstance(event, Observation) or (event.cause is None and event.call_id is None):
+        return None
+    for earlier in store.events(conversation, 0, event.id, reverse=True):
+        if isinstance(earlier, Action) and _answers(event, (earlier.call_id, earlier.id)):
+            return earlier
+    return None
+
+
+def _first_of_response(store: Store, conversation: str, action: Action) -> int:
+    """Return the id of the first of the parallel calls. Nothing but bookkeeping and results stands between them."""
+    first = action.id
+    for earlier in store.events(conversation, 0, action.id, reverse=True):
+        if isinstance(earlier, Action) and _are_parallel(earlier, action):
+            first = earlier.id
+        elif earlier.shown and not isinstance(earlier, Observation):
+            break
+    return first
+
+
+def _are_parallel(one: Action, other: Action) -> bool:
+    return one.response_id is not None and one.response_id == other.response_id
+
+
+def _answers(observation: Observation, calls: Collection[str | int | None]) -> bool:
+    """Return whether an observation names one of the calls, by its event or by its id."""
+    named = observation.call_id if observation.cause is None else observation.cause
+    return named is not None and named in calls

@@ -1,0 +1,133 @@
+"""Forks of an imported tree: they begin at the tip of any of its branches."""
+
+import asyncio
+import random
+
+import pytest
+
+from eventstore import ConversationNotFound, InvalidArgument, Message, Observation
+from foldlog import aio
+from foldlog import open as open_histories
+from foldlog.formats import decode, encode
+from tests.foldlog.formats.test_claude_code import asked, replied, result, text, use
+
+CLAUDE_CODE = "claude-code"
+
+
+def imported(histories, name, records, format=CLAUDE_CODE):
+    histories.store.ingest(name, decode(records, format))
+    return histories[name]
+
+
+def shown(history):
+    return [event.origin.id for event in history.view]
+
+
+def branch_of(records, tip):
+    """The records from the root to ``tip``."""
+    by_name = {record["uuid"]: record for record in records}
+    found = []
+    while tip is not None:
+        found.append(by_name[tip])
+        tip = by_name[tip]["parentUuid"]
+    return found[::-1]
+
+
+@pytest.fixture
+def histories():
+    with open_histories("memory:") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_fork_at_any_line_of_a_tree_shows_the_branch_that_ends_there(histories, seed):
+    chance = random.Random(seed)
+    records = [asked("n0", None, "n0")]
+    for number in range(1, 14):
+        above = records[-1 if chance.random() < 0.6 else chance.randrange(len(records))]["uuid"]
+        name = f"n{number}"
+        said = replied(name, above, text(name), response=f"m{number}") if number % 2 else asked(name, above, name)
+        records.append(said)
+    history = imported(histories, "tree", records)
+    for record in records:
+        fork = history.fork(at_source=record["uuid"])
+        alone = imported(histories, f"alone {record['uuid']}", branch_of(records, record["uuid"]))
+        assert shown(fork) == shown(alone)
+        assert fork.messages() == alone.messages()
+    assert list(encode(history.events(), CLAUDE_CODE)) == records
+
+
+def test_a_fork_at_a_call_or_a_result_has_the_whole_response_and_all_its_results(histories):
+    calls = [replied("b", "a", use("c1")), replied("c", "b", use("c2"))]
+    results = [result("d", "b", "c1"), result("e", "c", "c2")]
+    later = [asked("f", "e", "other"), replied("g", "f", use("c3"), response="m2"), asked("h", "a", "no")]
+    history = imported(histories, "c1", [asked("a", None), *calls, *results, *later])
+    for name in "bcde":
+        fork = history.fork(at_source=name)
+        assert shown(fork) == list("abcde")
+        assert fork.open_calls == ()
+    assert shown(history.fork(at_source="a")) == ["a"]
+    assert shown(history.fork(at_source="g")) == list("abcdefg")
+    assert [call.call_id for call in history.fork(at_source="g").open_calls] == ["c3"]
+
+
+def test_a_fork_grows_by_itself_and_its_source_can_grow_too(histories):
+    records = [asked("a", None, "one"), replied("b", "a", text("1")), asked("c", "a", "two")]
+    history = imported(histories, "c1", records)
+    fork = history.fork(id="other", at_source="b")
+    fork.append(Message(source="user", content="on"))
+    fork.append_records([asked("d", "b", "and on")], format=CLAUDE_CODE)
+    history.append_records([asked("e", "b", "again")], format=CLAUDE_CODE)
+    assert [event.content for event in fork.view][-2:] == ["on", "and on"]
+    assert shown(history) == ["a", "b", "e"]
+
+
+def test_ids_that_are_numbers_are_found_as_texts_too_and_the_last_of_equal_ids_counts(histories):
+    records = [{"id": n, "source": "user", "action": "message", "args": {"content": str(n)}} for n in (4, 7, 4, 9)]
+    history = imported(histories, "v0", records, "openhands-v0")
+    for name in (7, "7"):
+        assert shown(history.fork(at_source=name)) == [4, 7]
+    assert shown(history.fork(at_source="4")) == [4, 7, 4]
+
+
+def test_an_id_that_no_event_has_and_a_version_beside_it_are_refused(histories):
+    history = imported(histories, "c1", [asked("a", None)])
+    with pytest.raises(InvalidArgument, match="'c1' has no event with the source id 'z' among its 1 event"):
+        history.fork(at_source="z")
+    with pytest.raises(InvalidArgument, match="not both"):
+        history.fork(at=1, at_source="a")
+    with pytest.raises(ConversationNotFound):
+        histories["nothing"].fork(at_source="a")
+    assert list(histories) == ["c1"]
+
+
+def test_the_async_face_forks_at_a_source_id_too(tmp_path):
+    async def forked():
+        async with aio.open(tmp_path / "s.db") as histories:
+            history = histories["c1"]
+            await history.append_records([asked("a", None), asked("b", "a"), asked("c", "a")], format=CLAUDE_CODE)
+            fork = await history.fork(at_source="b")
+            return [event.origin.id for event in await fork.view]
+
+    assert asyncio.run(forked()) == ["a", "b"]
+
+
+def test_the_command_forks_at_a_source_id(foldlog, write):
+    log = write("s.jsonl", [asked("a", None), asked("b", "a"), asked("c", "a")])
+    assert foldlog("import", log, "--conversation", "c1").status == 0
+    ran = foldlog("fork", "c1", "left", "--at-source", "b", "--json")
+    assert (ran.status, ran.document["parent"], ran.document["version"]) == (0, "c1", 2)
+    assert foldlog("view", "left", "--json").document["ids"] == [0, 1]
+    refused = foldlog("fork", "c1", "z", "--at-source", "z")
+    assert (refused.status, refused.out) == (2, "")
+    assert "no event with the source id 'z'" in refused.err
+    both = foldlog("fork", "c1", "z", "--at-source", "b", "--at", 1)
+    assert both.status == 2
+    assert "--at-source" in both.err
+
+
+def test_results_that_others_part_from_their_response_are_not_gathered(histories):
+    records = [asked("a", None), replied("b", "a", use("c1")), asked("x", "b", "wait"), result("d", "x", "c1")]
+    history = imported(histories, "c1", records)
+    assert shown(history.fork(at_source="b")) == ["a", "b"]
+    assert isinstance(history.fork(at_source="d").view.events[-1], Observation)
