@@ -47,6 +47,7 @@ __all__ = [
     "Source",
     "SystemMessage",
     "UnknownEvent",
+    "have_structural",
     "is_structural",
     "summary_id",
     "summary_of",
@@ -67,6 +68,13 @@ Content = str | tuple[dict[str, Any], ...]
 def is_structural(event: Event) -> bool:
     """Whether the event changes a View other than by adding to its end."""
     return event.is_structural if isinstance(event, UnknownEvent) else event.structural
+
+
+def have_structural(events: Iterable[Event]) -> bool:
+    """Whether one of the events may change a View other than by adding to its end. No bytecode is executed for an
+    event, so ask it before a look at each.
+    """
+    return not _MAY_BE_STRUCTURAL.isdisjoint(map(type, events))
 
 
 def summary_id(condensation_id: int) -> int:
@@ -449,6 +457,8 @@ Event = (
     | CondensationSummary
     | UnknownEvent
 )
+
+_MAY_BE_STRUCTURAL = frozenset(kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent)
 
 _COMMON_FIELDS = """
     Fields of every event:

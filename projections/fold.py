@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_field
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from eventstore.events import (
     Event,
     Retraction,
     UnknownEvent,
+    have_structural,
     summary_id,
 )
 from projections.intervals import Intervals
@@ -38,6 +40,9 @@ from projections.retractions import target
 from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
 
 __all__ = ["EMPTY", "EarlierFolds", "Folded", "ViewState", "evolve", "fold", "resume", "summary_event"]
+
+
+_shown = attrgetter("shown")
 
 
 class EarlierFolds(Protocol):
@@ -259,6 +264,8 @@ class _Folding:
         return ViewState(version, items, self._requested, left_behind, self._register, self._tomb)
 
     def run(self, events: Sequence[Event]) -> None:
+        if all(map(_shown, events)) and not have_structural(events):
+            return self._show(events)
         start = 0
         for place in [place for place, event in enumerate(events) if not event.shown or type(event) in _STRUCTURAL]:
             self._show(events[start:place])

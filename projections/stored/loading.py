@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 
-from eventstore.events import Event, is_structural
+from eventstore.events import Event, have_structural, is_structural
 from eventstore.transaction import ReadTransaction, Record
 from projections.stored.revision import (
     EMPTY_FOLD,
@@ -18,6 +19,8 @@ from projections.stored.revision import (
 from projections.stored.revision_codec import CODE, PROJECTION, Base, Revision, UnreadableRevision, decode_revision
 
 __all__ = ["CHUNK", "Progress", "StoredPast", "fold_events", "fold_log", "is_stored", "load_revision", "read_changes"]
+
+_id, _shown = attrgetter("id"), attrgetter("shown")
 
 Progress = Callable[[int, int], None]
 """Is told how many events are done, of how many."""
@@ -72,7 +75,9 @@ def read_changes(snapshot: ReadTransaction, start: int, stop: int) -> Sequence[E
 
 def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> tuple[ViewFold, list[Record]]:
     """Fold on over ``events``, all that follow ``start``. Return the fold, and the revisions in between."""
-    changes = [event for event in events if event.shown or is_structural(event)]
+    changes = events
+    if not all(map(_shown, events)):
+        changes = [event for event in events if event.shown or is_structural(event)]
     return fold_on(start, changes, start.version + len(events), past)
 
 
@@ -120,8 +125,10 @@ def _load(
     wanted = kept_intervals(revision.kept, stop)
     if len(revision.kept) % 2 == 0 and version < stop:
         wanted = (*wanted, (version, stop - 1))
-    shown = [event for event in snapshot.shown_events(wanted) if not is_structural(event)]
-    since = next((place for place, event in enumerate(shown) if event.id >= version), len(shown))
+    shown = snapshot.shown_events(wanted)
+    if have_structural(shown):
+        shown = [event for event in shown if not is_structural(event)]
+    since = bisect_left(shown, version, key=_id)
     folded = from_revision(version, revision, base, shown[:since], list(_read_named(snapshot, revision)))
     return fold_on(folded, _in_order(shown[since:], structural), stop, past)
 
@@ -146,7 +153,3 @@ def _in_order(shown: Sequence[Event], structural: Sequence[Event]) -> Sequence[E
         start = place + (place < len(shown) and shown[place].id == event.id)
     events += shown[start:]
     return events
-
-
-def _id(event: Event) -> int:
-    return event.id

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, count
+from operator import attrgetter
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from eventstore.events import (
@@ -18,6 +20,7 @@ from eventstore.events import (
     Event,
     Retraction,
     UnknownEvent,
+    have_structural,
     is_structural,
     summary_id,
     summary_of,
@@ -45,8 +48,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ViewFold:
+class ViewFold(NamedTuple):
     """The state of a View, and what its next revision needs.
 
     ``ordinals`` number the events among the items at the last structural event, by id: two numbers follow one another
@@ -57,10 +59,10 @@ class ViewFold:
     """
 
     state: ViewState = EMPTY
-    ordinals: Mapping[int, int] = field(default_factory=dict)
+    ordinals: Mapping[int, int] = MappingProxyType({})
     since: tuple[tuple[int, ...], ...] = ()
     next_ordinal: int = 0
-    nth: Mapping[int, int] = field(default_factory=dict)
+    nth: Mapping[int, int] = MappingProxyType({})
     structural: int = 0
     condensations: int = 0
     base: Base | None = None
@@ -71,6 +73,8 @@ class ViewFold:
     def version(self) -> int:
         return self.state.version
 
+
+_id, _shown = attrgetter("id"), attrgetter("shown")
 
 _PATH_MAX = 64
 """The newest intervals of a path that are kept. The Views of other versions are loaded."""
@@ -104,7 +108,7 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
         else:
             folded = _advance(folded, events[done : place + 1], event.id + 1)
         record, base = encode_revision(folded.version, revision_of(folded), folded.base)
-        folded = replace(folded, base=base)
+        folded = folded._replace(base=base)
         past.keep(record)
         records.append(record)
         done = place + 1
@@ -120,8 +124,7 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
     earlier = _shortened(folded, version) if contains(known, version) else past.at(version)
     path = (*earlier.path, (earlier.revised, version))
     requested = folded.state.unhandled_condensation_request or earlier.state.unhandled_condensation_request
-    return replace(
-        earlier,
+    return earlier._replace(
         state=replace(earlier.state, version=retraction.id + 1, unhandled_condensation_request=requested),
         ordinals=_numbers(earlier.ordinals, earlier.since, earlier.next_ordinal),
         since=(),
@@ -142,8 +145,7 @@ def _shortened(folded: ViewFold, version: int) -> ViewFold:
         stop -= 1
     since = tuple(part[: bisect_left(part, version)] for part in folded.since)
     gone = sum(map(len, folded.since)) - sum(map(len, since))
-    return replace(
-        folded,
+    return folded._replace(
         state=replace(folded.state, version=version, items=Items(list(items[:stop]))),
         since=tuple(part for part in since if part),
         next_ordinal=folded.next_ordinal - gone,
@@ -153,6 +155,8 @@ def _shortened(folded: ViewFold, version: int) -> ViewFold:
 
 
 def _structural_places(events: Sequence[Event]) -> list[int]:
+    if not have_structural(events):
+        return []
     return [
         place
         for place, event in enumerate(events)
@@ -165,7 +169,8 @@ def _advance(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold
     state, condensations, _ = resume(start.state, events, version)
     nth, structural = start.nth, start.structural
     brings_one = bool(events) and is_structural(events[-1])
-    shown = tuple([event.id for event in (events[:-1] if brings_one else events) if event.shown])
+    before = events[:-1] if brings_one else events
+    shown = tuple(map(_id, before if all(map(_shown, before)) else filter(_shown, before)))
     next_ordinal = start.next_ordinal + len(shown)
     ordinals, since = start.ordinals, _with(start.since, shown)
     if brings_one:
@@ -307,18 +312,21 @@ def from_revision(
         standing.setdefault(run.after, []).extend(summaries[condensation] for condensation in members)
         step = 1 if run.nth <= run.mth else -1
         nth.update(zip(members, range(run.nth, run.mth + step, step), strict=True))
-    items: list[Event] = standing.get(NOT_RECORDED, [])
+    shown_ids = list(map(_id, shown))
     ordinals: dict[int, int] = {}
-    next_ordinal = 0
-    kept = iter(kept_intervals(revision.kept, version))
-    last = -1
-    for event in shown:
-        if event.id > last:
-            _, last = next(kept)
-            next_ordinal += 1  # shown events in between were forgotten
-        ordinals[event.id] = next_ordinal
-        next_ordinal += 1
-        items += (event, *standing.get(event.id, ()))
+    start = next_ordinal = 0
+    for _, last in kept_intervals(revision.kept, version):
+        stop = bisect_right(shown_ids, last, start)
+        next_ordinal += 1  # shown events in between were forgotten
+        ordinals.update(zip(shown_ids[start:stop], count(next_ordinal), strict=False))
+        start, next_ordinal = stop, next_ordinal + stop - start
+    items: list[Event] = []
+    start = 0
+    for after in sorted(standing):
+        stop = bisect_right(shown_ids, after, start)
+        items += (*shown[start:stop], *standing[after])
+        start = stop
+    items += shown[start:]
     register = None
     if revision.register:
         condensation, place, offset = revision.register

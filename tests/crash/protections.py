@@ -36,14 +36,14 @@ PROTECTIONS = {
     "not-a-store": Protection(
         "no file is made beside what is not a store",
         f"{SQLITE}/recorder.py",
-        "            self._check_before_writing()\n",
+        "            self._check_before_writing(status)\n",
         "",
         "tests/eventstore/test_sqlite.py -k no_database",
     ),
     "regular-file": Protection(
         "… and a pipe or a device is not one",
         f"{SQLITE}/recorder.py",
-        "        check_is_file(self.path)\n",
+        "        check_is_file(self.path, status)\n",
         "",
         "tests/eventstore/test_sqlite.py -k regular_file",
     ),

@@ -135,9 +135,16 @@ PROTECTIONS = {
     "empty": Protection(
         "an empty file is no store to those who read",
         "eventstore/recorders/sqlite/recorder.py",
-        "if not create and is_empty(self.path):",
+        "if not create and status is not None and is_empty(self.path, status):",
         "if False:",
         "tests/eventstore/test_sqlite.py -k nothing_is_left",
+    ),
+    "checked": Protection(
+        "a file that changed a moment ago is checked, whatever this process has checked in it",
+        "eventstore/recorders/sqlite/checked.py",
+        "abs(time.time_ns() - status.st_ctime_ns) < _AT_REST_NS",
+        "False",
+        "tests/eventstore/test_checked.py -k a_moment_ago",
     ),
     "exact": Protection(
         "a field that a user names $exact is not interpreted",

@@ -9,6 +9,7 @@
     writing       the connection that writes, and what becomes of an exception in its transaction
     write_lock    the lock between processes (docs/decisions/0021-turns-of-writers.md)
     version_cache what the last commit left, so that the next need not ask
+    checked       what need not be checked again when a file is opened again
     process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date
     scrub         erased bytes in unused parts of pages are overwritten; page_space says which parts these are

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -20,12 +21,14 @@ from eventstore.recorders.base import (
     Record,
 )
 from eventstore.recorders.errors import DatabaseError
+from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.statements import statements
 
 __all__ = ["SQL", "SQLiteReader", "a_position", "bound"]
 
 SQL: Final = statements("sqlite")
 _INTEGER_MAX: Final = 2**63 - 1
+_first: Final = itemgetter(0)
 _new: Final = tuple.__new__  # what ListedConversation(...) calls, without the call around it
 _ROWS: Final[dict[Only, str]] = {
     "all": SQL["rows"],
@@ -38,11 +41,18 @@ class SQLiteReader:
     """The questions that one transaction answers. All of them walk an index to what they return.
 
     ``check_file`` is called before positions are followed: a follower on a file that was replaced waits for ever.
+    ``checked`` are conversations that need no check while they are as they were.
     """
 
-    def __init__(self, connection: sqlite3.Connection, check_file: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        check_file: Callable[[], object] | None = None,
+        checked: Checked | None = None,
+    ) -> None:
         self._execute = connection.execute
         self._check_file = check_file
+        self._checked = checked
         self._ids: dict[int, str] = {}
 
     def value(self, name: str) -> str:
@@ -61,6 +71,8 @@ class SQLiteReader:
             found = self._execute(SQL["conversation_of"], (name,)).fetchone()
             return self._with_lineage(_conversation(_text(found[0]), found[1:])) if found else None
         bound_name = (bound(name),)
+        if known is None and self._checked is not None:
+            known = self._checked.get(name)
         if known is not None and known.erasure is None and known.visible:
             found = self._execute(SQL["conversation_as_known"], bound_name).fetchone()
             if found is not None and found == (
@@ -68,8 +80,13 @@ class SQLiteReader:
                 known.sealed_key, known.shown, known.structural, known.mark,
             ) and (known.parent is None or self._lineage(known.key) == known.lineage):  # fmt: skip
                 return known
-        found = self._execute(SQL["conversation"], bound_name).fetchone()
-        return self._with_lineage(_conversation(name, found[1:])) if found else None
+        row = self._execute(SQL["conversation"], bound_name).fetchone()
+        if row is None:
+            return None
+        conversation = self._with_lineage(_conversation(name, row[1:]))
+        if self._checked is not None:
+            self._checked.keep(conversation)
+        return conversation
 
     def _with_lineage(self, found: Conversation) -> Conversation:
         return found if found.parent is None else found._replace(lineage=self._lineage(found.key))
@@ -96,7 +113,7 @@ class SQLiteReader:
     def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[BareRow]:
         rows = self._execute(SQL["shown_rows"], (_json(intervals), key)).fetchall()
         if len(intervals) > 1:
-            rows.sort(key=_id)  # within an interval the index has them in order
+            _sort(rows)  # within an interval the index has them in order
         return rows
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
@@ -206,8 +223,12 @@ def _text(stored: object) -> str:
     return stored.decode("utf-8", "surrogatepass") if type(stored) is bytes else ""
 
 
-def _id(row: BareRow) -> int:
-    return row[0] if type(row[0]) is int else -1
+def _sort(rows: list[BareRow]) -> None:
+    """Sort rows by their ids, of which a damaged file has some that are no numbers."""
+    try:
+        rows.sort(key=_first)
+    except TypeError:
+        rows.sort(key=lambda row: row[0] if type(row[0]) is int else -1)
 
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:

@@ -16,6 +16,7 @@ from eventstore.recorders.commit_queue import CommitQueue
 from eventstore.recorders.errors import DatabaseError, InterfaceError, ReadOnly
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.sqlite import epochs, process_forks, schema, upkeep
+from eventstore.recorders.sqlite.checked import Checked, checked_in
 from eventstore.recorders.sqlite.connections import (
     ReaderPool,
     Use,
@@ -23,6 +24,7 @@ from eventstore.recorders.sqlite.connections import (
     create_private,
     is_empty,
     open_reader,
+    status_of,
 )
 from eventstore.recorders.sqlite.errors import raise_translated, translated
 from eventstore.recorders.sqlite.reader import SQLiteReader
@@ -59,6 +61,7 @@ class SQLiteRecorder:
     _poller: sqlite3.Connection | None
     _holds_writers: bool
     _holds_scrubber: bool
+    _checked: Checked
 
     def __init__(
         self,
@@ -96,11 +99,11 @@ class SQLiteRecorder:
     @contextlib.contextmanager
     def read(self) -> Iterator[Reader]:
         with self._snapshot("read") as connection:
-            yield SQLiteReader(connection, self._file.check)
+            yield SQLiteReader(connection, self._file.check, self._checked)
 
     def query(self, work: Callable[[Reader], T]) -> T:
         with _ReadTransaction(self, "read") as connection:
-            return work(SQLiteReader(connection, self._file.check))
+            return work(SQLiteReader(connection, self._file.check, self._checked))
 
     def value(self, name: str) -> str:
         if name == "data_version":
@@ -243,17 +246,19 @@ class SQLiteRecorder:
         return self._file.connect(partial(open_reader, patience_s=self._patience_s, writable=self.writable))
 
     def _open(self, create: bool) -> None:
-        check_is_file(self.path)
-        if not create and is_empty(self.path):
+        status = status_of(self.path)
+        check_is_file(self.path, status)
+        if not create and status is not None and is_empty(self.path, status):
             raise DatabaseError(
                 f"{self.path} is empty, which no store is; restore a backup, or begin with 'foldlog import'"
             )
+        self._checked = checked_in(self.path, status)
         if self.writable:
-            self._check_before_writing()
-            if create:
-                create_private(self.path)
+            self._check_before_writing(status)
+            if create and status is None:
+                status = create_private(self.path)
             lock = WriteLock(self.path, self._patience_s)
-            self._database = _named(self.path)
+            self._database = _named(self.path, status)
             self._begin_writing(lock)
             self._lock = lock
         with self._readers.connection() as connection:
@@ -271,9 +276,9 @@ class SQLiteRecorder:
         with self._alone() as connection:
             schema.migrate(connection, self.path, self._file.inode)
 
-    def _check_before_writing(self) -> None:
+    def _check_before_writing(self, status: os.stat_result | None) -> None:
         """Raise ``DatabaseError`` for what is not a store, before a file is made beside it."""
-        if os.path.exists(self.path) and not is_empty(self.path) and not os.path.exists(lock_path(self.path)):
+        if status is not None and not is_empty(self.path, status) and not os.path.exists(lock_path(self.path)):
             with self._readers.connection() as connection:
                 schema.check_may_be_store(connection, self.path)
 
@@ -351,9 +356,6 @@ class _ReadTransaction(Use):
             raise_translated(error, f"{self._doing} {self._recorder.path}")
 
 
-def _named(path: str) -> str:
+def _named(path: str, status: os.stat_result | None) -> str:
     """Name the file, so that two recorders on it name the same; a missing one, which is not opened, by its path."""
-    with contextlib.suppress(FileNotFoundError):
-        device, number = process_forks.identity(path)
-        return f"sqlite {device}:{number}"
-    return path
+    return path if status is None else f"sqlite {status.st_dev}:{status.st_ino}"

@@ -37,6 +37,10 @@ _MAGIC: Final = b"SQLite format 3\0"
 _NO_LOG: Final = b"\1\1"
 """In a file's header: it is written and read without a write-ahead log."""
 
+_KNOWN_MAX: Final = 1_000
+_in_its_folder: set[tuple[str, tuple[int, int]]] = set()
+"""Files, by path and identity, that were not mounted without their folder."""
+
 _abandoned: set[tuple[int, int]] = set()
 """Files of which a connection of this process must stay open: no other one may be opened beside it."""
 
@@ -349,7 +353,7 @@ def _descriptors() -> dict[int, tuple[int, int]]:
 
 
 def _is_in_wal_mode(connection: sqlite3.Connection) -> bool:
-    connection.execute("PRAGMA schema_version").fetchone()  # the first read opens the log
+    # A new connection reads the schema for it, and the first read opens the log.
     return connection.execute("PRAGMA journal_mode").fetchone()[0] in (b"wal", "wal")
 
 
@@ -379,11 +383,16 @@ def _check_log(file: _Held) -> None:
 
 def _check_not_mounted(file: _Held) -> None:
     """Raise ``WrongFile`` if the file alone is mounted, without its folder: then it has another name elsewhere, and the
-    log beside that name is out of sight.
+    log beside that name is out of sight. Asked once in a process: mounts are made before it starts.
     """
+    if (file.path, file.identity) in _in_its_folder:
+        return
     with contextlib.closing(_Held(os.path.dirname(file.path))) as folder:
         if file.mount() != folder.mount():
             raise WrongFile(
                 f"{file.path} is mounted as a single file, so SQLite cannot share its log with other processes; "
                 f"mount the folder that holds it instead"
             )
+    if len(_in_its_folder) >= _KNOWN_MAX:
+        _in_its_folder.clear()
+    _in_its_folder.add((file.path, file.identity))
