@@ -6,13 +6,15 @@ Each against a View of as many events in one piece. And: what do their revisions
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale, in_new_process
 from benchmarks.prepared import prepared
-from eventstore import CondensationAction, Event, Message
+from condensers.strategies.digest import Digest
+from eventstore import Action, CondensationAction, Event, Message
 
 _TEXT = "a sentence of the kind that people say to agents when they ask them for something " * 8
 
@@ -90,12 +92,31 @@ def revisions(
     yield Round(kept / 1_000, said_bytes / 1_000)
 
 
+def digesting(scale: Scale, folder: Path) -> Iterator[Round]:
+    """A thousand calls of a long history against a thousand of a short one."""
+
+    def took_ms(count: int) -> float:
+        events = [
+            Action(tool="run", arguments={"command": f"step {n} {'x' * 60}"}, call_id=f"c{n}") for n in range(count)
+        ]
+        begun = time.process_time()
+        text = Digest.of(events).text(1_500)
+        took_s = time.process_time() - begun
+        if "earlier left out" not in text:
+            raise AssertionError(f"a digest of {count} calls leaves nothing out")
+        return 1_000_000 * took_s / count
+
+    for _ in range(scale.rounds):
+        yield Round(took_ms(15_000), took_ms(1_500))
+
+
 _CLIFFS: tuple[tuple[str, str, Callable[[int], Iterator[Event]], int], ...] = (
     ("scattered", "1,000 scattered intervals", scattered, 1_000),
     ("scattering", "1,000 condensations that leave scattered ids", scattering, 1_000),
     ("stacked", "5,000 stacked summaries", stacked, 5_000),
 )
 QUESTIONS = [
+    Question("digest 1,000 of 15,000 calls", "ms CPU", 2.0, "at most", digesting, raw="1,000 of 1,500"),
     *(
         Question(
             f"cold open, {words}", "ms", 4.0, "at most", partial(opening, name, history, size), raw="ours, in one piece"

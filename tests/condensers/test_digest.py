@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -261,18 +259,6 @@ def test_arguments_nested_without_end_are_a_call_like_any_other():
             message(), Action(tool="odd", arguments=arguments, call_id="c"), answer(call_id="c"), messages(10)
         )
         assert "odd " in plan(DigestCondenser(max_size=10).condense(view)).summary
-
-
-def test_a_long_history_is_digested_in_time_that_grows_with_it_and_no_faster():
-    def took(count: int) -> float:
-        events = [call(call_id=f"c{n}", command=f"step {n} {'x' * 60}") for n in range(count)]
-        begun = time.process_time()
-        assert "earlier left out" in Digest.of(events).text(1_500)
-        return time.process_time() - begun
-
-    took(100)
-    few, many = (min(took(count) for _ in range(3)) for count in (1_500, 15_000))  # the rest is the collector's
-    assert many < 40 * few, "10 times as many; 100 times, where each line that is left out costs all the others"
 
 
 def test_an_earlier_summary_without_a_word_takes_no_place():

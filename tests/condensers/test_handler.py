@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
 import threading
-import time
 
 import pytest
 
@@ -461,36 +459,19 @@ def test_two_handlers_at_once_never_condense_twice(store, views):
 # --- nobody waits ---
 
 
-def test_an_agent_appends_as_fast_while_a_slow_model_condenses(store, views, record_property):
-    slow_s = 0.6
+def test_an_agent_appends_while_a_model_condenses(store, views):
     begin(store, messages(11))
-    asked = threading.Event()
+    asked, answered = threading.Event(), threading.Event()
 
     def think():
         asked.set()
-        time.sleep(slow_s)
+        assert answered.wait(60), "no append waits for the model"
 
     background = threading.Thread(target=CondenseHandler(store, views, llm(once=think)).handle, args=("c1",))
-    alone = [append_s(store) for _ in range(50)]
     background.start()
-    assert asked.wait(10)
-    beside = []
-    while background.is_alive():
-        beside.append(append_s(store))
-        time.sleep(0.002)
+    assert asked.wait(60)
+    for _ in range(50):
+        store.append("c1", message("meanwhile"), expected_version=ANY_VERSION)
+    answered.set()
     background.join()
-    record_property(
-        "compared",
-        f"append: median {statistics.median(alone) * 1000:.2f} ms alone, {statistics.median(beside) * 1000:.2f} ms "
-        f"while a model took {slow_s} s, longest {max(beside) * 1000:.1f} ms, {len(beside)} appends",
-    )
     assert len(stored(store, CondensationAction)) == 1
-    assert len(beside) > 10
-    assert max(beside) < slow_s / 2, "no append waited for the model"
-    assert statistics.median(beside) < 5 * statistics.median(alone) + 0.005
-
-
-def append_s(store):
-    start = time.perf_counter()
-    store.append("c1", message("meanwhile"), expected_version=ANY_VERSION)
-    return time.perf_counter() - start

@@ -6,7 +6,6 @@ import logging
 import socket
 import sys
 import threading
-import time
 import traceback
 
 import pytest
@@ -150,19 +149,15 @@ def test_every_failure_has_one_of_a_few_names(server, answer, failure):
 
 def test_a_late_answer_is_a_timeout(server):
     server.script(server_says.Late(30, server_says.Text("too late")))
-    begun = time.monotonic()
     error = failure_of(model_at(server, retries=0, timeout_s=0.3))
     assert error.failure == "timeout"
-    assert time.monotonic() - begun < 10
 
 
 def test_an_answer_that_trickles_is_late_too(server, monkeypatch):
     monkeypatch.setattr("condensers.models.client._GRACE_S", 0.1)
     server.script(server_says.Trickling(100, 0.1, server_says.Text("too late")))
-    begun = time.monotonic()
     error = failure_of(model_at(server, retries=0, timeout_s=0.5))
     assert (error.failure, error.problem) == ("timeout", "no whole reply within 0.6 s")
-    assert time.monotonic() - begun < 5
     server.script(server_says.Trickling(10, 0.01, server_says.Text("in time")))
     assert model_at(server).complete(QUESTION).text == "in time"
 

@@ -44,6 +44,9 @@ def parsed() -> argparse.Namespace:
     writers.add_argument("--seconds", type=float, default=10)
     writers.add_argument("--imported", type=int, default=200_000, help="events of the import that goes on meanwhile")
     writers.add_argument("--erased", type=int, default=50_000, help="events of a history that is erased meanwhile")
+    writers.add_argument(
+        "--longest-wait-s", type=float, default=1.0, help="of an append, on a machine with nothing else"
+    )
     writers.add_argument("--sync-ms", type=int, default=0, help="a disk whose sync takes so much longer")
     erased = commands.add_parser("bytes")
     erased.add_argument("--stores", type=int, default=200)

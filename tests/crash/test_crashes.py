@@ -52,4 +52,6 @@ def test_writers_killed_at_random_moments_lose_nothing():
 
 @pytest.mark.slow
 def test_many_writers_wait_for_nobody_and_win_once_each_while_a_history_is_imported():
-    assert "0 findings" in crash("writers", "--seconds", "3", "--imported", "50000", "--erased", "5000")
+    assert "0 findings" in crash(
+        "writers", "--seconds", "3", "--imported", "50000", "--erased", "5000", "--longest-wait-s", "60"
+    )

@@ -134,10 +134,8 @@ for thread in threads: thread.join()
 store.close()
 say(f"failed: {failed}")
 """
-    begun = time.monotonic()
     with process(script, tmp_path) as family:
         assert ended(family).strip() == "failed: []"
-    assert time.monotonic() - begun < 20
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
@@ -193,9 +191,7 @@ def test_a_writer_that_is_killed_in_the_middle_of_its_turn_holds_up_nobody(tmp_p
             assert heard(waiter) == "open"
             time.sleep(0.2)
             holder.kill()
-            begun = time.monotonic()
-            assert heard(waiter) == "appended"
-            assert time.monotonic() - begun < 1
+            assert heard(waiter) == "appended", "it would be an error if it waited until its patience ended"
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
@@ -206,10 +202,8 @@ def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path: Pa
         try:
             holder.kill()
             holder.wait()
-            begun = time.monotonic()
-            with open_at(tmp_path / "store.db") as store:
+            with open_at(tmp_path / "store.db") as store:  # it would fail when its patience ends
                 store.append("c1", Message(source="user", content="hi"), expected_version=0)
-            assert time.monotonic() - begun < 1
         finally:
             os.kill(child, signal.SIGKILL)
 
@@ -286,10 +280,12 @@ while interruptions < 20:
     except KeyboardInterrupt:
         interruptions += 1
         i += 1
+        say("interrupted")
 before = list(counts)
-time.sleep(0.5)
+while any(thread.is_alive() for thread in threads) and not all(a > b for a, b in zip(counts, before)):
+    time.sleep(0.01)
 stop.set()
-for thread in threads: thread.join(20)
+for thread in threads: thread.join(60)
 say(f"{sum(thread.is_alive() for thread in threads)} stuck, {sum(a > b for a, b in zip(counts, before))} went on")
 os._exit(0)
 """
@@ -298,6 +294,7 @@ os._exit(0)
         for _ in range(20):
             time.sleep(0.03)
             writer.send_signal(signal.SIGINT)
+            assert heard(writer) == "interrupted"
         assert ended(writer).strip() == "0 stuck, 8 went on"
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 

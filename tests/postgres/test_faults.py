@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 
@@ -170,6 +171,8 @@ def test_writers_go_on_while_their_connections_are_ended_again_and_again(
         for _ in range(10):
             time.sleep(0.15)
             end_connections(postgres_server)
+        while sum(acknowledged.values()) <= 100 and all(writer.is_alive() for writer in writers):
+            time.sleep(0.05)
         stop.set()
         for writer in writers:
             writer.join()
@@ -307,6 +310,8 @@ def test_one_broken_connection_is_enough_to_give_up_those_that_rest(
             for _ in range(8):
                 opened.enter_context(store.snapshot("c1"))
         end_connections(postgres_server)
-        before = time.monotonic()
-        assert store.version("c1") == 1
-        assert time.monotonic() - before < 0.5
+        recorder = store._recorder
+        assert isinstance(recorder, PostgresRecorder)
+        with mock.patch.object(recorder, "_recover", wraps=recorder._recover) as recovered:
+            assert store.version("c1") == 1
+        assert recovered.call_count == 1
