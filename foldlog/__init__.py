@@ -27,7 +27,7 @@ Errors         EventStoreError is the base of all. Of the store: VersionConflict
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the packages
                below: eventstore, projections, condensers. help(foldlog.History) lists the methods.
 
-    histories.py aio.py    the face in Python, sync and async
+    histories.py history.py aio.py   the face in Python, sync and async
     cli/                   the command
     formats/ importing.py  histories of other agents
     archives/ reports/     conversations in one file; what is made from a store
@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from eventstore import UnknownEventType as UnknownEventType
     from eventstore import VersionConflict as VersionConflict
     from foldlog.histories import Histories as Histories
-    from foldlog.histories import History as History
     from foldlog.histories import open as open
+    from foldlog.history import History as History
     from foldlog.replies import from_openai as from_openai
     from projections import Difference as Difference
     from projections import NoSuchEvent as NoSuchEvent

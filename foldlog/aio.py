@@ -34,6 +34,7 @@ from eventstore.documents.listing import RecentConversations
 from eventstore.store import EVENT_BYTES_MAX
 from eventstore.writing.origins import FoundEvent
 from foldlog import histories as sync
+from foldlog.history import History
 from foldlog.threads import Outcome, ThreadPool, pause
 from projections import View
 
@@ -117,7 +118,7 @@ class Opening:
 
 
 def _method(
-    method: Callable[Concatenate[sync.History, P], T], *, writes: bool = False, steps: bool = False
+    method: Callable[Concatenate[History, P], T], *, writes: bool = False, steps: bool = False
 ) -> Callable[Concatenate[AsyncHistory, P], Coroutine[Any, Any, T]]:
     """Return the async form of a method of a history, with the same arguments and the same docstring."""
 
@@ -194,7 +195,7 @@ class _Following:
 class AsyncView(Coroutine[Any, Any, View]):
     """The View that the model is shown now: await it, or await its ``tail``."""
 
-    def __init__(self, pool: ThreadPool, history: sync.History) -> None:
+    def __init__(self, pool: ThreadPool, history: History) -> None:
         self._pool, self._history = pool, history
         self._reading: Coroutine[Any, Any, View] | None = None
 
@@ -332,7 +333,7 @@ class AsyncHistories:
         return f"<async {self.sync!r}>"
 
 
-_forked = _method(sync.History.fork, writes=True)
+_forked = _method(History.fork, writes=True)
 
 
 class AsyncHistory:
@@ -343,28 +344,28 @@ class AsyncHistory:
         self.sync = histories.sync[conversation]
         self.id = conversation
 
-    append = _method(sync.History.append, writes=True)
-    append_records = _method(sync.History.append_records, writes=True)
-    append_reply = _method(sync.History.append_reply, writes=True)
-    append_tool_result = _method(sync.History.append_tool_result, writes=True)
-    interrupt = _method(sync.History.interrupt, writes=True)
-    request_condensation = _method(sync.History.request_condensation, writes=True)
-    retract = _method(sync.History.retract, writes=True)
-    pop = _method(sync.History.pop, writes=True)
-    step = _method(sync.History.step, writes=True, steps=True)
-    prepare = _method(sync.History.prepare, writes=True, steps=True)
-    condense = _method(sync.History.condense, writes=True, steps=True)
-    condensed_history = _method(sync.History.condensed_history, writes=True, steps=True)
-    at = _method(sync.History.at)
-    messages = _method(sync.History.messages)
-    tail = _method(sync.History.tail)
-    set_attributes = _method(sync.History.set_attributes, writes=True)
-    document = _method(sync.History.document)
-    documents = _method(sync.History.documents)
-    why = _method(sync.History.why)
-    difference = _method(sync.History.difference)
-    stats = _method(sync.History.stats)
-    lifetimes = _method(sync.History.lifetimes)
+    append = _method(History.append, writes=True)
+    append_records = _method(History.append_records, writes=True)
+    append_reply = _method(History.append_reply, writes=True)
+    append_tool_result = _method(History.append_tool_result, writes=True)
+    interrupt = _method(History.interrupt, writes=True)
+    request_condensation = _method(History.request_condensation, writes=True)
+    retract = _method(History.retract, writes=True)
+    pop = _method(History.pop, writes=True)
+    step = _method(History.step, writes=True, steps=True)
+    prepare = _method(History.prepare, writes=True, steps=True)
+    condense = _method(History.condense, writes=True, steps=True)
+    condensed_history = _method(History.condensed_history, writes=True, steps=True)
+    at = _method(History.at)
+    messages = _method(History.messages)
+    tail = _method(History.tail)
+    set_attributes = _method(History.set_attributes, writes=True)
+    document = _method(History.document)
+    documents = _method(History.documents)
+    why = _method(History.why)
+    difference = _method(History.difference)
+    stats = _method(History.stats)
+    lifetimes = _method(History.lifetimes)
 
     @property
     def version(self) -> Coroutine[Any, Any, int]:
@@ -398,7 +399,7 @@ class AsyncHistory:
         forked = await _forked(self, at, id, at_source=at_source)
         return self._histories[forked.id]
 
-    fork.__doc__ = sync.History.fork.__doc__
+    fork.__doc__ = History.fork.__doc__
 
     def _read(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
         return self._histories.pool.run(work, finish=False)

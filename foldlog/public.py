@@ -9,7 +9,8 @@ from typing import Any
 __all__ = ["NAMES", "object_named"]
 
 _HOMES: Mapping[str, tuple[str, ...]] = {
-    "foldlog.histories": ("Histories", "History", "open"),
+    "foldlog.histories": ("Histories", "open"),
+    "foldlog.history": ("History",),
     "foldlog.replies": ("from_openai",),
     "projections": ("Difference", "NoSuchEvent", "NoSuchVersion", "View", "Why"),
     "condensers": (

@@ -14,7 +14,7 @@ from foldlog.formats import Decoder, NotAnEvent
 from foldlog.formats.registry import format_named
 
 if TYPE_CHECKING:
-    from foldlog.histories import ExpectedVersion, History
+    from foldlog.history import ExpectedVersion, History
 
 __all__ = ["Recording"]
 

@@ -26,7 +26,7 @@ from claude_agent_sdk import (
 from eventstore import ConversationErased, ConversationNotFound, ConversationRow, Event
 from foldlog.adapters.opening import HistoriesGiven, histories_of
 from foldlog.formats import Encoder
-from foldlog.histories import History
+from foldlog.history import History
 
 __all__ = ["FoldlogSessionStore"]
 

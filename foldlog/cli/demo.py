@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eventstore import CondensationAction, Event, Store
-    from foldlog.histories import Histories, History
+    from foldlog.histories import Histories
+    from foldlog.history import History
     from projections import Why
 
 __all__ = ["LIVE", "SAMPLE", "run"]

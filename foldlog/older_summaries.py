@@ -1,0 +1,34 @@
+"""Warn of a condensation that brings a summary while the View still shows an older one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from eventstore import CondensationAction, CondensationSummary, Recorded
+from eventstore.events import summary_id
+from projections import View
+
+__all__ = ["warn_of_older_summaries"]
+
+_log = logging.getLogger("foldlog")
+_warned = False
+"""Whether this process was warned already."""
+
+
+def warn_of_older_summaries(conversation: str, recorded: Sequence[Recorded], view: View) -> None:
+    """Log a warning, once in a process, where a condensation brought a summary and an older one still stands."""
+    global _warned
+    newest = max(one.id for one in recorded if isinstance(one.event, CondensationAction))
+    standing = [event.id for event in view if isinstance(event, CondensationSummary)]
+    older = [summary for summary in standing if summary != summary_id(newest)]
+    if _warned or summary_id(newest) not in standing or not older:
+        return
+    _warned = True
+    _log.warning(
+        "conversation %r: condensation %d brought a summary, and the View still shows the older summary %d; to "
+        "replace it, name its id in forgotten_event_ids (docs/COMING_FROM_OPENHANDS.md)",
+        conversation,
+        newest,
+        older[-1],
+    )
