@@ -27,7 +27,7 @@ Errors         EventStoreError is the base of all. Of the store: VersionConflict
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the packages
                below: eventstore, projections, condensers. help(foldlog.History) lists the methods.
 
-    histories.py history.py aio.py   the face in Python, sync and async
+    histories.py aio.py    the face in Python, sync and async
     cli/                   the command
     formats/ importing.py  histories of other agents
     archives/ reports/     conversations in one file; what is made from a store

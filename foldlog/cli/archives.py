@@ -21,7 +21,7 @@ __all__ = ["parted", "read", "write"]
 def write(db: str, path: Path, conversations: Sequence[str] | None, *, as_json: bool) -> int:
     """Write conversations, or all of them, to an archive."""
     from foldlog.archives import write_archive
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     with open_existing(db) as store, terminal.progress() as bars:
         names = list(conversations or ()) or [row.id for row in store.iter_conversations()]

@@ -14,8 +14,8 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, Refused
-from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_or_create
+from foldlog.words.reasons import because, requests_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,8 +165,9 @@ def _show(db: str, shown: _Shown) -> None:
     from rich.text import Text
 
     from eventstore.recorders.urls import without_password
-    from foldlog.cli.gist import gist, label
     from foldlog.cli.tables import Column, print_rows
+    from foldlog.kinds import label
+    from foldlog.words.gist import gist
 
     console = terminal.console()
     where = terminal.printable(without_password(db))

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from foldlog.cli import terminal
-from foldlog.cli.gist import LABEL_COLUMNS, STYLES, interval_words, label
 from foldlog.cli.moments import event_moment, moment_words
+from foldlog.cli.styles import LABEL_COLUMNS, STYLES, interval_words
+from foldlog.kinds import label
 
 if TYPE_CHECKING:
     from datetime import datetime

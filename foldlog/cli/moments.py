@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from foldlog.cli.outcome import Refused
-from foldlog.cli.terminal import printable
+from foldlog.words.safe_text import printable
 
 if TYPE_CHECKING:
     from eventstore import CondensationAction, CondensationSummary, Event

@@ -1,21 +1,20 @@
-"""Words on a terminal, and documents for programs.
-
-Nothing that comes out of a history may steer the terminal that it is shown on: control characters, and those that turn
-the direction of writing, are shown as escapes.
+"""Words on a terminal, and documents for programs. Write what comes out of a history through ``printable``, so that no
+history steers the terminal.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from foldlog.words.gist import UNLIMITED
+from foldlog.words.safe_text import json_text, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,15 +42,8 @@ __all__ = [
     "working",
 ]
 
-UNLIMITED = sys.maxsize
-"""The width of lines that no terminal cuts."""
-
-_STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-_STEERS = re.compile(f"[{_STEERING}]")
-_STEERS_OR_BREAKS = re.compile(f"[{_STEERING}\\t\\n]")
 _NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
 """Text in which each character takes one column of a terminal."""
-_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity')
 
 
 def prepare() -> None:
@@ -59,21 +51,6 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-
-
-def printable(text: str, *, one_line: bool = False) -> str:
-    """Return ``text`` with escapes in place of characters that would steer a terminal; with ``one_line``, in place of
-    line breaks and tabs as well.
-    """
-    if text.isprintable():  # which none of these characters is
-        return text
-    return (_STEERS_OR_BREAKS if one_line else _STEERS).sub(_escape, text)
-
-
-def _escape(match: re.Match[str]) -> str:
-    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(match[0]) or (
-        f"\\x{ord(match[0]):02x}" if ord(match[0]) < 0x100 else f"\\u{ord(match[0]):04x}"
-    )
 
 
 def console() -> Console:
@@ -242,42 +219,6 @@ def complain(message: str) -> None:
 def warn(message: str) -> None:
     """Print a finding: one line on stderr."""
     complain(f"found: {message}")
-
-
-def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return ``value`` as JSON that every parser takes and that steers no terminal: such characters, and lone
-    surrogates, are escaped, and a number beyond all doubles is written as one (``1e999``), not as ``Infinity``.
-    """
-    if indent is None:
-        try:
-            encoded = _encoder()(value)
-        except (ValueError, TypeError, OverflowError, RecursionError):  # lone surrogates, integers beyond 64 bits
-            pass
-        else:
-            # msgspec also writes null for a number that is not finite.
-            if not (encoded == b"null" or b":null" in encoded or b",null" in encoded or b"[null" in encoded):
-                if encoded.isascii() and b"\x7f" not in encoded:
-                    return encoded.decode("ascii")
-                text = encoded.decode()
-                return text if text.isprintable() else _STEERS.sub(_escaped, text)
-    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None)
-    if "Infinity" in text:
-        text = _NON_FINITE.sub(
-            lambda found: found[0].replace("Infinity", "1e999") if found[0][0] != '"' else found[0], text
-        )
-    return _STEERS.sub(_escaped, text)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
-
-
-@cache
-def _encoder() -> Callable[[Any], bytes]:
-    """Return msgspec's encoder, imported when the first document is written: the help does without it."""
-    import msgspec
-
-    return msgspec.json.Encoder().encode
 
 
 def emit(document: Any) -> None:

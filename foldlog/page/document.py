@@ -22,9 +22,9 @@ from eventstore.events import (
     summary_id,
 )
 from eventstore.results import Logged
-from foldlog.cli.gist import gist
-from foldlog.cli.reasons import because
 from foldlog.kinds import KINDS, label
+from foldlog.words.gist import gist
+from foldlog.words.reasons import because
 from projections.fold import summary_event
 from projections.lifetimes import Lifetime, Span
 from projections.lifetimes.fold import LifetimesFold

@@ -15,10 +15,10 @@ from eventstore import Store
 from eventstore.events import Retraction
 from eventstore.maintenance.whole_file import whole_file
 from eventstore.results import Logged
-from foldlog.cli.terminal import json_text, printable
 from foldlog.page import assets
 from foldlog.page.document import PageFold
 from foldlog.page.texts import text_document
+from foldlog.words.safe_text import json_text, printable
 from projections.retractions import target
 
 __all__ = ["targets_of", "write_report"]

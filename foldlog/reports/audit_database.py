@@ -29,7 +29,7 @@ from eventstore import (
 from eventstore.codec import encode
 from eventstore.maintenance.status import lost_after as find_lost_after
 from eventstore.maintenance.whole_file import new_beside, sync_folder
-from foldlog.texts import as_json, storable, text_of
+from foldlog.words.texts import as_json, storable, text_of
 from projections.stored.revision_codec import PROJECTION
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from eventstore.stored.database import translated
 from eventstore.values.arguments import to_microseconds
 from foldlog.kinds import kind_words, label, narrowed
 from foldlog.search.hits import Hit, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
-from foldlog.texts import storable, text_of
+from foldlog.words.texts import storable, text_of
 
 __all__ = ["SearchIndex", "erase_from_index", "index_path", "indexed"]
 

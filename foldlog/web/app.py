@@ -23,13 +23,13 @@ from eventstore import (
     StoreUnavailable,
     UnknownEventType,
 )
-from foldlog.cli.terminal import json_text
 from foldlog.page import assets
 from foldlog.search import SearchRefused
 from foldlog.web.access import Access
 from foldlog.web.conversations import ServedConversations
 from foldlog.web.pages import Pages
 from foldlog.web.search import Search
+from foldlog.words.safe_text import json_text
 
 __all__ = ["application"]
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from eventstore import CondensationAction, CondensationRequest, ConversationRow, EventStoreError, Store
-from foldlog.cli.reasons import because
 from foldlog.reports.overview import overview_of
+from foldlog.words.reasons import because
 from projections import Views
 
 __all__ = ["ServedConversations"]

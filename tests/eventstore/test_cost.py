@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store, summary_id
-from foldlog.cli.reasons import requests_before
+from foldlog.words.reasons import requests_before
 from projections import Views
 
 SHORT, LONG = 200, 12_000

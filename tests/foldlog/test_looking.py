@@ -28,7 +28,7 @@ from eventstore import (
     UnknownEvent,
     open_store,
 )
-from foldlog.cli.gist import STYLES
+from foldlog.cli.styles import STYLES
 from foldlog.kinds import KINDS
 
 FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")

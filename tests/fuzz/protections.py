@@ -490,7 +490,7 @@ PROTECTIONS = {
     ),
     "terminal": Protection(
         "nothing steers a terminal",
-        "foldlog/cli/terminal.py",
+        "foldlog/words/safe_text.py",
         "return (_STEERS_OR_BREAKS if one_line else _STEERS).sub(_escape, text)",
         "return text",
         _TRUST,

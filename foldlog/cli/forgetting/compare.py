@@ -209,7 +209,7 @@ def _show(
     from rich.table import Table
     from rich.text import Text
 
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     name = terminal.printable(conversation, one_line=True)
     calls = count(rows[0]["turns"], "call")
@@ -242,7 +242,7 @@ def figure_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _ids(ids: list[int]) -> str:
-    from foldlog.cli.gist import interval_words
+    from foldlog.cli.styles import interval_words
     from projections.intervals import normalize
 
     return interval_words(normalize((event_id, event_id) for event_id in ids)) or "none"

@@ -12,8 +12,8 @@ from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, load_condenser_for
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
-from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_existing, whole
+from foldlog.words.reasons import because, requests_before
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -220,7 +220,8 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
     from rich.table import Table
     from rich.text import Text
 
-    from foldlog.cli.gist import count, forgotten_words, interval_words, summary_text
+    from foldlog.cli.styles import interval_words, summary_text
+    from foldlog.words.gist import count, forgotten_words
 
     action, before, after, tokens, tokenizer, spending, requests = account
     condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
@@ -257,7 +258,7 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
 
 
 def _cost(spending: _Spending) -> str:
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     if not spending.calls:
         return "nothing: no model was asked"

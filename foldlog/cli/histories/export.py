@@ -77,8 +77,8 @@ def run(
 
 
 def _export(conversation: str, format: str | None, output: Path | None, db: str, *, as_json: bool) -> int:
-    from foldlog.cli.gist import count
     from foldlog.formats import UnknownFormat, encode
+    from foldlog.words.gist import count
 
     with open_existing(db) as store:
         conversation = resolved(store, conversation)

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from foldlog.cli import terminal
-from foldlog.cli.gist import count
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, whole
+from foldlog.words.gist import count
 
 __all__ = ["run"]
 

@@ -196,7 +196,7 @@ def _everything(
 
 def _broken_off(brought: Sequence[Brought], error: EventStoreError) -> str:
     """Return the message for a store that failed after some histories were imported."""
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     there = [one for one in brought if one.version]
     histories, events = count(len(there), "conversation"), count(sum(one.version for one in there), "event")
@@ -295,7 +295,7 @@ def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Itera
 def _tell(brought: Brought) -> None:
     from rich.text import Text
 
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     name = terminal.printable(brought.conversation, one_line=True)
     if not brought.version:
@@ -311,7 +311,7 @@ def _tell(brought: Brought) -> None:
 
 def _sum_up(db: str, brought: list[Brought], elsewhere: int) -> None:
     from eventstore.recorders.urls import without_password
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     added = sum(one.added for one in brought)
     findings = sum(one.findings_count for one in brought) + elsewhere

@@ -147,8 +147,10 @@ def _show(events: Iterable[Logged], borders: Borders, end: Callable[[], int], *,
     """Print the events; a border stands before the first event of the fork, or after the last event it shares."""
     from eventstore import is_structural
     from foldlog.cli.full import show_event
-    from foldlog.cli.gist import LABEL_COLUMNS, STYLES, gist, label
     from foldlog.cli.moments import event_moment
+    from foldlog.cli.styles import LABEL_COLUMNS, STYLES
+    from foldlog.kinds import label
+    from foldlog.words.gist import gist
 
     if full:
         console = terminal.console()

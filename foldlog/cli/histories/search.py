@@ -134,7 +134,7 @@ def _document(hit: Hit) -> dict[str, Any]:
 def _show(hits: Sequence[Hit]) -> None:
     from rich.text import Text
 
-    from foldlog.cli.gist import STYLES
+    from foldlog.cli.styles import STYLES
 
     console = terminal.console()
     if not hits:

@@ -104,7 +104,9 @@ def show(console: Console, conversation: str, view: View, borders: Sequence[Bord
     from rich.text import Text
 
     from eventstore import CondensationSummary, summary_of
-    from foldlog.cli.gist import LABEL_COLUMNS, STYLES, events_and_summaries, gist, label, summary_text
+    from foldlog.cli.styles import LABEL_COLUMNS, STYLES, summary_text
+    from foldlog.kinds import label
+    from foldlog.words.gist import events_and_summaries, gist
 
     name = terminal.printable(conversation, one_line=True)
     asked = "; a condensation is asked for" if view.unhandled_condensation_request else ""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldlog.cli import terminal
-from foldlog.cli.gist import count, gist
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing, whole
+from foldlog.words.gist import count, gist
 
 if TYPE_CHECKING:
     from eventstore import ConversationRow, Store

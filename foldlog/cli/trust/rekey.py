@@ -33,8 +33,8 @@ def run(
     """
     from eventstore.maintenance.rekey import Rekeyed
     from eventstore.maintenance.rekey import rekey as rekey_store
-    from foldlog.cli.gist import count
     from foldlog.search.index import remove_index
+    from foldlog.words.gist import count
 
     done: list[Rekeyed] = []
     with open_existing(db) as store, terminal.progress() as bars:

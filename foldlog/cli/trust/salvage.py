@@ -40,7 +40,7 @@ def run(
     from eventstore import open_store
     from eventstore.maintenance.salvage import salvage
     from eventstore.stored.database import translated
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     to = _url(target)
     if os.path.exists(_path(to) or ""):
@@ -129,7 +129,7 @@ def _document(each: Salvaged) -> dict[str, Any]:
 
 
 def _sum_up(done: list[Salvaged], target: str) -> None:
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     whole = sum(each.whole for each in done)
     parts = sum(not each.whole and each.problem is None for each in done)

@@ -38,7 +38,7 @@ def run(
 
     Example: foldlog verify --heads heads.json
     """
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     published = {} if heads is None else _published(heads)
     found = _Found()
@@ -128,7 +128,7 @@ def _document(verdict: Verdict) -> dict[str, Any]:
 
 def _show_erased(verdict: Verdict) -> None:
     from eventstore.stored.rows import from_microseconds
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     if verdict.erasure is not None:
         name = terminal.printable(verdict.conversation or "", one_line=True)

@@ -32,7 +32,7 @@ def run(
     Example: foldlog backup monday.db
     """
     from eventstore.maintenance.backup import back_up
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     with open_existing(db) as store, terminal.progress() as bars:
         bar = bars.add_task("copying", unit="pages", total=None)

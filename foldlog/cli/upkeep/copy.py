@@ -30,7 +30,7 @@ def run(
     """
     from eventstore.maintenance.copy_store import compare_stores, copy_store
     from eventstore.recorders.urls import without_password
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     if source == target:
         raise Refused(f"{without_password(target)} cannot be copied to itself; name another store as TO")

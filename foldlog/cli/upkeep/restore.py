@@ -28,7 +28,7 @@ def run(
     Example: foldlog restore monday.db
     """
     from eventstore import restore_store
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     done = restore_store(db, str(backup))
     if as_json:

@@ -19,7 +19,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     Example: foldlog status --db postgresql://agent@db/foldlog
     """
     from eventstore.maintenance.status import follower_status
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     with open_existing(db) as store:
         status = follower_status(store)

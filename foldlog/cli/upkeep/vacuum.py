@@ -18,7 +18,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> int:
     Example: foldlog vacuum
     """
     from eventstore.maintenance.backup import vacuum as vacuum_store
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     with open_existing(db) as store:
         done = vacuum_store(store)

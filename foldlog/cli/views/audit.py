@@ -13,8 +13,8 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.reasons import because
 from foldlog.cli.stores import chosen, open_existing
+from foldlog.words.reasons import because
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -201,7 +201,7 @@ def _condensation(forgetting: Forgetting) -> dict[str, Any]:
 
 
 def _show(audits: _Audits, names: Iterable[str], update: Update | None) -> Updated | None:
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     for name in names:
         auditing = audits.audit(name)
@@ -223,8 +223,8 @@ def _show_one(bars: Progress, name: str, forgettings: Iterator[Forgetting]) -> N
     """Show the condensations of one conversation, a table for each page of them."""
     from rich.text import Text
 
-    from foldlog.cli.gist import count
     from foldlog.cli.tables import Column, print_rows
+    from foldlog.words.gist import count
 
     columns = (
         Column("id", justify="right"),
@@ -247,7 +247,7 @@ def _show_one(bars: Progress, name: str, forgettings: Iterator[Forgetting]) -> N
 def _row(forgetting: Forgetting) -> Sequence[str | Text]:
     from rich.text import Text
 
-    from foldlog.cli.gist import interval_words, summary_text
+    from foldlog.cli.styles import interval_words, summary_text
 
     action = forgetting.condensation
     summaries = action.forgotten.summaries

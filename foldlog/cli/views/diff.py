@@ -11,8 +11,8 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
-from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.words.reasons import because, requests_before
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,7 +121,9 @@ def _show(
 ) -> None:
     from rich.text import Text
 
-    from foldlog.cli.gist import LABEL_COLUMNS, count, gist, label, summary_text
+    from foldlog.cli.styles import LABEL_COLUMNS, summary_text
+    from foldlog.kinds import label
+    from foldlog.words.gist import count, gist
 
     name = terminal.printable(conversation, one_line=True)
     entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")

@@ -76,7 +76,9 @@ def show_divergence(store: Store, found: Divergence) -> None:
     """Print the divergence for people, and the events of each conversation from the first divergent one on."""
     from rich.text import Text
 
-    from foldlog.cli.gist import LABEL_COLUMNS, count, gist, label
+    from foldlog.cli.styles import LABEL_COLUMNS
+    from foldlog.kinds import label
+    from foldlog.words.gist import count, gist
 
     one, other = (terminal.printable(name, one_line=True) for name in found.conversations)
     said = f"{one} and {other} share {count(found.shared, 'event')}"

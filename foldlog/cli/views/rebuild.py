@@ -25,7 +25,7 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
     Example: foldlog rebuild tidewatch
     """
     from eventstore import CorruptEvent, UnknownEventType
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
     from projections import Views
 
     rebuilt: dict[str, int] = {}

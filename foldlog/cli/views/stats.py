@@ -71,7 +71,7 @@ def run(
 def _show(stats: Stats, title: str) -> None:
     from rich.text import Text
 
-    from foldlog.cli.gist import count
+    from foldlog.words.gist import count
 
     console = terminal.console()
     when = ""

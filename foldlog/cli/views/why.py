@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE
-from foldlog.cli.reasons import because, requests_before
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.words.reasons import because, requests_before
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -89,7 +89,9 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
 def _show(console: Console, answer: Why, requests: Sequence[CondensationRequest]) -> None:
     from rich.text import Text
 
-    from foldlog.cli.gist import LABEL_COLUMNS, STYLES, gist, label
+    from foldlog.cli.styles import LABEL_COLUMNS, STYLES
+    from foldlog.kinds import label
+    from foldlog.words.gist import gist
 
     kind = label(answer.event)
     colour = {"shown": "bold green", "forgotten": "bold yellow", "never shown": "dim"}[answer.fate]
@@ -110,7 +112,7 @@ def _show(console: Console, answer: Why, requests: Sequence[CondensationRequest]
 def _show_summary(console: Console, words: str, summary: CondensationSummary | None) -> None:
     from rich.text import Text
 
-    from foldlog.cli.gist import summary_text
+    from foldlog.cli.styles import summary_text
 
     if summary is not None:
         console.print(Text(words.format(f" (summary {summary.id})"), style="dim"))

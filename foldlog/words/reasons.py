@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from foldlog.cli.terminal import printable
+from foldlog.words.safe_text import printable
 
 if TYPE_CHECKING:
     from eventstore import CondensationAction, CondensationRequest, Event, Store

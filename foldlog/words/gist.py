@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from foldlog.cli.reasons import because
-from foldlog.cli.terminal import UNLIMITED, has_edge, printable
-from foldlog.kinds import label
+from foldlog.words.reasons import because
+from foldlog.words.safe_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,36 +18,19 @@ if TYPE_CHECKING:
     from eventstore.events import CondensationAction
 
 __all__ = [
-    "LABEL_COLUMNS",
-    "STYLES",
+    "INTERVALS_MAX",
+    "UNLIMITED",
     "count",
     "events_and_summaries",
     "forgotten_words",
     "gist",
     "interval_words",
-    "label",
-    "summary_text",
 ]
 
-STYLES = {
-    "system": "dim",
-    "user": "bold green",
-    "agent": "bold cyan",
-    "action": "cyan",
-    "observation": "default",
-    "error": "red",
-    "environment": "dim",
-    "annotation": "dim",
-    "documents": "dim",
-    "request": "bold yellow",
-    "condensation": "bold yellow",
-    "retraction": "bold yellow",
-    "summary": "bold magenta",
-    "unknown": "red",
-}
-"""How each label is shown."""
-
-LABEL_COLUMNS = max(map(len, STYLES)) + 1
+UNLIMITED = sys.maxsize
+"""The length of lines that nothing cuts."""
+INTERVALS_MAX = 6
+"""As many intervals of ids fit into a line of limited length."""
 
 
 def gist(event: Event, length_max: int) -> str:
@@ -76,7 +59,7 @@ def _words(event: Event, length_max: int) -> str:
         case events.CondensationRequest(reason=reason):
             return reason or "a condensation is asked for"
         case events.CondensationAction():
-            return _condensation(event)
+            return _condensation(event, UNLIMITED if length_max == UNLIMITED else INTERVALS_MAX)
         case events.Retraction(version=version, reason=reason):
             return f"takes back the events from {version} on" + (f": {reason}" if reason else "")
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
@@ -100,9 +83,9 @@ def _kinds() -> ModuleType:
     return events
 
 
-def _condensation(event: CondensationAction) -> str:
+def _condensation(event: CondensationAction, intervals_max: int) -> str:
     intervals, summaries = event.forgotten
-    ids = f" ({interval_words(intervals)})" if intervals else ""
+    ids = f" ({interval_words(intervals, intervals_max)})" if intervals else ""
     parts = [f"{forgotten_words(intervals, summaries)}{ids}"]
     if why := because(event):
         parts.append(why)
@@ -124,16 +107,10 @@ def events_and_summaries(events: int, summaries: int) -> str:
     return " and ".join(parts)
 
 
-def interval_words(intervals: tuple[tuple[int, int], ...], most: int = 6) -> str:
-    """Intervals of ids as people write them: ``3-9, 12, 40-77``; on a terminal ``most`` of them at most."""
-    most = most if has_edge() else len(intervals)
+def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) -> str:
+    """Return intervals of ids as people write them: ``3-9, 12, 40-77``; ``most`` of them at most."""
     words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]
     return ", ".join([*words, *(["…"] if len(intervals) > most else [])])
-
-
-def summary_text(text: str, indent: str = "") -> str:
-    """Return a summary's text with its own line breaks, each line indented."""
-    return "\n".join(f"{indent}{line}" for line in printable(text).splitlines())
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

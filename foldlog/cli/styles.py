@@ -1,0 +1,41 @@
+"""How events, ids and summaries look on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foldlog.cli.terminal import has_edge
+from foldlog.words import gist
+from foldlog.words.safe_text import printable
+
+__all__ = ["LABEL_COLUMNS", "STYLES", "interval_words", "summary_text"]
+
+STYLES = {
+    "system": "dim",
+    "user": "bold green",
+    "agent": "bold cyan",
+    "action": "cyan",
+    "observation": "default",
+    "error": "red",
+    "environment": "dim",
+    "annotation": "dim",
+    "documents": "dim",
+    "request": "bold yellow",
+    "condensation": "bold yellow",
+    "retraction": "bold yellow",
+    "summary": "bold magenta",
+    "unknown": "red",
+}
+"""By label, its style for rich."""
+
+LABEL_COLUMNS = max(map(len, STYLES)) + 1
+
+
+def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERVALS_MAX) -> str:
+    """Return intervals of ids as people write them: ``3-9, 12, 40-77``; on a terminal ``most`` of them at most."""
+    return gist.interval_words(intervals, most if has_edge() else gist.UNLIMITED)
+
+
+def summary_text(text: str, indent: str = "") -> str:
+    """Return a summary's text with its own line breaks, each line indented."""
+    return "\n".join(f"{indent}{line}" for line in printable(text).splitlines())

@@ -1,0 +1,7 @@
+"""Events in words, for people who look through a history.
+
+gist         an event in one line
+reasons      why something was forgotten
+texts        all words of an event, for full-text indexes
+safe_text    text and JSON that steer no terminal
+"""
