@@ -25,7 +25,7 @@ from eventstore import (
     StoreUnavailable,
     open_store,
 )
-from eventstore.recorders.base import as_rows
+from eventstore.recorders.types import as_rows
 
 __all__ = ["WRITERS", "Load", "Outcome", "check"]
 

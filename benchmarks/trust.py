@@ -22,7 +22,7 @@ from benchmarks.raw import RawStore
 from benchmarks.workload import history
 from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, open_store
 from eventstore.codec import Encoded
-from eventstore.recorders.base import Conversation, Row
+from eventstore.recorders.types import Conversation, Row
 from eventstore.stored import hash_chain
 
 BATCH = 500

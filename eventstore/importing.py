@@ -18,8 +18,9 @@ from msgspec.structs import force_setattr, replace
 from eventstore.codec import Encoded, encode
 from eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.events import Event
-from eventstore.recorders.base import Conversation, Reader, Row, Transaction
+from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.types import Conversation, Row
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
 from eventstore.stored.rows import (

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from eventstore.events import Event
-from eventstore.recorders.base import Conversation
+from eventstore.recorders.types import Conversation
 from eventstore.stored.rows import from_microseconds
 
 __all__ = ["ConversationRow", "Ingested", "Logged", "Recorded", "listed"]

@@ -26,14 +26,10 @@ from eventstore.events import (
     is_structural,
 )
 from eventstore.importing import Ingestion
-from eventstore.recorders.base import (
-    Conversation,
-    Reader,
-    Recorder,
-    Transaction,
-)
+from eventstore.recorders.base import Reader, Recorder, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.nesting import note_committed
+from eventstore.recorders.types import Conversation
 from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored.database import Database, translated, unavailable
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed

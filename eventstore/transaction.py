@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
-from eventstore.recorders.base import (
+from eventstore.recorders.base import Reader, Transaction
+from eventstore.recorders.errors import IntegrityError
+from eventstore.recorders.types import (
     BareRow,
     Conversation,
     Grown,
@@ -25,13 +27,10 @@ from eventstore.recorders.base import (
     NewPast,
     PastRows,
     Place,
-    Reader,
     RecalledKey,
     Record,
     Row,
-    Transaction,
 )
-from eventstore.recorders.errors import IntegrityError
 from eventstore.stored.database import Database, Segment, encrypted, translated
 from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import mark_of

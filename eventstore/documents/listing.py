@@ -20,7 +20,8 @@ import msgspec
 from eventstore.documents.values import newest_value
 from eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from eventstore.events import ATTRIBUTES
-from eventstore.recorders.base import DIGEST_BYTES, ListedConversation, Reader, Record, Transaction
+from eventstore.recorders.base import Reader, Transaction
+from eventstore.recorders.types import DIGEST_BYTES, ListedConversation, Record
 from eventstore.stored.database import Database, translated
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import RowCodec

@@ -42,8 +42,9 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 from eventstore import codec
 from eventstore.events import Event
 from eventstore.opening import open_recorder
-from eventstore.recorders.base import Conversation, Place, Reader, Record, Row, Transaction
+from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import IntegrityError, RecorderError
+from eventstore.recorders.types import Conversation, Place, Record, Row
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database, DecodedRow
 from eventstore.stored.row_codec import RowCodec, WriteSettings

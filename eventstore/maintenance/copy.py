@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from eventstore.errors import ConversationErased, ConversationNotFound, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.damage import is_damage
-from eventstore.recorders.base import Conversation, Erasure, Reader, RecalledKey, Row, Transaction
+from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.types import Conversation, Erasure, RecalledKey, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, start_after
 from eventstore.stored.past import Link, follows

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from eventstore.errors import ConversationErased, CorruptEvent, HistoryDiverged, VersionConflict
 from eventstore.maintenance.copy import CHUNK, copy_conversation
-from eventstore.recorders.base import Conversation
+from eventstore.recorders.types import Conversation
 from eventstore.store import Store
 from eventstore.stored.database import Database, translated
 from eventstore.transaction import staged_keys

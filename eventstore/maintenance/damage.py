@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from eventstore.recorders.base import Conversation, Reader, Recorder, Row, as_rows
+from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import DatabaseError, DataError, InternalError, RecorderError
+from eventstore.recorders.types import Conversation, Row, as_rows
 from eventstore.stored.database import start_after
 
 __all__ = ["Unreadable", "is_damage", "next_there", "readable_conversations", "readable_rows", "staged_conversations"]

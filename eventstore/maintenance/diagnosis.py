@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from eventstore.maintenance.damage import Unreadable, readable_rows
-from eventstore.recorders.base import Row
+from eventstore.recorders.types import Row
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database
 from eventstore.stored.row_codec import PLAIN, RowCodec

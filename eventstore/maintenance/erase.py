@@ -12,8 +12,9 @@ from uuid import uuid4
 
 from eventstore.errors import ConversationHasForks, ConversationNotFound, StoreUnavailable
 from eventstore.maintenance.detach import detach
-from eventstore.recorders.base import Conversation, Erasure, Reader, Recorder, RecorderOnDisk, Transaction
+from eventstore.recorders.base import Reader, Recorder, RecorderOnDisk, Transaction
 from eventstore.recorders.errors import RecorderError, StillRead
+from eventstore.recorders.types import Conversation, Erasure
 from eventstore.results import ConversationRow, listed
 from eventstore.store import Store
 from eventstore.stored.database import Database, start_after, translated

@@ -18,8 +18,9 @@ from typing import NamedTuple
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows, staged_conversations
 from eventstore.maintenance.erase import purge
-from eventstore.recorders.base import Conversation, NewForm, NewKey, NewMark, NewPast, Row, Transaction, as_rows
+from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import KeyReplaced
+from eventstore.recorders.types import Conversation, NewForm, NewKey, NewMark, NewPast, Row, as_rows
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, encrypted, start_after, translated

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from eventstore.maintenance.damage import Unreadable, is_damage, next_there, readable_rows
 from eventstore.maintenance.diagnosis import Suspects
-from eventstore.recorders.base import Recorder, Row
+from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.types import Row
 from eventstore.stored import hash_chain
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec

@@ -23,7 +23,7 @@ from eventstore.events import Annotation, Event, Message, UnknownEvent
 from eventstore.maintenance.copy import Arrival, Carried, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.verify import VerifyFinding, verdicts
-from eventstore.recorders.base import Conversation, Row
+from eventstore.recorders.types import Conversation, Row
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, Segment, is_moment, translated

@@ -14,8 +14,9 @@ from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding
-from eventstore.recorders.base import Conversation, Erasure, Reader, RecorderOnDisk, as_rows
+from eventstore.recorders.base import Reader, RecorderOnDisk
 from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.types import Conversation, Erasure, as_rows
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten

@@ -10,7 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from eventstore.recorders.base import (
+from eventstore.recorders.base import Transaction
+from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
+from eventstore.recorders.identity import new_store_uuid
+from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
+from eventstore.recorders.types import (
     SOURCE_KEYS,
     Ancestor,
     BareRow,
@@ -31,11 +35,7 @@ from eventstore.recorders.base import (
     RecalledKey,
     Record,
     Row,
-    Transaction,
 )
-from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
-from eventstore.recorders.identity import new_store_uuid
-from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
 
 __all__ = ["MemoryRecorder"]
 

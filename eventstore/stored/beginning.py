@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from eventstore.errors import InvalidArgument
-from eventstore.recorders.base import Conversation, Fork, Transaction
+from eventstore.recorders.base import Transaction
+from eventstore.recorders.types import Conversation, Fork
 from eventstore.stored import hash_chain
 
 __all__ = ["begin_new"]

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.events import Event
-from eventstore.recorders.base import Ancestor, BareRow, Conversation, Only, Reader, Recorder, Row, as_rows
+from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
+from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, Row, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey, DataKeys, KeyRing

@@ -26,7 +26,7 @@ from itertools import repeat
 from operator import add
 from typing import Any, NamedTuple
 
-from eventstore.recorders.base import Row
+from eventstore.recorders.types import Row
 from eventstore.stored.crc import crc32
 
 __all__ = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from eventstore.recorders.base import Conversation
+from eventstore.recorders.types import Conversation
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.keys import DataKey
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple, Protocol, get_args, overload
 
-from eventstore.recorders.base import BareRow, RecalledKey, Record, Row, as_rows
+from eventstore.recorders.types import BareRow, RecalledKey, Record, Row, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.compression import (
     Compression,

@@ -15,7 +15,7 @@ from eventstore import codec
 from eventstore.codec import Encoded
 from eventstore.errors import ConversationErased, CorruptEvent
 from eventstore.events import Event, UnknownEvent
-from eventstore.recorders.base import BareRow, Conversation, Row
+from eventstore.recorders.types import BareRow, Conversation, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import PLAIN, Limit, RowCodec
 

@@ -22,7 +22,8 @@ from eventstore.conversation import (
 from eventstore.documents.listing import list_again
 from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, summary_of
-from eventstore.recorders.base import Place, RecalledKey, Transaction
+from eventstore.recorders.base import Transaction
+from eventstore.recorders.types import Place, RecalledKey
 from eventstore.results import Recorded
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database

@@ -7,7 +7,8 @@ fork asks each ancestor for its part.
 from __future__ import annotations
 
 from eventstore.errors import ConversationNotFound, CorruptEvent, InvalidArgument, VersionConflict
-from eventstore.recorders.base import Conversation, Fork, Transaction
+from eventstore.recorders.base import Transaction
+from eventstore.recorders.types import Conversation, Fork
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
 from eventstore.stored.rows import not_erased, sound

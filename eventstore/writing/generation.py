@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventstore.errors import ConversationNotFound
-from eventstore.recorders.base import Conversation, Reader
+from eventstore.recorders.base import Reader
+from eventstore.recorders.types import Conversation
 from eventstore.stored.database import Database
 from eventstore.stored.rows import beginning_with_an_event, not_erased
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventstore.codec import Encoded
 from eventstore.events import Event
-from eventstore.recorders.base import SOURCE_KEYS, Reader, RecalledKey, Transaction
+from eventstore.recorders.base import Reader, Transaction
+from eventstore.recorders.types import SOURCE_KEYS, RecalledKey
 from eventstore.stored.database import translated
 from eventstore.transaction import ReadTransaction, WriteTransaction, find_begun
 

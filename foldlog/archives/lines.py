@@ -15,7 +15,7 @@ from msgspec import Meta
 from eventstore import CorruptEvent, codec, is_structural
 from eventstore.errors import EventStoreError
 from eventstore.maintenance.copy import Carried
-from eventstore.recorders.base import Erasure, Row
+from eventstore.recorders.types import Erasure, Row
 from eventstore.stored.past import Link
 from eventstore.stored.row_codec import PLAIN
 from foldlog.archives.compression import NotReadable, decompressed

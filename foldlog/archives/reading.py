@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, Store, VersionConflict
 from eventstore.maintenance.copy import Arrival, Arrived, Carried, RememberedKey, chunked
-from eventstore.recorders.base import Row
+from eventstore.recorders.types import Row
 from eventstore.stored.database import translated
 from eventstore.stored.rows import from_microseconds
 from foldlog.archives.compression import NotReadable, decompressed, is_compressed

@@ -13,7 +13,8 @@ from pydantic import SecretStr
 from eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
 from eventstore.codec import encode
 from eventstore.maintenance import copy
-from eventstore.recorders.base import Recorder, Row, Transaction, as_rows
+from eventstore.recorders.base import Recorder, Transaction
+from eventstore.recorders.types import Row, as_rows
 from eventstore.stored import hash_chain
 from eventstore.stored.row_codec import ENCRYPTED, WriteSettings
 from eventstore.stored.rows import chained

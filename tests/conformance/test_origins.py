@@ -20,7 +20,8 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance.erase import erase
-from eventstore.recorders.base import Erasure, Recorder
+from eventstore.recorders.base import Recorder
+from eventstore.recorders.types import Erasure
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import WriteSettings
 from eventstore.writing import origins

@@ -9,21 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 from eventstore.maintenance.backup import _stale
-from eventstore.recorders.base import (
-    Erasure,
-    NewForm,
-    NewKey,
-    PlacedRow,
-    Reader,
-    RecalledKey,
-    Record,
-    Recorder,
-    RecorderOnDisk,
-    Row,
-    Transaction,
-    as_rows,
-)
+from eventstore.recorders.base import Reader, Recorder, RecorderOnDisk, Transaction
 from eventstore.recorders.errors import IntegrityError, InterfaceError, KeyReplaced
+from eventstore.recorders.types import Erasure, NewForm, NewKey, PlacedRow, RecalledKey, Record, Row, as_rows
 from eventstore.stored.database import start_after
 from eventstore.transaction import staged_keys
 from tests.conformance.conftest import OpenRecorder

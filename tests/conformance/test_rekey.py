@@ -25,7 +25,8 @@ from eventstore import (
 )
 from eventstore.maintenance import rekey as rekeying
 from eventstore.maintenance.rekey import Rekeyed
-from eventstore.recorders.base import Conversation, NewForm, NewMark, Recorder, Row, Transaction, as_rows
+from eventstore.recorders.base import Recorder, Transaction
+from eventstore.recorders.types import Conversation, NewForm, NewMark, Row, as_rows
 from eventstore.stored.compression import Compression, compressed
 from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
 from eventstore.transaction import ReadTransaction

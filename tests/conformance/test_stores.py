@@ -35,7 +35,8 @@ from eventstore import (
     WriteTransaction,
     open_store,
 )
-from eventstore.recorders.base import Recorder, as_rows
+from eventstore.recorders.base import Recorder
+from eventstore.recorders.types import as_rows
 from eventstore.stored import hash_chain
 from eventstore.transaction import staged_keys
 

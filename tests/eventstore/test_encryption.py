@@ -34,9 +34,10 @@ from eventstore import (
 from eventstore.codec import encode
 from eventstore.maintenance.rekey import Rekeyed
 from eventstore.maintenance.verify import Published
-from eventstore.recorders.base import Row, Transaction, as_rows
+from eventstore.recorders.base import Transaction
 from eventstore.recorders.memory import MemoryRecorder
 from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore.recorders.types import Row, as_rows
 from eventstore.stored import hash_chain, row_codec
 from eventstore.stored.compression import NotAsWritten, compressed, decompressed
 from eventstore.stored.row_codec import ENCRYPTED, EVENT_BYTES_MAX, PLAIN, WriteSettings

@@ -25,8 +25,8 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance.erase import erase
-from eventstore.recorders.base import as_rows
 from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.types import as_rows
 from eventstore.transaction import WriteTransaction
 
 SECRET = b"Mrs Alva Quist, account 55-17-204"

@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from eventstore import Message, Store, StoreUnavailable, StoreUnusable, open_store
-from eventstore.recorders.base import Row, Transaction, as_rows
+from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder, log_space, schema
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.statements import migrations
+from eventstore.recorders.types import Row, as_rows
 
 HI = Message(source="user", content="hi")
 

@@ -14,7 +14,7 @@ from eventstore import CondensationRequest, CorruptEvent, Message, open_store
 from eventstore.maintenance import verify
 from eventstore.maintenance.diagnosis import UNPROVEN
 from eventstore.maintenance.verify import Published, Verdict
-from eventstore.recorders.base import BareRow, Conversation, Row, as_rows
+from eventstore.recorders.types import BareRow, Conversation, Row, as_rows
 from eventstore.stored import hash_chain
 
 NAMES = ("a", "b")

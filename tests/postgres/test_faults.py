@@ -16,9 +16,10 @@ from unittest import mock
 import pytest
 
 from eventstore import ANY_VERSION, Message, ReadTransaction, Store, StoreUnavailable, VersionConflict, open_store
-from eventstore.recorders.base import Erasure, NewKey, Transaction
+from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.postgres import PostgresRecorder
+from eventstore.recorders.types import Erasure, NewKey
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server

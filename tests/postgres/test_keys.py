@@ -24,7 +24,8 @@ from eventstore import (
     open_store,
 )
 from eventstore.maintenance import erase, rekey
-from eventstore.recorders.base import NewKey, Row, Transaction
+from eventstore.recorders.base import Transaction
+from eventstore.recorders.types import NewKey, Row
 from eventstore.stored.marks import NOTHING_PENDING
 
 from .cutting import Cut, CuttingProxy

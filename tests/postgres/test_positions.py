@@ -26,10 +26,11 @@ from eventstore import (
     WriteTransaction,
     open_store,
 )
-from eventstore.recorders.base import RecalledKey, Recorder, Row, Transaction
+from eventstore.recorders.base import Recorder, Transaction
 from eventstore.recorders.errors import DataError
 from eventstore.recorders.postgres import PostgresRecorder, positions
 from eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
+from eventstore.recorders.types import RecalledKey, Row
 
 from .servers import Server, new_primary
 

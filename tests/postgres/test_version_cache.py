@@ -27,10 +27,11 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
-from eventstore.recorders.base import Conversation, Erasure, RecalledKey, Row, Transaction
+from eventstore.recorders.base import Transaction
 from eventstore.recorders.postgres import PostgresRecorder
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Wire
+from eventstore.recorders.types import Conversation, Erasure, RecalledKey, Row
 from eventstore.stored.keys import KeyRing
 from projections import Views
 

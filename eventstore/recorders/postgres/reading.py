@@ -8,7 +8,9 @@ from typing import Final, Protocol, cast
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.base import (
+from eventstore.recorders.postgres.binary import BIGINT, BYTEA, array, bigint, text_bytes, to_text
+from eventstore.recorders.postgres.wire import Parameter
+from eventstore.recorders.types import (
     Ancestor,
     BareRow,
     Conversation,
@@ -19,8 +21,6 @@ from eventstore.recorders.base import (
     RecalledKey,
     Record,
 )
-from eventstore.recorders.postgres.binary import BIGINT, BYTEA, array, bigint, text_bytes, to_text
-from eventstore.recorders.postgres.wire import Parameter
 
 __all__ = ["PostgresReader", "Session"]
 

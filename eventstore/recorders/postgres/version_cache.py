@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import Final, NamedTuple
 
-from eventstore.recorders.base import Conversation
+from eventstore.recorders.types import Conversation
 
 __all__ = ["PostgresVersionCache"]
 

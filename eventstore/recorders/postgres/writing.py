@@ -13,22 +13,6 @@ from typing import Final
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.base import (
-    Change,
-    Conversation,
-    Erasure,
-    Fork,
-    Grown,
-    NewForm,
-    NewKey,
-    NewMark,
-    NewPast,
-    PastRows,
-    Place,
-    RecalledKey,
-    Record,
-    Row,
-)
 from eventstore.recorders.errors import IntegrityError, InternalError, RecorderError
 from eventstore.recorders.postgres.binary import (
     BIGINT,
@@ -48,6 +32,22 @@ from eventstore.recorders.postgres.positions import Positions
 from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Parameter, Wire
+from eventstore.recorders.types import (
+    Change,
+    Conversation,
+    Erasure,
+    Fork,
+    Grown,
+    NewForm,
+    NewKey,
+    NewMark,
+    NewPast,
+    PastRows,
+    Place,
+    RecalledKey,
+    Record,
+    Row,
+)
 
 __all__ = ["CommitInDoubt", "PostgresTransaction", "TooSlow", "Unproven", "Witness"]
 

@@ -9,7 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from eventstore.recorders.base import (
+from eventstore.recorders.errors import DatabaseError
+from eventstore.recorders.sqlite.checked import Checked
+from eventstore.recorders.statements import statements
+from eventstore.recorders.types import (
     Ancestor,
     BareRow,
     Conversation,
@@ -20,9 +23,6 @@ from eventstore.recorders.base import (
     RecalledKey,
     Record,
 )
-from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.sqlite.checked import Checked
-from eventstore.recorders.statements import statements
 
 __all__ = ["SQL", "SQLiteReader", "a_position", "bound"]
 

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from eventstore.recorders.base import (
+from eventstore.recorders.errors import IntegrityError, KeyReplaced
+from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
+from eventstore.recorders.sqlite.version_cache import SQLiteVersionCache
+from eventstore.recorders.types import (
     DIGEST_BYTES,
     Change,
     Conversation,
@@ -24,9 +27,6 @@ from eventstore.recorders.base import (
     Record,
     Row,
 )
-from eventstore.recorders.errors import IntegrityError, KeyReplaced
-from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
-from eventstore.recorders.sqlite.version_cache import SQLiteVersionCache
 
 __all__ = ["SQLiteTransaction"]
 

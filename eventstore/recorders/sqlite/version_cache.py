@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from eventstore.recorders.base import Conversation, Row
+from eventstore.recorders.types import Conversation, Row
 
 __all__ = ["SQLiteVersionCache"]
 

@@ -1,0 +1,286 @@
+"""What a recorder keeps and is given: rows, conversations, records, idempotency keys, changes of a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+__all__ = [
+    "DIGEST_BYTES",
+    "SOURCE_KEYS",
+    "Ancestor",
+    "BareRow",
+    "Change",
+    "Conversation",
+    "Erasure",
+    "Fork",
+    "Grown",
+    "ListedConversation",
+    "NewForm",
+    "NewKey",
+    "NewMark",
+    "NewPast",
+    "Only",
+    "PastRows",
+    "Place",
+    "PlacedRow",
+    "RecalledKey",
+    "Record",
+    "Row",
+    "as_rows",
+    "kind_name",
+]
+
+SOURCE_KEYS: Final = "foldlog:source:"
+"""How idempotency keys begin that can be found over all conversations."""
+
+DIGEST_BYTES: Final = 16
+"""The size of a digest that stands for an attribute in lists."""
+
+
+class Row(NamedTuple):
+    """One event as stored. ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text.
+
+    ``shown_before`` and ``structural_before`` count such events before this one, so that a reader who walks an index
+    sees where one is missing. ``checksum`` is that of the row (``integrity.checksum``). A recorder only keeps them.
+    """
+
+    id: int
+    kind: str
+    schema: int
+    shown: bool
+    structural: bool
+    recorded_at: int
+    encoding: int
+    body: bytes
+    head: bytes
+    shown_before: int = 0
+    structural_before: int = 0
+    checksum: int = 0
+
+
+BareRow = tuple[Any, ...]
+"""The columns of a ``Row``, whatever a database has in them, the kind as UTF-8 bytes. ``as_rows`` makes rows of them.
+"""
+
+
+Place = Callable[[], int]
+"""A position that is known when its transaction has been committed. Not to be asked for before."""
+
+
+class PlacedRow(NamedTuple):
+    """A row with its place in the whole store."""
+
+    position: int
+    conversation: str
+    row: BareRow
+
+
+class Erasure(NamedTuple):
+    """What is left of an erased conversation: when, why, how many events it had, and its last head."""
+
+    erased_at: int
+    reason: str
+    events: int
+    head: bytes
+
+
+class Ancestor(NamedTuple):
+    """A conversation that a fork's past belongs to, and the version at which the past leaves it. ``parent`` is its own
+    parent. ``has_records``: projections keep records of it.
+    """
+
+    key: int
+    stop: int
+    id: str
+    encrypted: bool
+    parent: int | None
+    has_records: bool = True
+
+
+class Conversation(NamedTuple):
+    """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
+    empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are how many such
+    events it has: what its last event says was before it, and that event itself. ``astray``: the database contradicts
+    itself about which event is the last. ``visible``: it is not staged. ``mark`` is the row codec's (``stored.marks``).
+
+    A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
+    event of its own, the last one is its parent's. ``lineage`` holds its ancestors, its parent first; a list leaves it
+    out. ``past`` is there where a fork has copied its past instead, see ``stored.past``: then it has a
+    ``parent_version`` and no parent. ``replaces`` is the key of the erased
+    conversation whose id it uses again.
+    """
+
+    key: int
+    id: str
+    created_at: int
+    salt: bytes
+    version: int
+    updated_at: int | None
+    head: bytes | None
+    parent: int | None = None
+    parent_version: int | None = None
+    key_id: str | None = None
+    sealed_key: bytes | None = None
+    erasure: Erasure | None = None
+    shown: int = 0
+    structural: int = 0
+    astray: bool = False
+    visible: bool = True
+    mark: bytes | None = None
+    parent_id: str | None = None
+    lineage: tuple[Ancestor, ...] = ()
+    past: bytes | None = None
+    replaces: int | None = None
+
+    @property
+    def begins(self) -> int:
+        """The id of the first event that is stored under its own key."""
+        return 0 if self.parent is None else self.parent_version or 0
+
+    def grown(self, last: Row) -> Conversation:
+        """Return the conversation with ``last`` as its newest row."""
+        # As ``_replace`` does it, without the names: every append does this.
+        event_id, _, _, shown, structural, recorded_at, _, _, head, shown_before, structural_before, _ = last
+        return tuple.__new__(Conversation, (
+            *self[:4], event_id + 1, recorded_at, head, *self[7:12], shown_before + shown,
+            structural_before + structural, *self[14:],
+        ))  # fmt: skip
+
+
+class Record(NamedTuple):
+    """What a projection keeps for one version of a conversation. ``code`` is the version of the projection's code;
+    ``base`` is the version of the record that this one builds on, if it does not stand alone. ``encoding`` and
+    ``checksum`` are what they are in a ``Row``.
+    """
+
+    version: int
+    code: int
+    base: int | None
+    body: bytes
+    encoding: int = 0
+    checksum: int = 0
+    projection: str = ""
+
+
+class RecalledKey(NamedTuple):
+    """What an idempotency key stands for: the first id and the number of the events that were appended under it.
+    ``proof`` is the row codec's.
+    """
+
+    first_id: int
+    events: int
+    proof: bytes | None = None
+    position: int | None = None
+
+
+_KINDS_MAX: Final = 1_000
+_KINDS: Final[dict[bytes, str]] = {}
+"""Texts of the kinds met so far: there are few, and rows are many."""
+_new: Final = tuple.__new__  # what Row(...) calls, without the call around it
+
+
+def as_rows(bare: Iterable[BareRow]) -> list[Row]:
+    """Return rows as a recorder has read them. A column that cannot be one is given a value that no check accepts."""
+    rows = []
+    for event_id, kind, schema, shown, structural, at, encoding, body, head, before, turns, check in bare:
+        if type(event_id) is not int:
+            event_id = -1
+        name = kind_name(kind)
+        rows.append(
+            _new(Row, (event_id, name, schema, shown == 1, structural == 1, at, encoding, body, head, before, turns,
+                       check))
+        )  # fmt: skip
+    return rows
+
+
+def kind_name(kind: bytes) -> str:
+    """Return the text of a kind; of what cannot be a kind, an empty one."""
+    name = _KINDS.get(kind)
+    if name is None:
+        name = str(kind, "utf-8", "replace") if type(kind) is bytes else ""
+        if name and len(_KINDS) < _KINDS_MAX:
+            _KINDS[kind] = name
+    return name
+
+
+class ListedConversation(NamedTuple):
+    """A conversation in a list: when it was active last, and its version, as it was when it was listed. ``attributes``
+    is the record that holds these, if it has any.
+    """
+
+    key: int
+    id: str
+    created_at: int
+    is_encrypted: bool
+    at: int
+    version: int
+    attributes: Record | None
+
+
+class NewKey(NamedTuple):
+    """Another salt and another wrapped data key for a conversation. ``replaces`` is the wrapped key that was found.
+
+    Lists find the conversation again once it is listed again.
+    """
+
+    salt: bytes
+    key_id: str | None
+    sealed_key: bytes | None
+    replaces: bytes | None
+
+
+class NewMark(NamedTuple):
+    """Another mark for a conversation."""
+
+    mark: bytes | None
+
+
+class Grown(NamedTuple):
+    """A fork gets its first event: from now on it is damaged if it has none."""
+
+
+class NewPast(NamedTuple):
+    """What is known of copied events (``stored.past``), and the version up to which they are copied. A fork has no
+    parent any more.
+    """
+
+    past: bytes
+    version: int
+
+
+class PastRows(NamedTuple):
+    """Rows below the first own event of a fork, which get no positions: no follower meets them."""
+
+    rows: Sequence[Row]
+
+
+class NewForm(NamedTuple):
+    """Existing rows in another form: their encoding, body and checksum change, and nothing else."""
+
+    rows: Sequence[Row]
+
+
+class Fork(NamedTuple):
+    """Where a fork begins: in ``parent``, after ``border``, one of the rows stored under the parent's own key."""
+
+    parent: Conversation
+    border: Row
+
+    def begun(self, empty: Conversation) -> Conversation:
+        """Return a new fork as a read finds it."""
+        parent, border = self
+        stop = border.id + 1
+        ancestor = Ancestor(parent.key, stop, parent.id, parent.sealed_key is not None, parent.parent)
+        forked = empty._replace(parent=parent.key, parent_version=stop, parent_id=parent.id)
+        return forked._replace(lineage=(ancestor, *parent.lineage)).grown(border)
+
+
+Change = NewKey | NewMark | NewForm | NewPast | PastRows | Grown | Erasure
+"""What can be changed of a conversation that exists. An ``Erasure`` replaces it: its rows cannot be read any more, salt
+and key are gone at once, and ``delete`` removes the rest.
+"""
+
+
+Only = Literal["all", "structural", "documents"]
+"""Which rows are read: those of kind ``document_changes`` are ``documents``."""
