@@ -351,7 +351,7 @@ class ReadTransaction:
 
     def recalled_among(self, idempotency_keys: Sequence[str]) -> set[str]:
         """Return those of these keys that are stored. Raises what ``recall`` raises."""
-        among = self._reader.recalled_among(self._conversation.key, idempotency_keys)
+        among = self._reader.index.recalled_among(self._conversation.key, idempotency_keys)
         recalled = [(name, each) for _, name, each in among]
         self.check_proofs(recalled)
         return {name for name, _ in recalled}
@@ -457,7 +457,7 @@ class WriteTransaction(ReadTransaction):
         attributes of these digests, or those that it had.
         """
         found = self._conversation
-        self._reader.list_as(found.key, found.updated_at or found.created_at, version, digests)
+        self._reader.index.list_as(found.key, found.updated_at or found.created_at, version, digests)
 
     def delete_records(self, projection: str) -> None:
         self._reader.put_records(projection, self._conversation.key, (), replace_all=True)

@@ -83,7 +83,7 @@ def recent_conversations(
         key_ids = [None] if keys is None or not wanted else [None, *keys.names]
 
         def page(reader: Reader) -> list[tuple[RecentConversation, tuple[int, int]]]:
-            pages = [reader.listed(_digests(wanted, keys, key_id), after, limit) for key_id in key_ids]
+            pages = [reader.index.listed(_digests(wanted, keys, key_id), after, limit) for key_id in key_ids]
             found = merge(*pages, key=lambda one: (one.at, one.key), reverse=True)
             return [(_shown(database, reader, one), (one.at, one.key)) for one in islice(found, limit)]
 
@@ -117,7 +117,7 @@ def _up_to_date(database: Database, age_max_s: float) -> int:
     until = int(database.recorder.value("last_position"))
     if not database.recorder.writable:
         return now if until == position else at
-    touched = database.recorder.query(lambda reader: sorted(reader.touched(position, until)))
+    touched = database.recorder.query(lambda reader: sorted(reader.index.touched(position, until)))
     if database.settings.keys is None:
         touched = [(key, version) for key, version in touched if version != _WITH_KEY]
     for start in range(0, len(touched), _AT_ONCE):

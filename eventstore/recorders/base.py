@@ -26,12 +26,57 @@ from eventstore.recorders.types import (
     Row,
 )
 
-__all__ = ["PATIENCE_S", "Reader", "Recorder", "RecorderOfFile", "RecorderOnDisk", "Transaction"]
+__all__ = [
+    "PATIENCE_S",
+    "Index",
+    "Reader",
+    "Recorder",
+    "RecorderOfFile",
+    "RecorderOnDisk",
+    "Transaction",
+    "WritableIndex",
+]
 
 T = TypeVar("T")
 
 PATIENCE_S: Final = 60.0
 """How long a call waits for other writers, or for a server that is away, unless the URL says otherwise."""
+
+
+class Index(Protocol):
+    """What a transaction finds over many conversations: those of a list, and events by the id of their source."""
+
+    def recalled_among(
+        self, key: int | None, idempotency_keys: Sequence[str]
+    ) -> Sequence[tuple[int, str, RecalledKey]]:
+        """Return those of these idempotency keys that are stored, each with its conversation. Nothing is guessed.
+
+        Without a conversation: those of all conversations, of keys that begin with ``SOURCE_KEYS``.
+        """
+
+    def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
+        """Return the keys of visible conversations that have an event after one position, up to another; of all, after
+        position 0; and of those that are to be listed again. With each the version that it is listed at: -1, not
+        listed; -2, to be listed by a process that has its key.
+        """
+
+    def listed(
+        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
+    ) -> Sequence[ListedConversation]:
+        """Return conversations that have all of these digests, the last active first.
+
+        ``before`` is the moment and the key of the last one of the page before. Cost: those that have the first digest,
+        down to the last one returned.
+        """
+
+
+class WritableIndex(Index, Protocol):
+    """The same in a write transaction."""
+
+    def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:
+        """Say in lists when a conversation was active last, its version, and the digests of its attributes, if they are
+        others than before. An ``Erasure`` removes all of it.
+        """
 
 
 class Reader(Protocol):
@@ -80,28 +125,9 @@ class Reader(Protocol):
         stored, with the position of its first event.
         """
 
-    def recalled_among(
-        self, key: int | None, idempotency_keys: Sequence[str]
-    ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return those of these idempotency keys that are stored, each with its conversation. Nothing is guessed.
-
-        Without a conversation: those of all conversations, of keys that begin with ``SOURCE_KEYS``.
-        """
-
-    def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
-        """Return the keys of visible conversations that have an event after one position, up to another; of all, after
-        position 0; and of those that are to be listed again. With each the version that it is listed at: -1, not
-        listed; -2, to be listed by a process that has its key.
-        """
-
-    def listed(
-        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
-    ) -> Sequence[ListedConversation]:
-        """Return conversations that have all of these digests, the last active first.
-
-        ``before`` is the moment and the key of the last one of the page before. Cost: those that have the first digest,
-        down to the last one returned.
-        """
+    @property
+    def index(self) -> Index:
+        """What is found over many conversations."""
 
 
 class Transaction(Reader, Protocol):
@@ -161,10 +187,9 @@ class Transaction(Reader, Protocol):
     def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
         """Keep records; one of the same version is replaced. ``replace_all``: the others are deleted."""
 
-    def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:
-        """Say in lists when a conversation was active last, its version, and the digests of its attributes, if they are
-        others than before. An ``Erasure`` removes all of it.
-        """
+    @property
+    def index(self) -> WritableIndex:
+        """What is found over many conversations."""
 
     def set_value(self, name: str, value: str) -> None:
         """Record a fact about the store; see ``Recorder.value``. Of a tracking, which only goes forward:

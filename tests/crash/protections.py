@@ -349,12 +349,12 @@ PROTECTIONS = {
     ),
     "undo-first": Protection(
         "the store in memory knows how to undo a change before it makes it",
-        "eventstore/recorders/memory.py",
-        """            self._tables.undo.append(lambda row=row: _remove(kept, row))  # type: ignore[misc]
+        "eventstore/recorders/memory/transaction.py",
+        """            self._tables.undo.append(lambda row=row: remove(kept, row))  # type: ignore[misc]
             kept.insert(place, row)
 """,
         """            kept.insert(place, row)
-            self._tables.undo.append(lambda row=row: _remove(kept, row))  # type: ignore[misc]
+            self._tables.undo.append(lambda row=row: remove(kept, row))  # type: ignore[misc]
 """,
         "tests/eventstore/test_interruptions.py -k memory",
     ),

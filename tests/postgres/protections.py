@@ -56,8 +56,8 @@ PROTECTIONS = {
     ),
     "witness": Protection(
         "a commit in doubt is looked for by the rows of its events",
-        f"{_POSTGRES}/writing.py",
-        "if self.witness is None or self.witness[0] != _OF_EVENTS:",
+        f"{_POSTGRES}/open_transaction.py",
+        "if self.witness is None or self.witness[0] != OF_EVENTS:",
         "if self.witness is None:",
         _KEYS,
     ),
@@ -217,7 +217,7 @@ PROTECTIONS = {
     ),
     "slow": Protection(
         "a guard that is too slow for the server is not asked again and again",
-        f"{_POSTGRES}/writing.py",
+        f"{_POSTGRES}/open_transaction.py",
         "if not 0 < limit_s <= idle_s:",
         "if True:",
         "tests/postgres/test_faults.py -k does_not_wait_for",

@@ -4,8 +4,10 @@ recorder    the seam: connections, and what is done once in a while
 calls       one call over all its attempts: commits whose outcome was not heard of
 patience    how long a call waits for a server that is away
 sessions    a read transaction, and what followers wait for
-writing     what may be written in one transaction, in two round trips
-reading     the questions that one transaction answers
+writing     what may be written in one transaction
+open_transaction  its begin, its commit, and what is sent when: an append takes two round trips
+reading     the questions that one transaction answers; index: those over many conversations
+results     the rows of a result as values
 positions   where an event stands in the whole store, without anything that all writers meet at
 wire        a connection on which statements are queued and sent together
 binary      PostgreSQL's binary form of what a store keeps

@@ -9,8 +9,9 @@ from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import OperationalError, RecorderError
 from eventstore.recorders.nesting import note_committed, note_in_doubt
 from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
+from eventstore.recorders.postgres.open_transaction import CommitInDoubt, TooSlow
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
-from eventstore.recorders.postgres.writing import CommitInDoubt, PostgresTransaction, TooSlow
+from eventstore.recorders.postgres.writing import PostgresTransaction
 
 __all__ = ["Call"]
 

@@ -1,19 +1,12 @@
-"""What one transaction writes. Writes are queued and go out with the next question, or with the commit: an append costs
-two round trips, one to ask how the conversation ends and one to write and commit; or a single one, where this process
-wrote to the conversation last.
-"""
+"""What one transaction writes: the promises of a recorder, as statements on an open transaction."""
 
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from psycopg.pq.abc import PGresult
-
-from eventstore.recorders.errors import IntegrityError, InternalError, RecorderError
+from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.postgres.binary import (
     BIGINT,
     BOOLEAN,
@@ -27,8 +20,8 @@ from eventstore.recorders.postgres.binary import (
     smallint,
     text_bytes,
 )
-from eventstore.recorders.postgres.faults import ConnectionLost, TryAgain
-from eventstore.recorders.postgres.positions import Positions
+from eventstore.recorders.postgres.faults import TryAgain
+from eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
 from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Parameter, Wire
@@ -49,36 +42,17 @@ from eventstore.recorders.types import (
     Row,
 )
 
-__all__ = ["CommitInDoubt", "PostgresTransaction", "TooSlow", "Unproven", "Witness"]
+if TYPE_CHECKING:
+    from eventstore.recorders.postgres.index import PostgresWritableIndex
+
+__all__ = ["PostgresTransaction"]
 
 _OF_CONVERSATION: Final = b"conversation"
 _OF_STAGING: Final = b"staging"
 _OF_APPLICATION: Final = b"application"
 
-_OF_EVENTS: Final = "stands_event"
-_LAST_LOOK_S: Final = 1.0
-"""How long an exception from outside waits for the answer to a commit that it interrupted."""
 
-Witness = tuple[str, tuple[Parameter, ...]]
-"""A question that has an answer if, and only if, a transaction was committed: it looks for one row of its writes, by
-values that no other transaction could have written. Each has something random in it: the place of an event, the sealed
-key of a conversation, the key of a new one, the token of a tracking id.
-"""
-
-
-class CommitInDoubt(ConnectionLost):
-    """The commit was sent, and its outcome is unknown."""
-
-
-class TooSlow(ConnectionLost):
-    """The server ended the session because the work let it wait for too long within the transaction."""
-
-
-class Unproven(IntegrityError):
-    """The work took something for granted, and did nothing by which the server would have refused it."""
-
-
-class PostgresTransaction(PostgresReader):
+class PostgresTransaction(OpenTransaction, PostgresReader):
     """A write transaction on a connection. It begins with what it is first asked.
 
     Those who ask for the same conversation by its id wait for one another, by an advisory lock that ends with the
@@ -99,101 +73,15 @@ class PostgresTransaction(PostgresReader):
         reserve: Callable[[], int],
         versions: PostgresVersionCache | None = None,
     ) -> None:
-        super().__init__(self)
-        self._wire = wire
-        self._schema = schema.encode()
-        self._durable = durable
+        OpenTransaction.__init__(self, wire, schema, durable=durable)
+        PostgresReader.__init__(self, self)
         self._reserve = reserve
         self._versions = versions
-        self._positions = Positions()
-        self._number_asked: int | None = None
-        self._begun = False
-        self._wrote = False
-        self._unchecked = False
-        self._guessed_keys = False
-        self._taken_for_new: set[tuple[int, str]] = set()
         self._newest: dict[int, Row] = {}
         self._met: dict[int, Conversation] = {}
         self._marks: dict[int, bytes | None] = {}
         self._locked: set[int] = set()
         """Keys of conversations that no other writer changes before this transaction ends."""
-        self.locks: list[int] = []
-        self.witness: Witness | None = None
-        self.stands: bool | None = False
-        """Is it committed? None where that is not known."""
-        self._answered_at = 0.0
-
-    # -- the transaction itself ---------------------------------------------------------------------------------------
-
-    def ask(self, statement: str, *parameters: Parameter) -> PGresult:
-        self._begin()
-        self._wire.queue(statement, *parameters)
-        return self._answers()[-1]
-
-    def lock(self, number: int) -> None:
-        """Wait for the holder of this lock, then hold it until the end. It goes out with the next question."""
-        self._begin()
-        self.locks.append(number)
-        self._wire.queue("lock", bigint(number))
-
-    def finds(self, earlier: PostgresTransaction) -> bool:
-        """Was this earlier transaction committed? It has ended when this is answered: its locks are waited for. If so,
-        it has its number now, and with it its positions.
-        """
-        if earlier.witness is None:
-            return False
-        for number in earlier.locks:
-            self.lock(number)
-        statement, parameters = earlier.witness
-        found = self.ask(statement, *parameters)
-        if found.ntuples == 0:
-            return False
-        its_number = found.get_value(0, 0)
-        if its_number is not None and earlier._positions.number is None:
-            earlier._positions.number = int.from_bytes(its_number)
-        return True
-
-    @property
-    def assumes(self) -> bool:
-        """Was anything taken for granted that the server has not confirmed?"""
-        return self._unchecked or self._guessed_keys
-
-    def commit(self) -> None:
-        """Make it durable. Raises ``CommitInDoubt`` where that was asked for and not confirmed.
-
-        What was only read is durable then too. It may be the outcome of an earlier attempt, which a primary that
-        crashed brings back before its standby has it, so the answer must not go out before that is so.
-        """
-        if self._taken_for_new:
-            raise Unproven("an idempotency key was taken for new and then not used")
-        if not self._begun:
-            return
-        try:
-            if not self._wrote and self._durable:
-                self._wire.queue("barrier")
-            self._wire.queue("commit")
-            self._commit()
-            self.stands = True
-        except RecorderError as error:
-            self.stands = None if isinstance(error, CommitInDoubt) else False
-            raise
-        except BaseException:  # from outside, such as a timeout
-            self.stands = None
-            self.stands = self._wire.committed(_LAST_LOOK_S)
-            if self.stands and self._durable and self._wire.warned:
-                self.stands = None
-            raise
-
-    def _commit(self) -> None:
-        try:
-            answers = self._answers()
-        except ConnectionLost as error:
-            raise CommitInDoubt(str(error)) from error
-        if answers[-1].command_status != b"COMMIT":
-            raise InternalError("a statement of this transaction failed and the work went on, so nothing was written")
-        if self._durable and self._wire.warned:
-            # The server says so when it is told not to wait for the standby any longer, and calls it a success.
-            raise CommitInDoubt("the commit is on the primary, but no standby has confirmed it")
 
     def tell(self, versions: PostgresVersionCache) -> None:
         """Of the conversations that it appended to, once it is committed."""
@@ -201,67 +89,6 @@ class PostgresTransaction(PostgresReader):
             found = self._met.get(key)
             if found is not None:
                 versions.keep(found, found.grown(last)._replace(mark=self._marks.get(key, found.mark)))
-
-    def _begin(self) -> None:
-        if not self._begun:
-            self._begun = True
-            self._wire.queue("begin_writing")
-            if not self._durable:
-                self._wire.queue("begin_relaxed")
-
-    def _answers(self) -> Sequence[PGresult]:
-        limit_s = self._wire.idle_in_transaction_s
-        idle_s = time.monotonic() - self._answered_at if self._answered_at else 0.0
-        try:
-            answers = self._wire.ask()
-        except ConnectionLost as error:
-            if not 0 < limit_s <= idle_s:
-                raise
-            raise TooSlow(
-                f"{error}: a guard or an inline projection ran for {idle_s:.0f} s within the transaction, and the "
-                f"server ends a transaction that is idle for {limit_s:g} s (idle_in_transaction_session_timeout); "
-                f"decide before the append, and let the guard only compare"
-            ) from error
-        self._answered_at = time.monotonic()
-        if self._number_asked is not None and self._positions.number is None:
-            self._positions.number = int.from_bytes(answers[self._number_asked].get_value(0, 0) or b"")
-        self._unchecked = False
-        return answers
-
-    def _write(self, statement: str, *parameters: Parameter) -> None:
-        self._begin()
-        self._wrote = True
-        self._wire.queue(statement, *parameters)
-
-    def _seen_by(self, statement: str, *parameters: Parameter) -> None:
-        """Look for this row if the outcome of the commit is not heard of.
-
-        A row of an event is the best witness: it keeps its values while its conversation gets another key, and it knows
-        the number of the transaction. Of other rows it is the last: an earlier write of the same row is not there any
-        more.
-        """
-        if self.witness is None or self.witness[0] != _OF_EVENTS:
-            self.witness = (statement, parameters)
-
-    def _ask_for_number(self) -> None:
-        """Behind the lock, in the same round trip: a number that is older than the turn of its holder would place his
-        events before those of the writer before it.
-        """
-        if self._number_asked is None:
-            self._begin()
-            self._number_asked = self._wire.queue("number")
-
-    def _numbered(self) -> Positions:
-        if self._positions.number is None:
-            self._ask_for_number()
-            self._answers()
-        return self._positions
-
-    def _lock_on(self, what: bytes, name: bytes) -> None:
-        digest = blake2b(name, digest_size=8, key=what, salt=blake2b(self._schema, digest_size=8).digest()).digest()
-        number = int.from_bytes(digest, signed=True)
-        if number not in self.locks:
-            self.lock(number)
 
     # -- what recorders promise ---------------------------------------------------------------------------------------
 
@@ -441,9 +268,11 @@ class PostgresTransaction(PostgresReader):
                 integer(checksum),
             )
 
-    def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:
-        joined = None if digests is None else b"".join(digests)
-        self._write("list_as", bigint(key), bigint(at), bigint(version), joined)
+    @property
+    def index(self) -> PostgresWritableIndex:
+        from eventstore.recorders.postgres.index import PostgresWritableIndex  # as in PostgresReader
+
+        return PostgresWritableIndex(self.ask, self._write)
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")
@@ -496,7 +325,7 @@ class PostgresTransaction(PostgresReader):
             columns = zip(*placed, strict=True)
             self._write("insert_events", bigint(key), *(array(k, c) for k, c in zip(_KINDS, columns, strict=True)))
         last = placed[-1]
-        self._seen_by(_OF_EVENTS, bigint(key), last[0], rows[-1].head, last[-1])
+        self._seen_by(OF_EVENTS, bigint(key), last[0], rows[-1].head, last[-1])
 
     def _lock_by_key(self, key: int) -> bool:
         """Lock a conversation as what it is once it is locked: a staged one may be published in between. False if there

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,19 +17,19 @@ from eventstore.recorders.types import (
     BareRow,
     Conversation,
     Erasure,
-    ListedConversation,
     Only,
     PlacedRow,
     RecalledKey,
     Record,
 )
 
-__all__ = ["SQL", "SQLiteReader", "a_position", "bound"]
+if TYPE_CHECKING:
+    from eventstore.recorders.sqlite.index import SQLiteIndex
+
+__all__ = ["SQL", "SQLiteReader", "a_position", "as_text", "bound"]
 
 SQL: Final = statements("sqlite")
-_INTEGER_MAX: Final = 2**63 - 1
 _first: Final = itemgetter(0)
-_new: Final = tuple.__new__  # what ListedConversation(...) calls, without the call around it
 _ROWS: Final[dict[Only, str]] = {
     "all": SQL["rows"],
     "structural": SQL["structural_rows"],
@@ -64,12 +64,12 @@ class SQLiteReader:
         if name == "last_position":
             return str(self._last_position())
         found = self._execute(SQL["store_value"], (name,)).fetchone()
-        return _text(found[0]) if found else ""
+        return as_text(found[0]) if found else ""
 
     def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
         if isinstance(name, int):
             found = self._execute(SQL["conversation_of"], (name,)).fetchone()
-            return self._with_lineage(_conversation(_text(found[0]), found[1:])) if found else None
+            return self._with_lineage(_conversation(as_text(found[0]), found[1:])) if found else None
         bound_name = (bound(name),)
         if known is None and self._checked is not None:
             known = self._checked.get(name)
@@ -93,7 +93,7 @@ class SQLiteReader:
 
     def _lineage(self, key: int) -> tuple[Ancestor, ...]:
         return tuple(
-            Ancestor(ancestor, stop, _text(name), encrypted == 1, parent, has_records == 1)
+            Ancestor(ancestor, stop, as_text(name), encrypted == 1, parent, has_records == 1)
             for ancestor, stop, name, encrypted, parent, has_records in self._execute(SQL["lineage"], (key,))
         )
 
@@ -102,10 +102,10 @@ class SQLiteReader:
     ) -> Sequence[Conversation]:
         if forks_of is not None:
             rows = self._execute(SQL["forks"], (forks_of, bound(start), limit)).fetchall()
-            return [_conversation(_text(row[0]), row[1:]) for row in rows]
+            return [_conversation(as_text(row[0]), row[1:]) for row in rows]
         statement = SQL["staged_conversations" if staged else "conversations"]
         rows = self._execute(statement, (bound(start), limit)).fetchall()
-        return [_conversation(_text(row[0]), row[1:]) for row in rows]
+        return [_conversation(as_text(row[0]), row[1:]) for row in rows]
 
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
         return self._execute(_ROWS[only], (key, start, stop, limit)).fetchall()
@@ -144,44 +144,19 @@ class SQLiteReader:
     ) -> Sequence[Record]:
         if projection is None:
             rows = self._execute(SQL["newest_records"], (key, key, limit))
-            return [Record(*row[:6])._replace(projection=_text(row[6])) for row in rows]
+            return [Record(*row[:6])._replace(projection=as_text(row[6])) for row in rows]
         statement = SQL["records_back" if backwards else "records"]
         return [Record(*row) for row in self._execute(statement, (projection, key, version, limit))]
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
         rows = self._execute(SQL["recall" if exactly else "recalled"], (key, bound(start), limit))
-        return [(_text(name), RecalledKey(*recalled)) for name, *recalled in rows]
+        return [(as_text(name), RecalledKey(*recalled)) for name, *recalled in rows]
 
-    def recalled_among(
-        self, key: int | None, idempotency_keys: Sequence[str]
-    ) -> Sequence[tuple[int, str, RecalledKey]]:
-        found: list[tuple[int, str, RecalledKey]] = []
-        for name in idempotency_keys:
-            if key is None:
-                rows = self._execute(SQL["recalled_anywhere"], (bound(name),))
-                found += ((conversation, name, RecalledKey(*recalled)) for conversation, *recalled in rows)
-            else:
-                found += ((key, name, recalled) for _, recalled in self.recalled(key, name, 1, exactly=True))
-        return found
+    @property
+    def index(self) -> SQLiteIndex:
+        from eventstore.recorders.sqlite.index import SQLiteIndex  # lists do without it until they are asked for
 
-    def touched(self, after_position: int, until_position: int) -> Sequence[tuple[int, int]]:
-        if after_position <= 0:
-            return self._execute(SQL["all_visible"]).fetchall()
-        return self._execute(SQL["touched"], (after_position, until_position) * 2).fetchall()
-
-    def listed(
-        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
-    ) -> Sequence[ListedConversation]:
-        at, key = before or (_INTEGER_MAX, _INTEGER_MAX)
-        statement = SQL["listed"].format(others=" ".join([SQL["also_listed"]] * (len(digests) - 1)))
-        rows = self._execute(statement, (digests[0], at, at, key, *digests[1:], limit))
-        return [
-            _new(ListedConversation, (
-                key, _text(name), created_at, encrypted == 1, at, version,
-                None if record[0] is None else Record(*record),
-            ))
-            for key, name, created_at, encrypted, at, version, *record in rows
-        ]  # fmt: skip
+        return SQLiteIndex(self._execute)
 
     def _last_position(self) -> int:
         return a_position(self._execute(SQL["last_position"]))
@@ -191,12 +166,12 @@ class SQLiteReader:
         row = self._execute(SQL["publication_at"], (after_position + 1,)).fetchone()
         if row is None or row[2] + row[3] <= after_position + 1:
             row = self._execute(SQL["publications_after"], (after_position + 1, 1)).fetchone()
-        return (row[0], _text(row[1]), row[2], row[3]) if row else None
+        return (row[0], as_text(row[1]), row[2], row[3]) if row else None
 
     def _id(self, key: int) -> str:
         if key not in self._ids:
             found = self._execute(SQL["conversation_id"], (key,)).fetchone()
-            self._ids[key] = _text(found[0]) if found else ""
+            self._ids[key] = as_text(found[0]) if found else ""
         return self._ids[key]
 
 
@@ -218,7 +193,7 @@ def bound(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _text(stored: object) -> str:
+def as_text(stored: object) -> str:
     # In a damaged file a column may be of any type. What the row then is not, the guard finds.
     return stored.decode("utf-8", "surrogatepass") if type(stored) is bytes else ""
 
@@ -245,17 +220,17 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
         head=head,
         parent=parent,
         parent_version=parent_version,
-        key_id=None if key_id is None else _text(key_id),
+        key_id=None if key_id is None else as_text(key_id),
         sealed_key=sealed_key,
         erasure=None
         if erased_at is None
-        else Erasure(erased_at, _text(erased_reason or b""), erased_events, erased_head or b""),
+        else Erasure(erased_at, as_text(erased_reason or b""), erased_events, erased_head or b""),
         shown=shown or 0,
         structural=structural or 0,
         astray=bool(astray) or type(last_id) not in (int, type(None)),
         visible=visible == 1,
         mark=mark,
         replaces=replaces,
-        parent_id=None if parent_id is None else _text(parent_id),
+        parent_id=None if parent_id is None else as_text(parent_id),
         past=past,
     )

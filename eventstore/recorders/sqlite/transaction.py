@@ -5,13 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
 from eventstore.recorders.sqlite.version_cache import SQLiteVersionCache
 from eventstore.recorders.types import (
-    DIGEST_BYTES,
     Change,
     Conversation,
     Erasure,
@@ -27,6 +26,9 @@ from eventstore.recorders.types import (
     Record,
     Row,
 )
+
+if TYPE_CHECKING:
+    from eventstore.recorders.sqlite.index import SQLiteWritableIndex
 
 __all__ = ["SQLiteTransaction"]
 
@@ -126,14 +128,13 @@ class SQLiteTransaction(SQLiteReader):
         self._leave_bytes()
         match change:
             case NewKey(salt, key_id, sealed_key, replaces):
-                if self._leave_lists(key):
-                    self.list_as(key, 0, -1, ())
+                self.index.list_again(key)
                 bound_id = None if key_id is None else bound(key_id)
                 changed = self._execute(SQL["set_key"], (salt, bound_id, sealed_key, key, replaces))
                 if changed.rowcount != 1:
                     raise KeyReplaced(f"conversation number {key}")
             case Erasure(erased_at, reason, events, head):
-                self._leave_lists(key)
+                self.index.leave(key)
                 self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
             case NewForm(rows):
                 self._replace(key, rows)
@@ -174,22 +175,11 @@ class SQLiteTransaction(SQLiteReader):
             self._execute(SQL["delete_records"], (projection, key))
         self._executemany(SQL["put_record"], [(projection, key, *record[:6]) for record in records])
 
-    def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:
-        before = self._leave_lists(key)
-        listed = before if digests is None else tuple(digests)
-        self._execute(SQL["put_listing"], (key, at, version, b"".join(listed)))
-        self._executemany(SQL["put_listed"], [(digest, at, key) for digest in listed])
+    @property
+    def index(self) -> SQLiteWritableIndex:
+        from eventstore.recorders.sqlite.index import SQLiteWritableIndex  # as in SQLiteReader
 
-    def _leave_lists(self, key: int) -> Sequence[bytes]:
-        """Remove a conversation from all lists. Return the digests that it had."""
-        found = self._execute(SQL["listing"], (key,)).fetchone()
-        if found is None:
-            return ()
-        at, stored = found
-        digests = [stored[n : n + DIGEST_BYTES] for n in range(0, len(stored), DIGEST_BYTES)]
-        self._executemany(SQL["delete_listed"], [(digest, at, key) for digest in digests])
-        self._execute(SQL["delete_listing"], (key,))
-        return digests
+        return SQLiteWritableIndex(self._execute, self._executemany)
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")

@@ -1,0 +1,260 @@
+"""What may be written."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+
+from eventstore.recorders.errors import IntegrityError, KeyReplaced
+from eventstore.recorders.memory.index import MemoryWritableIndex
+from eventstore.recorders.memory.reader import MemoryReader
+from eventstore.recorders.memory.tables import remove
+from eventstore.recorders.types import (
+    SOURCE_KEYS,
+    Change,
+    Conversation,
+    Erasure,
+    Fork,
+    Grown,
+    NewForm,
+    NewKey,
+    NewMark,
+    NewPast,
+    PastRows,
+    Place,
+    RecalledKey,
+    Record,
+    Row,
+)
+
+__all__ = ["MemoryTransaction"]
+
+
+class MemoryTransaction(MemoryReader):
+    @property
+    def index(self) -> MemoryWritableIndex:
+        return MemoryWritableIndex(self._tables)
+
+    def begin(
+        self,
+        conversation_id: str,
+        created_at: int,
+        salt: bytes,
+        *,
+        staged: bool = False,
+        fork: Fork | None = None,
+        replaces: int | None = None,
+    ) -> Conversation:
+        tables = self._tables
+        key = tables.next_key
+        tables.next_key += 1
+        conversation = Conversation(
+            key, conversation_id, created_at, salt, 0, None, None, visible=not staged, replaces=replaces
+        )
+        if fork is not None:
+            conversation = fork.begun(conversation)
+        tables.undo.append(
+            lambda: [kept.pop(key, None) for kept in (tables.conversations, tables.rows, tables.structural)]
+        )
+        tables.conversations[key] = conversation
+        tables.rows[key] = []
+        tables.structural[key] = []
+        if not staged:
+            self._show(conversation)
+        return conversation
+
+    def insert(
+        self, key: int, rows: Sequence[Row], *, staged: bool = False, leaves: Conversation | None = None
+    ) -> Place:
+        tables = self._tables
+        if staged:
+            self._check_staged(key)
+            self._store(key, rows)
+            return _unplaced
+        first = tables.last_position + 1
+        self._store(key, rows)
+        self._place((key, row.id) for row in rows)
+        return lambda: first
+
+    def publish(self, key: int, size: int) -> int:
+        self._check_staged(key)
+        first = self._tables.last_position + 1
+        self._place((key, event_id) for event_id in range(size))
+        self._show(self._tables.conversations[key])
+        return first
+
+    def delete(self, key: int, limit: int) -> bool:
+        found = self._tables.conversations.get(key)
+        if found is not None and found.erasure is not None:
+            return self._expunge(key)
+        if not self._is_staged(key):
+            return True
+        self._expunge(key)
+        tables = self._tables
+        conversation, rows, structural = tables.conversations[key], tables.rows[key], tables.structural[key]
+
+        def restore() -> None:
+            tables.conversations[key], tables.rows[key], tables.structural[key] = conversation, rows, structural
+
+        tables.undo.append(restore)
+        del tables.conversations[key], tables.rows[key], tables.structural[key]
+        return True
+
+    def change(self, key: int, change: Change) -> None:
+        found = self._tables.conversations[key]
+        match change:
+            case NewMark(mark):
+                self._change(found._replace(mark=mark))
+            case NewForm(rows):
+                self._replace(key, rows)
+            case NewPast(past, version):
+                self._change(found._replace(parent=None, parent_id=None, parent_version=version, past=past))
+            case PastRows(rows):
+                self._store(key, rows)
+            case Grown():
+                pass  # nothing in memory is damaged
+            case NewKey(salt, key_id, sealed_key, replaces):
+                if found.sealed_key != replaces or found.erasure is not None:
+                    raise KeyReplaced(f"conversation number {key}")
+                self.index.list_again(key)
+                self._change(found._replace(salt=salt, key_id=key_id, sealed_key=sealed_key))
+            case Erasure():
+                self.index.leave(key)
+                self._change(found._replace(salt=b"", key_id=None, sealed_key=None, mark=None, erasure=change))
+
+    def _replace(self, key: int, rows: Sequence[Row]) -> None:
+        for kept in (self._tables.rows[key], self._tables.structural[key]):
+            self._tables.undo.append(lambda kept=kept, before=list(kept): kept.__setitem__(slice(None), before))  # type: ignore[misc]
+            for row in rows:
+                place = bisect.bisect_left(kept, row.id, key=lambda stored: stored.id)
+                if place < len(kept) and kept[place].id == row.id:
+                    kept[place] = kept[place]._replace(encoding=row.encoding, body=row.body, checksum=row.checksum)
+
+    def _expunge(self, key: int) -> bool:
+        tables = self._tables
+        before = tables.rows[key], tables.structural[key], tables.places
+        kept_keys, kept_records = dict(tables.idempotency_keys), dict(tables.records)
+
+        def restore() -> None:
+            tables.rows[key], tables.structural[key], tables.places = before
+            tables.idempotency_keys.update(kept_keys)
+            for k, name in kept_keys:
+                if name.startswith(SOURCE_KEYS):
+                    tables.source_keys[name].add(k)
+            tables.records.update(kept_records)
+
+        tables.undo.append(restore)
+        tables.rows[key], tables.structural[key] = [], []
+        tables.places = [place for place in tables.places if place[1] != key]
+        for turn in [turn for turn in tables.idempotency_keys if turn[0] == key]:
+            del tables.idempotency_keys[turn]
+            if turn[1] in tables.source_keys:
+                tables.source_keys[turn[1]].discard(key)
+        for kept in [kept for kept in tables.records if kept[1] == key]:
+            del tables.records[kept]
+        return True
+
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
+        keys = self._tables.idempotency_keys
+        before = keys.get((key, idempotency_key))
+        if before is None:
+            self._tables.undo.append(lambda: keys.pop((key, idempotency_key), None))
+        elif again:
+            self._tables.undo.append(lambda: keys.update({(key, idempotency_key): before}))
+        else:
+            raise IntegrityError(f"idempotency key {idempotency_key!r} exists already")
+        keys[key, idempotency_key] = recalled
+        if idempotency_key.startswith(SOURCE_KEYS):
+            sources = self._tables.source_keys[idempotency_key]
+            self._tables.undo.append(lambda: sources.discard(key))
+            sources.add(key)
+
+    def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
+        kept = self._tables.records[projection, key]
+        self._keep_records(projection, key)
+        if replace_all:
+            kept.clear()
+        kept.update((record.version, record) for record in records)
+
+    def set_value(self, name: str, value: str) -> None:
+        facts = self._tables.facts
+        before = dict(facts)
+        if name.startswith("tracking ") and int(facts.get(name, -1)) >= int(value):
+            raise IntegrityError(f"{name!r} is at notification {facts[name]} already, {value} comes too late")
+        facts[name] = value
+
+        def restore() -> None:
+            facts.clear()
+            facts.update(before)
+
+        self._tables.undo.append(restore)
+
+    def _change(self, conversation: Conversation) -> None:
+        conversations = self._tables.conversations
+        before = conversations[conversation.key]
+        self._tables.undo.append(lambda: conversations.update({conversation.key: before}))
+        conversations[conversation.key] = conversation
+
+    def _is_staged(self, key: int) -> bool:
+        found = self._tables.conversations.get(key)
+        return found is not None and found.erasure is None and key not in self._tables.visible.values()
+
+    def _check_staged(self, key: int) -> None:
+        if not self._is_staged(key):
+            raise IntegrityError(
+                f"conversation number {key} is not staged any more: its import was discarded, or is published already"
+            )
+
+    def _show(self, conversation: Conversation) -> None:
+        visible = self._tables.visible
+        before = visible.get(conversation.id)
+        if before is None:
+            self._tables.undo.append(lambda: visible.pop(conversation.id, None))
+        elif before == conversation.replaces and self._tables.conversations[before].erasure is not None:
+            self._tables.undo.append(lambda: visible.update({conversation.id: before}))
+        else:
+            raise IntegrityError(f"conversation {conversation.id!r} exists already")
+        visible[conversation.id] = conversation.key
+
+    def _store(self, key: int, rows: Sequence[Row]) -> None:
+        kept, structural = self._tables.rows[key], self._tables.structural[key]
+        for row in rows:
+            place = bisect.bisect_left(kept, row.id, key=lambda stored: stored.id)
+            if place < len(kept) and kept[place].id == row.id:
+                raise IntegrityError(f"row {row.id} of {self._tables.conversations[key].id!r} exists already")
+            self._tables.undo.append(lambda row=row: remove(kept, row))  # type: ignore[misc]
+            kept.insert(place, row)
+            if row.kind == "document_changes":
+                ids = self._tables.documents[key]
+                self._tables.undo.append(lambda ids=ids, row=row: remove(ids, row.id))  # type: ignore[misc]
+                bisect.insort(ids, row.id)
+            if row.structural:
+                self._tables.undo.append(lambda row=row: remove(structural, row))  # type: ignore[misc]
+                bisect.insort(structural, row, key=lambda stored: stored.id)
+
+    def _place(self, places: Iterable[tuple[int, int]]) -> None:
+        tables = self._tables
+        before, count = tables.last_position, len(tables.places)
+
+        def restore() -> None:
+            tables.last_position = before
+            del tables.places[count:]
+
+        tables.undo.append(restore)
+        for key, row_id in places:
+            tables.last_position += 1
+            tables.places.append((tables.last_position, key, row_id))
+
+    def _keep_records(self, projection: str, key: int) -> None:
+        records = self._tables.records
+        kept = dict(records[projection, key])
+
+        def restore() -> None:
+            records[projection, key].clear()
+            records[projection, key].update(kept)
+
+        self._tables.undo.append(restore)
+
+
+def _unplaced() -> int:
+    raise AssertionError("a staged event has no position yet")
