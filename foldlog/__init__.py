@@ -27,12 +27,10 @@ Errors         EventStoreError is the base of all. Of the store: VersionConflict
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the packages
                below: eventstore, projections, condensers. help(foldlog.History) lists the methods.
 
-    histories.py aio.py    the face in Python, sync and async
-    cli/                   the command
-    formats/ importing.py  histories of other agents
-    archives/ reports/     conversations in one file; what is made from a store
-
-Importing this is cheap: what a name needs is imported when the name is first used.
+    histories.py history.py aio.py  the face in Python, sync and async
+    cli/ words/ page/ web/          the command; events in words; pages for a browser
+    formats/ importing.py           histories of other agents
+    archives/ reports/ search/      conversations in one file; figures and audits; full-text search
 """
 
 from __future__ import annotations
