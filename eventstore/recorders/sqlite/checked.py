@@ -13,7 +13,7 @@ import os
 import time
 from typing import Final
 
-from eventstore.recorders.base import Conversation
+from eventstore.recorders.types import Conversation
 
 __all__ = ["Checked", "checked_in"]
 
