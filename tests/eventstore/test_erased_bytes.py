@@ -20,8 +20,9 @@ from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, o
 from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.rekey import rekey
 from eventstore.recorders.errors import StillRead
-from eventstore.recorders.sqlite import scrub, store_file
-from eventstore.recorders.sqlite.page_space import is_tree_page, suspicious, unused_parts
+from eventstore.recorders.sqlite import store_file
+from eventstore.recorders.sqlite.erased_bytes import scrub
+from eventstore.recorders.sqlite.erased_bytes.page_space import is_tree_page, suspicious, unused_parts
 from tests.crash.bytes_left import bytes_left
 from tests.crash.erased_bytes import look, mark
 

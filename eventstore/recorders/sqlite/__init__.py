@@ -12,7 +12,7 @@
     checked       what need not be checked again when a file is opened again
     process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date
-    scrub         erased bytes in unused parts of pages are overwritten; page_space says which parts these are
+    erased_bytes  erased bytes in unused parts of pages are overwritten
     upkeep        what is done to the file as a whole; damaged: what is left of a damaged one
     errors        the driver's errors in the words of the seam
 

@@ -26,9 +26,9 @@ from eventstore.recorders.sqlite.connections import (
     open_reader,
     status_of,
 )
+from eventstore.recorders.sqlite.erased_bytes.scrub import Scrubber
 from eventstore.recorders.sqlite.errors import raise_translated, translated
 from eventstore.recorders.sqlite.reader import SQLiteReader
-from eventstore.recorders.sqlite.scrub import Scrubber
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.write_lock import WriteLock, lock_path
 from eventstore.recorders.sqlite.writing import SQLiteWriting

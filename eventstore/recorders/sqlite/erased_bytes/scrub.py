@@ -33,7 +33,7 @@ from typing import Final
 from eventstore.recorders.errors import StillRead
 from eventstore.recorders.sqlite import upkeep
 from eventstore.recorders.sqlite.connections import open_writer
-from eventstore.recorders.sqlite.page_space import is_tree_page, suspicious, unused_parts
+from eventstore.recorders.sqlite.erased_bytes.page_space import is_tree_page, suspicious, unused_parts
 from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.store_file import StoreFile
 

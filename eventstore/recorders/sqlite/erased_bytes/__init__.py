@@ -1,0 +1,5 @@
+"""Erased bytes leave the file.
+
+scrub        searches the whole file for b-tree pages and overwrites their unused parts
+page_space   says which parts of a page these are
+"""
