@@ -15,7 +15,8 @@ from eventsourcing.domain import DomainEventProtocol
 from eventsourcing.persistence import ApplicationRecorder, Mapper, Notification, StoredEvent
 
 from eventstore.errors import CorruptEvent
-from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory, PollingSubscription
+from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory
+from eventstore.integrations.recorders import PollingSubscription
 from eventstore.results import Recorded
 from eventstore.stored.database import DecodedRow
 from eventstore.stored.rows import event_of, from_microseconds

@@ -15,7 +15,8 @@ from eventsourcing.projection import Projection, ProjectionRunner
 
 from eventstore import Store
 from eventstore.integrations.batches import ConversationBatches, RecordedBatch
-from eventstore.integrations.eventsourcing import Factory, StoreRecorder
+from eventstore.integrations.eventsourcing import Factory
+from eventstore.integrations.tracking import StoreRecorder
 from foldlog.search.index import SearchIndex
 
 __all__ = ["OpenStore", "SearchFollower", "SearchView", "ViewFactory"]
