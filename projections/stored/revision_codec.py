@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -48,6 +48,7 @@ _DELTA_RATIO = 4
 """How many times smaller than its base a delta must be to be worth a second read."""
 
 Ints = tuple[int, ...]
+R = TypeVar("R", bound="Revision")
 
 
 class Revision(msgspec.Struct, frozen=True):
@@ -76,17 +77,9 @@ class UnreadableRevision(ValueError):
     """The record cannot be read. It only holds what the log says too: rebuild it from the log."""
 
 
-class _Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """The stored JSON object, full or a delta."""
+class _Body(Revision, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The stored JSON object, full or a delta: the fields of a revision, their lists as they are stored."""
 
-    kept: Ints = ()
-    summaries: Ints = ()
-    register: Ints = ()
-    tomb: Ints = ()
-    left_behind: Ints = ()
-    requested: bool = False
-    structural: int = 0
-    condensations: int = 0
     spent: int = 0
 
 
@@ -97,32 +90,29 @@ _decoder = msgspec.json.Decoder(_Body)
 def encode_revision(version: int, revision: Revision, base: Base | None) -> tuple[Record, Base]:
     """Return the record for a revision, and the base for the next one. Cost: the revision."""
     if base is not None:
-        delta = _Body(
-            kept=_gaps(_either(base.revision.kept, revision.kept)),
-            summaries=_splice(base.revision.summaries, revision.summaries),
-            register=revision.register,
-            tomb=_gaps(_either(base.revision.tomb, revision.tomb)),
-            left_behind=_gaps(_either(base.revision.left_behind, revision.left_behind)),
-            requested=revision.requested,
-            structural=revision.structural,
-            condensations=revision.condensations,
+        whole = base.revision
+        delta = _with_lists(
+            _Body,
+            revision,
+            kept=_gaps(_either(whole.kept, revision.kept)),
+            summaries=_splice(whole.summaries, revision.summaries),
+            tomb=_gaps(_either(whole.tomb, revision.tomb)),
+            left_behind=_gaps(_either(whole.left_behind, revision.left_behind)),
         )
         size = len(_encode(delta))
         if base.spent + size <= base.size and size * _DELTA_RATIO <= base.size:
-            delta.spent = base.spent + size
-            return Record(version, CODE, base.version, _encode(delta)), base._replace(spent=delta.spent)
-    body = _encode(
-        _Body(
-            kept=_gaps(revision.kept),
-            summaries=_gaps(revision.summaries, RUN),
-            register=revision.register,
-            tomb=_gaps(revision.tomb),
-            left_behind=_gaps(revision.left_behind),
-            requested=revision.requested,
-            structural=revision.structural,
-            condensations=revision.condensations,
-        )
+            spent = base.spent + size
+            delta = msgspec.structs.replace(delta, spent=spent)
+            return Record(version, CODE, base.version, _encode(delta)), base._replace(spent=spent)
+    full = _with_lists(
+        _Body,
+        revision,
+        kept=_gaps(revision.kept),
+        summaries=_gaps(revision.summaries, RUN),
+        tomb=_gaps(revision.tomb),
+        left_behind=_gaps(revision.left_behind),
     )
+    body = _encode(full)
     return Record(version, CODE, None, body), Base(version, revision, len(body), 0)
 
 
@@ -141,15 +131,13 @@ def decode_revision(record: Record, base: Record | None) -> tuple[Revision, Base
     whole, delta = _full(base), _body(record)
     revision = _checked(
         record,
-        Revision(
+        _with_lists(
+            Revision,
+            delta,
             kept=_either(whole.kept, _sums(delta.kept)),
             summaries=_unspliced(record, whole.summaries, delta.summaries),
-            register=delta.register,
             tomb=_either(whole.tomb, _sums(delta.tomb)),
             left_behind=_either(whole.left_behind, _sums(delta.left_behind)),
-            requested=delta.requested,
-            structural=delta.structural,
-            condensations=delta.condensations,
         ),
     )
     return revision, Base(base.version, whole, len(base.body), delta.spent)
@@ -159,16 +147,21 @@ def _full(record: Record) -> Revision:
     body = _body(record)
     return _checked(
         record,
-        Revision(
+        _with_lists(
+            Revision,
+            body,
             kept=_sums(body.kept),
             summaries=_sums(body.summaries, RUN),
-            register=body.register,
             tomb=_sums(body.tomb),
             left_behind=_sums(body.left_behind),
-            requested=body.requested,
-            structural=body.structural,
-            condensations=body.condensations,
         ),
+    )
+
+
+def _with_lists(form: type[R], other: Revision, *, kept: Ints, summaries: Ints, tomb: Ints, left_behind: Ints) -> R:
+    """Return a revision, or its stored form, with these lists; all else is that of the other."""
+    return form(
+        kept, summaries, other.register, tomb, left_behind, other.requested, other.structural, other.condensations
     )
 
 
