@@ -9,6 +9,7 @@ from eventstore import ConversationNotFound, InvalidArgument, Message, Observati
 from foldlog import aio
 from foldlog import open as open_histories
 from foldlog.formats import decode, encode
+from tests.foldlog.formats import test_openhands_v1 as v1
 from tests.foldlog.formats.test_claude_code import asked, replied, result, text, use
 
 CLAUDE_CODE = "claude-code"
@@ -55,6 +56,39 @@ def test_a_fork_at_any_line_of_a_tree_shows_the_branch_that_ends_there(histories
         assert shown(fork) == shown(alone)
         assert fork.messages() == alone.messages()
     assert list(encode(history.events(), CLAUDE_CODE)) == records
+
+
+def in_view(view):
+    """The source ids of a View's events, the texts of its summaries, and whether a condensation is requested."""
+    shown = [event.content if event.id < 0 else event.origin.id for event in view]
+    return shown, view.unhandled_condensation_request
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_fork_at_any_step_of_a_tree_of_openhands_shows_the_branch_that_ends_there(histories, seed):
+    chance = random.Random(seed)
+    records = [v1.message("n0", parent_id=None)]
+    for number in range(1, 16):
+        above = records[-1 if chance.random() < 0.6 else chance.randrange(len(records))]["id"]
+        name, before = f"n{number}", [record["id"] for record in records]
+        forgets = v1.condensation(name, *chance.sample(before, min(3, number)), parent_id=above)
+        if chance.random() < 0.5:
+            forgets |= {"summary": f"{name}: summary", "summary_offset": 0}
+        asks = {"kind": "CondensationRequest", "id": name, "source": "environment", "parent_id": above}
+        records.append(chance.choice([v1.message(name, parent_id=above)] * 3 + [forgets, asks]))
+    above = {record["id"]: record["parent_id"] for record in records}
+    history = imported(histories, "tree", records, "openhands-v1")
+    for tip in above:
+        branch, place = set(), tip
+        while place is not None:
+            branch.add(place)
+            place = above[place]
+        alone = [record for record in records if record["id"] in branch]
+        expected = imported(histories, f"alone {tip}", alone, "openhands-v1").view
+        assert in_view(history.fork(at_source=tip).view) == in_view(expected)
+        if tip == records[-1]["id"]:
+            assert in_view(history.view) == in_view(expected)
+    assert list(encode(history.events(), "openhands-v1")) == records
 
 
 def test_a_fork_at_a_call_or_a_result_has_the_whole_response_and_all_its_results(histories):

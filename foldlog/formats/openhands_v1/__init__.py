@@ -12,9 +12,8 @@ What a record says, and where it goes:
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 
-Events that branch off (``parent_id``) are a tree: the branch that ends in the leaf is shown and acts; the others are
-kept, not shown, and a condensation on one of them is an Annotation, since it changes nothing. Where records come one by
-one, all of them are on the active branch.
+Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch, and at the
+end where the leaf is not the last step. Where records come one by one, all of them are on the active branch.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from foldlog.formats.format import Format, Options
-from foldlog.formats.openhands_v1.branches import outside_branch
+from foldlog.formats.openhands_v1.branches import find_branches
 from foldlog.formats.openhands_v1.reading import OpenHandsV1Decoder
 from foldlog.formats.openhands_v1.recognition import accepts, matches
 from foldlog.formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
@@ -34,7 +33,7 @@ __all__ = ["FORMAT"]
 def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV1Decoder:
     if options.past is not None:
         return OpenHandsV1Decoder(first_id=options.first_id, past=options.past)
-    return OpenHandsV1Decoder(outside=outside_branch(records, options.leaf))
+    return OpenHandsV1Decoder(branches=find_branches(records, options.leaf))
 
 
 def _source_id(record: Any) -> Any:

@@ -1,79 +1,111 @@
-"""A V1 log is a tree of events, of which one branch is active."""
+"""A log is a tree of events: ``parent_id`` says which event each one follows. Old logs say no parents.
+
+A step that does not follow the newest step is a *switch* to another branch. Its events come after a retraction to the
+version at which the step that it follows was the newest, so that the View there is the branch of that step. Going back
+to a branch that was left works the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["outside_branch"]
+from foldlog.formats.openhands_v1.standing import Note, StandingIds
+
+__all__ = ["Branches", "Place", "find_branches"]
 
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
-"""Kinds that no leaf is."""
+"""Kinds that no branch ends in."""
 _ROOT = "__root__"
 
 
-def outside_branch(records: Iterable[Any], leaf: str | None = None) -> Container[int]:
-    """Return the numbers of the records outside of the branch that ends in ``leaf``.
-
-    The default leaf is the last event that is neither a state update nor a conversation error. ``records`` is read
-    twice where the log branches, so it must not be a one-shot iterator. Cost: one pass; memory for an id of each event
-    if the log branches, else constant.
+class Place:
+    """A step: the step that it follows, the version after it, what it changed in the View, and whether a condensation
+    is requested then.
     """
-    return () if _is_linear(records, leaf) else _outside(records, leaf)
+
+    __slots__ = ("above", "notes", "requested", "version")
+
+    def __init__(self, above: Place | None, version: int, standing: StandingIds) -> None:
+        self.above = above
+        self.version = version
+        self.notes = standing.take_notes()
+        self.requested = standing.awaits_condensation
+
+    def notes_from_root(self) -> Sequence[list[Note]]:
+        """Return what each step of this branch changed, from the root on."""
+        path = [self.notes]
+        place = self.above
+        while place is not None:
+            path.append(place.notes)
+            place = place.above
+        return path[::-1]
 
 
-def _is_linear(records: Iterable[Any], leaf: str | None) -> bool:
-    """Whether every event says it follows the one before it, and the last step is the leaf."""
-    last: str | None = None
+class Branches:
+    """The steps of a log that branches, while its records are read in order. Memory: some words for each record.
+
+    ``leaf`` is the id of the step in which the active branch ends; None for the last step. ``last`` is the number of
+    the last event.
+    """
+
+    def __init__(self, leaf: str | None, last: int) -> None:
+        self._leaf, self._last = leaf, last
+        self._places: dict[str, Place | None] = {}
+        self._newest: Place | None = None
+        self._previous: Place | None = None
+        self._root = Place(None, 0, StandingIds())
+
+    def before(self, record: dict[str, Any]) -> Place | None:
+        """Return the place to go back to before this record, or None where it follows the newest step."""
+        if self._newest is None or not _is_step(record):
+            return None
+        above = self._followed(record)
+        return None if above is self._newest else above or self._root
+
+    def after(self, record: dict[str, Any], number: int, version: int, standing: StandingIds) -> Place | None:
+        """Take note of a record whose events brought the log to ``version``. Return the place of the active branch to
+        go to where this is the last record and it is not on that branch.
+        """
+        place = self._followed(record)
+        if _is_step(record):
+            self._newest = place = Place(place, version, standing)
+        self._previous = place
+        if type(record.get("id")) is str:
+            self._places[record["id"]] = place
+        if number != self._last or self._leaf is None:
+            return None
+        leaf = self._places.get(self._leaf, self._newest)
+        return None if leaf is self._newest else leaf or self._root
+
+    def _followed(self, record: dict[str, Any]) -> Place | None:
+        parent = record.get("parent_id")
+        return self._places.get(parent) if type(parent) is str else self._previous
+
+
+def find_branches(records: Iterable[Any], leaf: str | None = None) -> Branches | None:
+    """Return the branches of a log; None where it has one branch, and that ends in ``leaf``, if one is named.
+
+    Cost: one pass.
+    """
+    last_id: str | None = None
     last_step: str | None = None
-    for record in records:
-        if type(record) is not dict:
+    last, is_linear = -1, True
+    for number, record in enumerate(records):
+        if type(record) is not dict or type(record.get("kind")) is not str:
             continue
         parent = record.get("parent_id")
         if parent == _ROOT:
-            if last is not None:
-                return False
-        elif type(parent) is str and parent != last and parent != last_step:
-            return False
-        last = record.get("id")
+            is_linear = is_linear and last < 0
+        elif type(parent) is str and parent != last_id and parent != last_step:
+            is_linear = False
+        last, last_id = number, record.get("id")
         if _is_step(record):
-            last_step = last
-    return leaf is None or leaf in (last, last_step)
+            last_step = last_id
+    if is_linear and (leaf is None or leaf in (last_id, last_step)):
+        return None
+    return Branches(leaf, last)
 
 
 def _is_step(record: dict[str, Any]) -> bool:
-    kind = record.get("kind")
-    return type(kind) is not str or kind not in _NOT_A_STEP
-
-
-def _outside(records: Iterable[Any], leaf: str | None) -> Container[int]:
-    numbers: dict[str, int] = {}
-    parents: dict[int, int] = {}
-    previous = last_step = None
-    for number, record in enumerate(records):
-        if type(record) is not dict:
-            continue
-        parent = record.get("parent_id")
-        # An old log says no parents: each event follows the one before it. The root's name is not the id of an event.
-        above = numbers.get(parent) if type(parent) is str else previous
-        if above is not None:
-            parents[number] = above
-        if type(record.get("id")) is str:
-            numbers[record["id"]] = number
-        if _is_step(record):
-            last_step = number
-        previous = number
-    tip = numbers.get(leaf, last_step) if leaf is not None else last_step
-    branch = set()
-    while tip is not None and tip not in branch:
-        branch.add(tip)
-        tip = parents.get(tip)
-    return _AllBut(branch)
-
-
-class _AllBut:
-    def __init__(self, members: set[int]) -> None:
-        self._members = members
-
-    def __contains__(self, number: object) -> bool:
-        return number not in self._members
+    return record.get("kind") not in _NOT_A_STEP

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from eventstore.events import (
     Message,
     Observation,
     Origin,
+    Retraction,
     Source,
     SystemMessage,
     summary_id,
@@ -27,8 +27,9 @@ from eventstore.events import (
 from foldlog.formats.calls import REJECTED, OpenCalls
 from foldlog.formats.format import Past
 from foldlog.formats.openhands_v1.blocks import content_of, parts_of
+from foldlog.formats.openhands_v1.branches import Branches, Place
+from foldlog.formats.openhands_v1.standing import StandingIds
 from foldlog.formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY, EventsBefore, Marks, predicted
-from foldlog.formats.recent import Recent
 from foldlog.formats.record import NotAnEvent, described, read_time
 
 __all__ = ["OpenHandsV1Decoder"]
@@ -45,25 +46,18 @@ _USUAL_SOURCE: dict[str, Source] = {
 _SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
 _LOOKS_BACK = frozenset(("Condensation", PROMPT_UPDATE))
 """Kinds that may be about events of any age."""
-_CALLS_MAX = 10_000
-"""How many calls later a tool's message still replaces its observation; after that both are shown."""
 
 
 class OpenHandsV1Decoder:
     """Records of one history to events, one record after the other.
 
-    ``outside`` says which records, by their number, are not on the active branch (``outside_branch``).
+    ``branches`` are those of a log that branches: see ``find_branches``.
     """
 
-    def __init__(self, *, outside: Container[int] = (), first_id: int = 0, past: Past | None = None) -> None:
-        self._outside = outside
+    def __init__(self, *, branches: Branches | None = None, first_id: int = 0, past: Past | None = None) -> None:
+        self._branches = branches
         self._before = EventsBefore(first_id)
-        self._forgettable: dict[str, list[int]] = {}
-        """Source id to ours, for what a View can hold. A forgotten id is done with, so this is as large as a View."""
-        self._answered: Recent[str, bool] = Recent(_CALLS_MAX)
-        self._prompt: int | None = None
-        """The id of the system prompt that is shown."""
-        self._awaits_condensation = False
+        self._standing = StandingIds()
         self._record_number = -1
         self._calls = OpenCalls(past)
         self._past = past if first_id else None
@@ -72,7 +66,8 @@ class OpenHandsV1Decoder:
         self._before = EventsBefore(next_id)
 
     def events(self, record: Any) -> list[Event]:
-        """Return the event of the next record, after a retraction of what it replaces.
+        """Return the event of the next record, after a retraction of the branch that it leaves and a condensation of
+        what it replaces.
 
         Raises ``NotAnEvent`` if the record is not an event.
         """
@@ -82,11 +77,44 @@ class OpenHandsV1Decoder:
         kind = record.get("kind")
         if type(kind) is not str:
             raise NotAnEvent("an event has a text under 'kind', this object has none")
+        if self._branches is None:
+            events = self._read(kind, record)
+            self._standing.take_notes()
+            return events
+        left = self._branches.before(record)
+        switch = [] if left is None else self._gone_to(left)
+        events = self._read(kind, record)
+        active = self._branches.after(record, self._record_number, self._before.next_id, self._standing)
+        return [*switch, *events, *([] if active is None else self._gone_to(active))]
+
+    def _gone_to(self, place: Place) -> list[Event]:
+        """Return the retraction to a place on another branch. A request on the branch that is left is declined: it
+        would go on waiting after the retraction.
+        """
+        was_requested = self._standing.awaits_condensation
+        self._standing = StandingIds(place.notes_from_root, requested=place.requested)
+        origin = Origin(format=NAME)
+        events: list[Event] = [Retraction(id=self._before.next_id, version=place.version, origin=origin)]
+        if was_requested and not self._standing.awaits_condensation:
+            reason = "the source left the branch that requested it"
+            events.append(
+                CondensationAction(
+                    id=self._before.next_id + 1,
+                    origin=Origin(format=NAME, rest={"replaces": True}),
+                    forgotten_event_ids=(),
+                    metadata={"outcome": "declined", "reason": reason},
+                )
+            )
+        for event in events:
+            self._before.add(event, None)
+        return events
+
+    def _read(self, kind: str, record: dict[str, Any]) -> list[Event]:
+        """Return the events of a record itself."""
         if kind in _LOOKS_BACK:
             self._look_back()
         before = self._before
-        shown = self._record_number not in self._outside
-        replaced = self._replaced() if kind == PROMPT_UPDATE and shown else []
+        replaced = self._replaced() if kind == PROMPT_UPDATE else []
         timestamp, time = read_time(record.get("timestamp"))
         origin = Origin(format=NAME, id=record.get("id"), time=time)
         source = record.get("source")
@@ -95,7 +123,7 @@ class OpenHandsV1Decoder:
             "timestamp": timestamp,
             "origin": origin,
             "source": (_SOURCES.get(source) if type(source) is str else None) or _USUAL_SOURCE.get(kind, "environment"),
-            "shown": shown,
+            "shown": True,
         }
         marks: Marks = {}
         event = self._built(kind, record, fields, marks)
@@ -104,7 +132,7 @@ class OpenHandsV1Decoder:
             force_setattr(origin, "rest", {**marks, **difference})  # it is ours alone until it is returned
         before.add(event, origin.id)
         if event.shown and type(origin.id) is str:
-            self._forgettable.setdefault(origin.id, []).append(event.id)
+            self._standing.note("came", origin.id, event.id)
         self._follow(event)
         return [*replaced, event]
 
@@ -112,48 +140,47 @@ class OpenHandsV1Decoder:
         if isinstance(event, Action) and event.call_id is not None:
             self._calls.open(event.call_id, event)
         elif isinstance(event, Observation) and event.call_id is not None and event.shown:
-            self._answered[event.call_id] = True
+            self._standing.note("answered", event.call_id)
             if self._before.caller(event.call_id) is not None or event.cause is not None:
                 self._calls.close(event.call_id)
         elif isinstance(event, SystemMessage) and event.shown:
-            self._prompt = event.id
+            self._standing.note("prompt", event_id=event.id)
         elif isinstance(event, CondensationRequest):
-            self._awaits_condensation = True
+            self._standing.note("requested")
         elif isinstance(event, CondensationAction):
-            self._awaits_condensation = False
+            self._standing.note("condensed")
 
     def _look_back(self) -> None:
         """Read from the View what a record may be about that stands before the first one."""
         if self._past is None or self._past.replays:
             return
         past, self._past = self._past, None
-        view, later, prompt = past.view(), self._forgettable, self._prompt
-        self._forgettable = {}
+        view, prompt, forgettable = past.view(), None, dict[str, list[int]]()
         for event in view:
             source_id = None if event.origin is None else event.origin.id
             if event.id < 0:
                 source_id = past.source_id(summary_of(event.id))
                 source_id = source_id + SUMMARY if type(source_id) is str else None
             if type(source_id) is str:
-                self._forgettable.setdefault(source_id, []).append(event.id)
+                forgettable.setdefault(source_id, []).append(event.id)
             if isinstance(event, SystemMessage):
-                self._prompt = event.id
-        self._prompt = self._prompt if prompt is None else prompt
-        for source_id, ids in later.items():
-            self._forgettable.setdefault(source_id, []).extend(ids)
-        self._awaits_condensation = self._awaits_condensation or view.unhandled_condensation_request
+                prompt = event.id
+        self._standing.begin_with(forgettable, prompt)
+        if view.unhandled_condensation_request:
+            self._standing.awaits_condensation = True
 
     def _replaced(self) -> list[Event]:
         """Return the event that forgets the system prompt before an update: a model is shown the last one only.
 
         Return none while a request waits: an event that forgets would answer it.
         """
-        if self._prompt is None or self._awaits_condensation:
+        standing = self._standing
+        if standing.prompt is None or standing.awaits_condensation:
             return []
         event = CondensationAction(
             id=self._before.next_id,
             origin=Origin(format=NAME, rest={"replaces": True}),
-            forgotten_event_ids=(self._prompt,),
+            forgotten_event_ids=(standing.prompt,),
             metadata={"reason": "the system prompt was updated"},
         )
         self._before.add(event, None)
@@ -175,9 +202,9 @@ class OpenHandsV1Decoder:
                 return _system(record, fields, marks)
             case "CondensationSummaryEvent":
                 return CondensationSummary(content=_text(record.get("summary")), **fields)
-            case "Condensation" if fields["shown"]:
+            case "Condensation":
                 return self._condensation(record, {**fields, "shown": False})
-            case "CondensationRequest" if fields["shown"]:
+            case "CondensationRequest":
                 return CondensationRequest(**{**fields, "shown": False})
         taken = ("kind", "id", "timestamp", "source")
         data = {key: value for key, value in record.items() if key not in taken}
@@ -212,7 +239,7 @@ class OpenHandsV1Decoder:
 
     def _told(self, call_id: str, record: dict[str, Any], fields: dict[str, Any], marks: Marks) -> Event:
         """Return what a tool's message says. OpenHands-Tab writes one after the observation, which says the same."""
-        if self._answered.get(call_id) is not None:
+        if self._standing.is_answered(call_id):
             return _message(record, {**fields, "shown": False}, marks)
         said = record["llm_message"]
         marks["kind"] = "MessageEvent"
@@ -228,12 +255,12 @@ class OpenHandsV1Decoder:
         """In our ids: every earlier event with a forgotten id, and the summary of X for "X-summary"."""
         forgotten = record.get("forgotten_event_ids")
         names = [name for name in forgotten if type(name) is str] if type(forgotten) is list else []
-        ids = [event_id for name in names for event_id in self._forgettable.pop(name, ())]
+        ids = self._standing.forget(names)
         summary, offset = record.get("summary"), record.get("summary_offset")
         if type(summary) is str and type(offset) is int:
             fields["summary"], fields["summary_offset"] = summary, offset
             if type(record.get("id")) is str:
-                self._forgettable.setdefault(record["id"] + SUMMARY, []).append(summary_id(fields["id"]))
+                self._standing.note("came", record["id"] + SUMMARY, summary_id(fields["id"]))
         return CondensationAction(forgotten_event_ids=tuple(ids), **fields)
 
 

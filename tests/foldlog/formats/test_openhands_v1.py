@@ -14,10 +14,12 @@ from eventstore import (
     Message,
     Observation,
     SystemMessage,
+    open_store,
     summary_id,
 )
-from foldlog.formats import decode, encode
-from foldlog.formats.openhands_v1.branches import outside_branch
+from foldlog.formats import decode, encode, open_sources
+from foldlog.formats.openhands_v1.branches import find_branches
+from foldlog.importing import import_source
 from projections import View
 
 V1 = "openhands-v1"
@@ -281,44 +283,99 @@ def test_requests_and_stored_summaries_are_what_they_are():
 # -- branches ---------------------------------------------------------------------------------------------------------
 
 
-def test_of_a_branched_log_the_branch_with_the_last_step_is_shown_and_acts():
+def seen(events):
+    """The source ids of the View's events, and the texts of its summaries."""
+    return [event.content if event.id < 0 else event.origin.id for event in View.from_events(events)]
+
+
+def test_a_step_on_another_branch_comes_after_a_retraction_to_what_it_follows():
     events = read(
         message("a", parent_id=None),
         message("b", parent_id="a"),
-        condensation("k", "a", parent_id="b"),
-        {"kind": "CondensationRequest", "id": "q", "parent_id": "k"},
+        condensation("k", "a", parent_id="b", summary="of a", summary_offset=0),
         message("c", parent_id="a"),
         condensation("l", "b", "a", parent_id="c"),
         {"kind": "ConversationStateUpdateEvent", "id": "u", "parent_id": "b"},
         {"kind": "ConversationErrorEvent", "id": "e", "parent_id": "b"},
+        message("d", parent_id="k"),
     )
-    assert shown(events) == ["a", "c"]
-    assert [type(event) for event in events[2:4]] == [Annotation, Annotation]
+    kinds = [type(event).__name__ for event in events]
+    assert [at for at, kind in enumerate(kinds) if kind == "Retraction"] == [3, 8]
+    assert [events[at].version for at in (3, 8)] == [1, 3]
+    assert [seen(events[:at]) for at in (2, 3, 4, 5, 6, 8)] == [
+        *(["a", "b"], ["of a", "b"], ["a"], ["a", "c"], ["c"], ["c"]),
+    ]
+    assert seen(events) == ["of a", "b", "d"]
     assert events[5].forgotten_event_ids == (0,)  # b is on the other branch
+
+
+def test_a_request_on_a_branch_that_is_left_is_declined_and_waits_where_the_source_comes_back():
+    request = {"kind": "CondensationRequest", "id": "q", "parent_id": "a"}
+    events = read(message("a"), request, message("b", parent_id="a"), message("c", parent_id="q"))
+    assert [type(event).__name__ for event in events[2:4]] == ["Retraction", "CondensationAction"]
+    assert events[3].metadata["outcome"] == "declined"
+    requested = [View.from_events(events[:at]).unhandled_condensation_request for at in range(1, len(events) + 1)]
+    assert requested == [False, True, True, False, False, True, True]
+    assert seen(events) == ["a", "c"]
+
+
+def test_a_prompt_on_another_branch_is_not_replaced_and_a_tools_message_there_is_its_observation():
+    prompt = {"kind": "SystemPromptUpdateEvent", "id": "p", "system_prompt": text("new"), "parent_id": "a"}
+    first = {"kind": "SystemPromptEvent", "id": "s", "source": "agent", "system_prompt": text("old"), "tools": []}
+    said = {"role": "tool", "tool_call_id": "c1", "content": [text("a b")]}
+    told = {"kind": "MessageEvent", "id": "t", "source": "environment", "llm_message": said, "parent_id": "c"}
+    log = [first, call("c", parent_id="s"), {**answer("o", "c"), "parent_id": "c"}, told]
+    assert seen(read(*log)) == ["s", "c", "t"]
+    events = read(first, message("a"), prompt, {**prompt, "id": "r"})
+    assert seen(events) == ["a", "r"]
 
 
 def test_a_log_that_goes_on_from_its_leaf_has_one_branch():
     update = {"kind": "ConversationStateUpdateEvent", "id": "u", "parent_id": "a"}
     events = read(message("a"), update, message("b", parent_id="a"), message("c"), message("d", parent_id="c"))
     assert shown(events) == ["a", "b", "c", "d"]
-    assert outside_branch(list(encode(events, V1))) == ()  # there is nothing to remember of it
+    assert find_branches(list(encode(events, V1))) is None  # there is nothing to remember of it
 
 
 def test_a_new_root_leaves_everything_before_it():
     events = read(message("a"), message("b", parent_id="__root__"), message("c"))
-    assert shown(events) == ["b", "c"]
-    assert shown(read(message("a", parent_id="__root__"), message("b", parent_id="a"))) == ["a", "b"]
+    assert seen(events) == ["b", "c"]
+    assert seen(read(message("a", parent_id="__root__"), message("b", parent_id="a"))) == ["a", "b"]
 
 
 def test_a_parent_that_is_not_there_or_comes_later_is_a_root_and_there_is_no_circle():
-    assert shown(read(message("a"), message("b", parent_id="gone"))) == ["b"]
-    assert shown(read(message("a", parent_id="b"), message("b", parent_id="a"))) == ["a", "b"]
+    assert seen(read(message("a"), message("b", parent_id="gone"))) == ["b"]
+    assert seen(read(message("a", parent_id="b"), message("b", parent_id="a"))) == ["a", "b"]
 
 
 def test_an_id_that_occurs_twice_is_its_last_occurrence_for_those_who_follow():
-    assert shown(read(message("a"), message("b"), message("a", parent_id="a"), message("c", parent_id="a"))) == [
-        *("a", "a", "c"),
-    ]
+    events = read(message("a"), message("b"), message("a", parent_id="a"), message("c", parent_id="a"))
+    assert seen(events) == ["a", "a", "c"]
+
+
+def test_a_log_that_grows_and_switches_its_branch_adds_its_tail(write, tmp_path):
+    log = [message("a"), message("b"), message("c"), message("d", parent_id="a"), message("e", parent_id="c")]
+    expected = ["a", "ab", "abc", "ad", "abce"]
+    with open_store("memory:") as store:
+        for count, view in enumerate(expected, 1):
+            path = write("log.jsonl", log[:count])
+            (source,) = open_sources([tmp_path / path])
+            assert import_source(store, source, "s").added == (2 if count > 3 else 1)
+            assert import_source(store, source, "s").added == 0
+            assert "".join(seen(list(store.events("s")))) == view
+            assert list(encode(store.events("s"), V1)) == log[:count]
+
+
+def test_the_leaf_may_be_left_and_come_back_to(write, tmp_path):
+    log = [message("a"), message("b", parent_id="a"), message("c", parent_id="a"), message("d", parent_id="b")]
+    with open_store("memory:") as store:
+        for count, leaf, view, added in ((3, "b", "ab", 5), (4, "d", "abd", 1)):
+            for number, record in enumerate(log[:count]):
+                write(f"s/events/event-{number:05}-{record['id']}.json", [record])
+            write("s/base_state.json", [{"leaf_event_id": leaf}])
+            (source,) = open_sources([tmp_path / "s"])
+            assert import_source(store, source, "s").added == added
+            assert "".join(seen(list(store.events("s")))) == view
 
 
 # -- odd records ------------------------------------------------------------------------------------------------------

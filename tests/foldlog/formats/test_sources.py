@@ -10,6 +10,7 @@ import pytest
 
 from foldlog.formats import FORMATS, NotAHistory, detect, encode, open_sources
 from foldlog.formats.files.json_text import RECORD_SIZE_MAX
+from projections import View
 
 
 def chat(text="hi", role="user"):
@@ -157,10 +158,10 @@ def test_the_leaf_that_the_state_names_decides_the_branch(write, tmp_path):
     for index, event in enumerate([v1("a"), v1("b", parent_id="a"), v1("c", parent_id="a")]):
         write(f"run/events/event-{index:05}-{event['id']}.json", event)
     (source,) = open_sources([tmp_path])
-    assert [event.origin.id for event in source.events() if event.shown] == ["a", "c"]
+    assert [event.origin.id for event in View.from_events(source.events())] == ["a", "c"]
     write("run/base_state.json", {"leaf_event_id": "b"})
     (source,) = open_sources([tmp_path])
-    assert [event.origin.id for event in source.events() if event.shown] == ["a", "b"]
+    assert [event.origin.id for event in View.from_events(source.events())] == ["a", "b"]
 
 
 def test_a_folder_of_v0_events_in_the_order_of_their_numbers_without_the_cache(write, tmp_path):
@@ -416,7 +417,7 @@ def test_a_source_that_has_grown_begins_as_it_did(write):
 def test_what_cannot_be_read_does_not_shift_the_branches(write):
     path = write("a.jsonl", v1("a"), b"oops", v1("b"), v1("c", parent_id="a"))
     (source,) = open_sources([path])
-    assert [event.origin.id for event in source.events() if event.shown] == ["a", "c"]
+    assert [event.origin.id for event in View.from_events(source.events())] == ["a", "c"]
 
 
 def test_reading_again_gives_the_same(write):

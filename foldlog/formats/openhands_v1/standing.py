@@ -1,0 +1,106 @@
+"""What a record may name of the events before it that a View can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from foldlog.formats.recent import Recent
+
+__all__ = ["Note", "StandingIds"]
+
+_CALLS_MAX = 10_000
+"""How many calls later a tool's message still replaces its observation; after that both are shown."""
+
+
+Kind = Literal["came", "forgotten", "answered", "prompt", "requested", "condensed"]
+
+
+class Note(NamedTuple):
+    """One change: an event that came, by the id of its source; ids that were forgotten; a call that has its result."""
+
+    kind: Kind
+    value: Any = None
+    event_id: int = -1
+
+
+class StandingIds:
+    """What stands in the View: source ids with ours, the system prompt, and whether a condensation is requested.
+
+    ``notes`` are the changes since they were taken last.
+    """
+
+    def __init__(self, earlier: Callable[[], Iterable[Sequence[Note]]] = tuple, *, requested: bool = False) -> None:
+        """Begin with the changes that ``earlier`` returns; it is called when a record asks for what stands."""
+        self.notes: list[Note] = []
+        self.awaits_condensation = requested
+        self._earlier = earlier
+        self._later: list[Note] | None = None if earlier is tuple else []
+        """Changes since then, while nothing was asked."""
+        self._forgettable: dict[str, list[int]] = {}
+        self._answered: Recent[str, bool] = Recent(_CALLS_MAX)
+        self._prompt: int | None = None
+
+    @property
+    def forgettable(self) -> dict[str, list[int]]:
+        """Source id to ours. A forgotten id is done with, so this is as large as a View."""
+        self._settle()
+        return self._forgettable
+
+    @property
+    def prompt(self) -> int | None:
+        """The id of the system prompt that is shown."""
+        self._settle()
+        return self._prompt
+
+    def is_answered(self, call_id: str) -> bool:
+        self._settle()
+        return self._answered.get(call_id) is not None
+
+    def note(self, kind: Kind, value: Any = None, event_id: int = -1) -> None:
+        """Change what stands, and keep the change in ``notes``."""
+        note = Note(kind, value, event_id)
+        self.notes.append(note)
+        if kind in ("requested", "condensed"):
+            self.awaits_condensation = kind == "requested"
+        elif self._later is None:
+            self._change(note)
+        else:
+            self._later.append(note)
+
+    def forget(self, names: Sequence[str]) -> list[int]:
+        """Return the ids of all events with these source ids, which are forgotten now."""
+        ids = [event_id for name in dict.fromkeys(names) for event_id in self.forgettable.get(name, ())]
+        self.note("forgotten", names)
+        return ids
+
+    def take_notes(self) -> list[Note]:
+        notes, self.notes = self.notes, []
+        return notes
+
+    def begin_with(self, forgettable: dict[str, list[int]], prompt: int | None) -> None:
+        """Add what stood before the first change."""
+        for source_id, ids in self._forgettable.items():
+            forgettable.setdefault(source_id, []).extend(ids)
+        self._forgettable = forgettable
+        self._prompt = prompt if self._prompt is None else self._prompt
+
+    def _settle(self) -> None:
+        if self._later is None:
+            return
+        for notes in (*self._earlier(), self._later):
+            for note in notes:
+                self._change(note)
+        self._later = None
+
+    def _change(self, note: Note) -> None:
+        match note.kind:
+            case "came":
+                self._forgettable.setdefault(note.value, []).append(note.event_id)
+            case "forgotten":
+                for name in note.value:
+                    self._forgettable.pop(name, None)
+            case "answered":
+                self._answered[note.value] = True
+            case "prompt":
+                self._prompt = note.event_id
