@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from eventstore import Annotation, ConversationErased, KeyRing, Message, open_store
+import foldlog
+from eventstore import Annotation, ConversationErased, KeyRing, Message, Origin, open_store
 from projections import Views, audit
 
 STORES = Path(__file__).parent.parent / "golden" / "stores"
@@ -98,9 +99,41 @@ def test_a_store_of_schema_3_reads_the_same_and_its_revisions_are_replaced(tmp_p
         ]
 
 
-def test_a_store_that_was_made_before_forks_can_be_forked(tmp_path: Path):
-    with open_store(f"sqlite:///{unpacked('schema-3.db', tmp_path)}", keys=KEYS) as store:
-        for name in ("retracted", "encrypted"):
+HEADS_OF_SCHEMA_6 = {
+    "deduped": "9b3b49b90970d4ca53e9137267480e92a60352c36b2db6bdfd66188b2453d1fc",
+    "encrypted": "c34ce529d4b06f456b8016e870229927b5a46c5e8b18ae43c6c4d7a54ab13425",
+    "gone": "d114a1bfd981da6cb9467fdc2cc6425b1a4aa64e7b3e74997a0bb6fa5ef90e12",
+    "plain": "4782cd07bdfeb8f3dc56160967df52af8db6321289d623dcaebbd653b37a2e59",
+}
+
+
+def test_a_store_of_schema_6_reads_the_same(tmp_path: Path):
+    """The last schema before forks; it has documents, attributes, lists and an index by source id."""
+    with foldlog.open(f"sqlite:///{unpacked('schema-6.db', tmp_path)}", keys=KEYS) as histories:
+        plain, encrypted = histories["plain"], histories["encrypted"]
+        assert {row.id: row.head for row in histories.store.conversations()} == HEADS_OF_SCHEMA_6
+        assert texts(plain.events()) == [None, "one", "two", "three", None, None, "four", "five", "six"]
+        assert [event.id for event in plain.view] == [-6, 3, 6, 7, 8]
+        assert texts(encrypted.view) == ["five", "seven"]
+        assert (plain.attributes["title"], plain.document("plan")) == ("Kites", {"steps": [1, 2]})
+        assert [row.id for row in histories.recent({"tags": ["wind"]}).conversations] == ["plain"]
+        again = Message(source="user", content="b", origin=Origin(format="source", id="b"))
+        assert histories["deduped"].append(again, dedupe="origin") == ()
+        assert [verdict.findings for verdict in histories.store.verify() if verdict.findings] == []
+
+
+@pytest.mark.parametrize(
+    "file, names, heads",
+    [
+        ("schema-3.db", ("retracted", "encrypted"), HEADS_OF_SCHEMA_3),
+        ("schema-6.db", ("plain", "encrypted", "deduped"), HEADS_OF_SCHEMA_6),
+    ],
+)
+def test_a_store_that_was_made_before_forks_can_be_forked(
+    tmp_path: Path, file: str, names: tuple[str, ...], heads: dict[str, str]
+):
+    with open_store(f"sqlite:///{unpacked(file, tmp_path)}", keys=KEYS) as store:
+        for name in names:
             version = store.version(name)
             for at in (1, version):
                 fork = f"{name} at {at}"
@@ -108,5 +141,5 @@ def test_a_store_that_was_made_before_forks_can_be_forked(tmp_path: Path):
                 assert texts(store.events(fork)) == texts(store.events(name, 0, at))
                 store.append(fork, Message(source="user", content="on"), expected_version=at)
                 assert list(Views(store).at(fork, at)) == list(Views(store).at(name, at))
-        assert {row.id: row.head for row in store.conversations() if row.parent is None} == HEADS_OF_SCHEMA_3
+        assert {row.id: row.head for row in store.conversations() if row.parent is None} == heads
         assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
