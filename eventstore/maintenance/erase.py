@@ -53,7 +53,7 @@ def erase(
     """
     with translated():
         if with_forks:
-            for fork in list(_forks(store.database, conversation)):
+            for fork in list(_forks(store.database, conversation)):  # an erased one may have been interrupted
                 _erased(store.database, fork, reason, complete=False, patience_s=patience_s)
         elif detach_forks:
             reason += _detached(store.database, conversation)
@@ -64,7 +64,7 @@ def _detached(database: Database, conversation: str) -> str:
     """Detach the forks of a conversation. Return what to add to the receipt."""
     with database.recorder.read() as reader:
         found = database.find(reader, conversation)
-        forks = [] if found is None else list(_forks_of(reader, found.key))
+        forks = [] if found is None else [fork for fork in _forks_of(reader, found.key) if fork.erasure is None]
     for fork in forks:
         detach(database, fork.id)
     kept = ", ".join(f"{fork.id!r} events 0 to {fork.begins - 1}" for fork in forks)
@@ -72,7 +72,7 @@ def _detached(database: Database, conversation: str) -> str:
 
 
 def forks_of(store: Store, conversation: str) -> Iterator[str]:
-    """Yield the ids of all forks of a conversation that are not erased, theirs before them."""
+    """Yield the ids of all forks of a conversation, theirs before them: of those that were erased too."""
     with translated():
         yield from _forks(store.database, conversation)
 
@@ -81,7 +81,7 @@ def _forks(database: Database, conversation: str) -> Iterator[str]:
 
     def names(reader: Reader) -> list[str]:
         found = database.find(reader, conversation)
-        return [] if found is None else _names(reader, found.key)
+        return [] if found is None else [fork.id for fork in _forks_of(reader, found.key)]
 
     for fork in database.recorder.query(names):
         yield from _forks(database, fork)
@@ -109,7 +109,7 @@ def _erased(
 
 def _names(reader: Reader, key: int) -> list[str]:
     """Return the ids of the forks of a conversation that are not erased."""
-    return [fork.id for fork in _forks_of(reader, key)]
+    return [fork.id for fork in _forks_of(reader, key) if fork.erasure is None]
 
 
 def _forks_of(reader: Reader, key: int) -> Iterator[Conversation]:

@@ -93,7 +93,7 @@ class Reader(Protocol):
         self, start: str, limit: int, *, staged: bool = False, forks_of: int | None = None
     ) -> Sequence[Conversation]:
         """Return published conversations, or staged ones, with ids from ``start`` on, in the order of their ids' UTF-8
-        bytes. ``forks_of``: only forks of the conversation with this key that are not erased.
+        bytes. ``forks_of``: only forks of the conversation with this key, erased ones too.
         """
 
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:

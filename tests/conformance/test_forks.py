@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from functools import partial
 from pathlib import Path
@@ -21,10 +22,12 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.maintenance import detach as detachment
+from eventstore.maintenance import erase as erasure
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.erase import erase
 from eventstore.maintenance.rekey import rekey
 from eventstore.maintenance.verify import Published, verify
+from eventstore.recorders.memory import MemoryRecorder
 from eventstore.stored.hash_chain import border, link
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import WriteSettings
@@ -33,6 +36,7 @@ from projections import Views
 from tests.conformance.conftest import OpenRecorder
 from tests.properties.forks import run_sequence
 
+UNFINISHED = "its erasure is not finished; run 'foldlog erase' for it again"
 KEYS = KeyRing([SecretStr("5c" * 32)])
 
 
@@ -143,6 +147,26 @@ def test_a_conversation_with_forks_is_not_erased_alone(store: Store):
         with pytest.raises(ConversationErased):
             store.events(each)
     assert [verdict.findings for verdict in verify(store)] == [()] * 4
+
+
+def test_an_interrupted_erasure_with_forks_is_finished_when_it_is_run_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    store.fork("c", 6, "f")
+    store.append("f", [said("own"), said("own too")], expected_version=6)
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(erasure, "_CHUNK", 1)
+        patched.setattr(erasure.time, "sleep", interrupted)
+        with contextlib.suppress(KeyboardInterrupt):
+            erase(store, "c", reason="asked for", with_forks=True)
+    if not isinstance(store.database.recorder, MemoryRecorder):  # that one deletes all rows at once
+        assert [finding.problem for verdict in verify(store) for finding in verdict.findings] == [UNFINISHED]
+    erase(store, "c", reason="asked for", with_forks=True)
+    assert [verdict.findings for verdict in verify(store)] == [()] * 3
 
 
 def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(any_store: Store):

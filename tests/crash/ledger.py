@@ -121,7 +121,7 @@ def _inspect_conversation(
         yield f"{audited.missing} revisions of {conversation} are missing, which were to be written with their events"
 
 
-FORKS = {"f": 12}
+FORKS = {"f": 12, "branch": 14, "leaf": 16}
 """Forks, and the first event of their own: those before are followed as events of their parent."""
 
 

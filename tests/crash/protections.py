@@ -221,6 +221,13 @@ PROTECTIONS = {
         "    if forks := []:\n",
         "tests/conformance/test_forks.py -k not_erased_alone",
     ),
+    "forks-finished": Protection(
+        "an erasure with forks that was interrupted is finished when it is run again",
+        "eventstore/maintenance/erase.py",
+        "[fork.id for fork in _forks_of(reader, found.key)]\n\n",
+        "_names(reader, found.key)\n\n",
+        "tests/conformance/test_forks.py -k interrupted_erasure",
+    ),
     "forks-border": Protection(
         "the first event of a fork commits to the head that it left",
         "eventstore/stored/rows.py",

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 import eventstore.importing
 from eventstore import ANY_VERSION, Origin, VersionConflict, open_store
 from eventstore.maintenance import detach as detachment
-from eventstore.maintenance.erase import erase as erase_conversation
+from eventstore.maintenance import erase as erasure
 from eventstore.recorders.sqlite import schema
 from eventstore.recorders.statements import migrations
 from projections import Views
@@ -184,10 +184,30 @@ def detach(path: Path, ledger: Ledger) -> None:
     """A conversation is erased, and its fork keeps what it shares."""
     detachment._CHUNK, detachment._REST_S = 5, 0
     with open_at(path) as store:
-        erase_conversation(store, "c1", reason="asked to", detach_forks=True)
+        erasure.erase(store, "c1", reason="asked to", detach_forks=True)
         recorded = store.append("f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own")
         ledger.enter("f", recorded[0].id, 3, "own")
         assert store.version("f") == 15
+
+
+def _with_secret_forks(path: Path) -> None:
+    """A conversation, a fork of it and a fork of that one; all hold the secret, and ``c2`` does not."""
+    _some_history(path)
+    with open_at(path) as store:
+        store.append("c1", batch_of("private", 2, text=SECRET * 40), expected_version=12)
+        for parent, at, name in (("c1", 14, "branch"), ("branch", 16, "leaf")):
+            store.fork(parent, at, name)
+            store.append(name, batch_of(f"private {name}", 2, text=SECRET * 40), expected_version=at)
+
+
+def erase_with_forks(path: Path, ledger: Ledger) -> None:
+    """A conversation is erased with its forks, and theirs."""
+    erasure._CHUNK, erasure._REST_S = 2, 0
+    with open_at(path) as store:
+        erasure.erase(store, "c1", reason="asked to", with_forks=True)
+        assert {row.id for row in store.conversations() if row.erased_at is not None} == {"c1", "branch", "leaf"}
+        recorded = store.append("c2", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
+        ledger.enter("c2", recorded[0].id, 2, "after")
 
 
 def migrate_new(path: Path, ledger: Ledger) -> None:
@@ -224,6 +244,7 @@ SCENARIOS = {
     "erase": Scenario(_with_a_secret, erase, erases=SECRET),
     "fork": Scenario(_some_history, fork),
     "detach": Scenario(_with_a_fork, detach, erases=SECRET),
+    "erase_with_forks": Scenario(_with_secret_forks, erase_with_forks, erases=SECRET),
     "migrate_new": Scenario(_nothing, migrate_new),
     "migrate_old": Scenario(_of_schema_1, migrate_new),
 }

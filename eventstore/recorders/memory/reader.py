@@ -32,7 +32,7 @@ class MemoryReader:
         ]
         if forks_of is not None:
             forks = [(key, tables.conversations[key]) for key in keys]
-            keys = [key for key, fork in forks if fork.parent == forks_of and fork.erasure is None]
+            keys = [key for key, fork in forks if fork.parent == forks_of]
         keys.sort(key=lambda key: utf8(tables.conversations[key].id))
         first = bisect.bisect_left(keys, utf8(start), key=lambda key: utf8(tables.conversations[key].id))
         return [self._with_tail(key) for key in keys[first : first + limit]]

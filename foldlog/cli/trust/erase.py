@@ -72,7 +72,7 @@ def run(
     else:
         name = terminal.printable(receipt.id, one_line=True)
         said = f"{name}: erased at {_moment(receipt)}, {count(receipt.version, 'event')}, head {receipt.head}"
-        said += f"; with {count(len(forks), 'fork')}" if forks else ""
+        said += f"; its {count(len(forks), 'fork')} {'is' if len(forks) == 1 else 'are'} erased" if forks else ""
         terminal.console().print(said, soft_wrap=True)
     if receipt.bytes_pending:
         terminal.warn(

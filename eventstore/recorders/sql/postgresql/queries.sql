@@ -338,7 +338,7 @@ UPDATE {schema}.conversations SET parent = NULL, parent_version = $2::bigint, pa
 
 -- name: forks
 {conversations_as_found}
-WHERE c.parent = $1::bigint AND c.visible AND c.erased_at IS NULL AND c.id >= $2::bytea
+WHERE c.parent = $1::bigint AND c.visible AND c.id >= $2::bytea
 ORDER BY c.id LIMIT $3::bigint
 
 -- The conversations that a fork's past belongs to, and the versions at which it left them.

@@ -98,7 +98,7 @@ UPDATE conversations SET parent = NULL, parent_version = ?, past = ? WHERE key =
 
 -- name: forks
 {conversations_as_found}
-WHERE c.parent = ? AND c.visible AND c.erased_at IS NULL AND c.id >= CAST(? AS TEXT)
+WHERE c.parent = ? AND c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
 -- The conversations that a fork's past belongs to, and the versions at which it left them. A version is smaller with each
