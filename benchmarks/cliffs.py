@@ -5,6 +5,7 @@ Each against a View of as many events in one piece. And: what do their revisions
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 from benchmarks.frame import Question, Round, Scale, in_new_process
 from benchmarks.prepared import prepared
 from condensers.strategies.digest import Digest
-from eventstore import Action, CondensationAction, Event, Message
+from eventstore import Action, CondensationAction, Event, Message, codec
 
 _TEXT = "a sentence of the kind that people say to agents when they ask them for something " * 8
 
@@ -110,12 +111,37 @@ def digesting(scale: Scale, folder: Path) -> Iterator[Round]:
         yield Round(took_ms(15_000), took_ms(1_500))
 
 
+_HOSTILE: tuple[Callable[[int], bytes], ...] = (
+    lambda n: b"[" * n,
+    lambda n: b'{"kind":"message","source":"user","content":"' + b"\\u0000" * n + b'"}',
+    lambda n: b'{"kind":"message","source":"user","content":"x","extra_%b":1}' % (b"a" * n),
+    lambda n: b'{"kind":"message","forgotten_event_ids":[' + b"1," * n + b"1]}",
+    lambda n: b'{"kind":"message","source":"user","content":"x","n":' + b"9" * min(n, 4_000) + b"}",
+)
+
+
+def decoding(scale: Scale, folder: Path) -> Iterator[Round]:
+    """The worst of some hostile bodies: eight of one size against one that is eight times as long."""
+
+    def took_ms(body: bytes, times: int) -> float:
+        begun = time.process_time()
+        for _ in range(times):
+            with contextlib.suppress(codec.Undecodable):
+                codec.decode("message", 1, body, 0)
+        return 1_000 * (time.process_time() - begun)
+
+    for _ in range(scale.rounds):
+        both = [(took_ms(body(800_000), 1), took_ms(body(100_000), 8)) for body in _HOSTILE]
+        yield Round(*max(both, key=lambda one: one[0] / one[1]))
+
+
 _CLIFFS: tuple[tuple[str, str, Callable[[int], Iterator[Event]], int], ...] = (
     ("scattered", "1,000 scattered intervals", scattered, 1_000),
     ("scattering", "1,000 condensations that leave scattered ids", scattering, 1_000),
     ("stacked", "5,000 stacked summaries", stacked, 5_000),
 )
 QUESTIONS = [
+    Question("decode a hostile body of 800 KB", "ms CPU", 4.0, "at most", decoding, raw="8 of 100 KB"),
     Question("digest 1,000 of 15,000 calls", "ms CPU", 2.0, "at most", digesting, raw="1,000 of 1,500"),
     *(
         Question(

@@ -18,6 +18,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
+from reprlib import repr as short
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -167,7 +168,7 @@ def encode(event: Event) -> Encoded:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
     except (TypeError, ValueError) as error:  # Undecodable is a ValueError
         if _has_wrong_source(event):
-            problem = f"its source is {event.source!r}; use {_SOURCES}"
+            problem = f"its source is {short(event.source)}; use {_SOURCES}"
         else:
             problem = not_json(_values(event)) or str(error)
         raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from error
@@ -406,7 +407,7 @@ def _convert(kind: str, fields: dict[str, Any]) -> _Known:
     """Convert on the slow path: set aside and keep the fields that this version does not know."""
     type_ = KINDS[kind].type
     if fields.get("kind") != kind:
-        raise Undecodable(f"its column says {kind}, its body {fields.get('kind')!r}")
+        raise Undecodable(f"its column says {kind}, its body {short(fields.get('kind'))}")
     known = {name: value for name, value in fields.items() if name in type_.__struct_encode_fields__}
     extra = {name: value for name, value in fields.items() if name not in known and name != "kind"}
     try:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from reprlib import repr as short
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import msgspec
@@ -244,7 +245,7 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
         for name, event_id in self.others.items():
             if name in self.changed or not _is_id(event_id):
                 raise InvalidEvent(
-                    f"document {name!r} is named twice, or its event id {event_id!r} is not a whole number from 0"
+                    f"document {name!r} is named twice, or its event id {short(event_id)} is not a whole number from 0"
                 )
 
     def newest(self) -> dict[str, int]:
@@ -340,15 +341,15 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         """Check the types of the fields that are used before a codec sees them."""
         ids: object = self.given_ids
         if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
-            raise InvalidEvent(f"a condensation's forgotten_event_ids are whole numbers, not {ids!r}")
+            raise InvalidEvent(f"a condensation's forgotten_event_ids are whole numbers, not {short(ids)}")
         for name in ("forgotten_events_start_id", "forgotten_events_end_id", "summary_offset"):
             number: object = getattr(self, name)
             if number is not None and not isinstance(number, int):
-                raise InvalidEvent(f"a condensation's {name} is a whole number, not {number!r}")
+                raise InvalidEvent(f"a condensation's {name} is a whole number, not {short(number)}")
         if self.summary is not None and not isinstance(self.summary, str):
-            raise InvalidEvent(f"a condensation's summary is a text, not {self.summary!r}")
+            raise InvalidEvent(f"a condensation's summary is a text, not {short(self.summary)}")
         if not isinstance(self.metadata, dict):
-            raise InvalidEvent(f"a condensation's metadata is a map, not {self.metadata!r}")
+            raise InvalidEvent(f"a condensation's metadata is a map, not {short(self.metadata)}")
 
     def _check_it_does_something(self) -> None:
         start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
@@ -400,7 +401,7 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
 
     def __post_init__(self) -> None:
         if type(self.version) is not int or self.version < 0:
-            raise InvalidEvent(f"a retraction's version is a whole number from 0, not {self.version!r}")
+            raise InvalidEvent(f"a retraction's version is a whole number from 0, not {short(self.version)}")
 
 
 def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:

@@ -32,13 +32,15 @@ from eventstore.errors import (
     DocumentsChanged,
     IdempotencyConflict,
     InvalidEvent,
+    VersionConflict,
 )
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
 from eventstore.results import Recorded
 from eventstore.store import Store
+from eventstore.stored.database import translated
 from eventstore.transaction import ReadTransaction
 from eventstore.values.json_values import not_json
-from eventstore.writing.generation import Generation
+from eventstore.writing.generation import Generation, find_meant
 
 __all__ = ["DELETED", "Documents"]
 
@@ -111,8 +113,7 @@ class Documents:
             repeated = idempotency_key is not None and self._repeated(conversation, idempotency_key, values)
             change = repeated[0] if repeated else _change(newest, known, values)
             if change is None and not given:
-                if expected_version is not ANY_VERSION:
-                    _check_version(self._store, conversation, expected_version)
+                self._check(conversation, expected_version, generation)
                 return ()
             batch = given if change is None else [*given, change]
             try:
@@ -126,6 +127,17 @@ class Documents:
             except DocumentsChanged:
                 continue  # another writer changed a document: take the differences from its value
             return recorded
+
+    def _check(
+        self, conversation: str, expected: int | Literal[AnyVersion.ANY_VERSION], generation: Generation
+    ) -> None:
+        """Raise what an append to this conversation would raise, though there is nothing to append."""
+        database = self._store.database
+        with translated(), database.recorder.read() as reader:
+            found, _ = find_meant(database, reader, conversation, generation)
+        actual = 0 if found is None else found.version
+        if expected is not ANY_VERSION and expected != actual:
+            raise VersionConflict(conversation, expected, actual)
 
     def _newest(
         self, conversation: str, names: Iterable[str], generation: Generation
@@ -251,11 +263,3 @@ def _own(name: str, value: Any) -> Any:
             f"lists, texts and numbers"
         )
     return copy
-
-
-def _check_version(store: Store, conversation: str, expected: int) -> None:
-    from eventstore.errors import VersionConflict
-
-    actual = store.version(conversation)
-    if actual != expected:
-        raise VersionConflict(conversation, expected, actual)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from reprlib import repr as short
 from typing import Final
 
 from eventstore.errors import InvalidArgument
@@ -24,7 +25,7 @@ def whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_
     Raises ``TypeError`` for a value that is not a whole number, ``InvalidArgument`` for one out of range.
     """
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is a whole number, not {value!r}")
+        raise TypeError(f"{name} is a whole number, not {short(value)}")
     if not least <= value <= most:
         raise InvalidArgument(f"{name} is {value}; use a whole number from {least} to {most}")
     return value

@@ -11,7 +11,7 @@ from eventstore.recorders.types import Conversation
 from eventstore.stored.database import Database
 from eventstore.stored.rows import beginning_with_an_event, not_erased
 
-__all__ = ["Generation", "check_meant", "find_meant", "receipts_before"]
+__all__ = ["Generation", "find_meant", "receipts_before"]
 
 
 @dataclass
@@ -54,10 +54,3 @@ def receipts_before(reader: Reader, found: Conversation) -> Sequence[Conversatio
         receipts.append(earlier)
         key = earlier.replaces
     return receipts[::-1]
-
-
-def check_meant(reader: Reader, database: Database, conversation: str, generation: Generation) -> None:
-    """Raise what ``find_meant`` raises; note the conversation where none was met before."""
-    found, _ = find_meant(database, reader, conversation, generation)
-    if found is not None:
-        generation.key = found.key

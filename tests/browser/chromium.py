@@ -147,6 +147,11 @@ class Chromium:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def _is_replaced(error: PageFailed) -> bool:
+    """Whether a question was lost since its page gives way to another one."""
+    return "context" in str(error) or "navigated" in str(error)
+
+
 class Page:
     """One tab. ``requests`` are all URLs that it asked for, ``problems`` what it threw, logged as an error, was refused
     by its policy, or asked with a dialog.
@@ -213,19 +218,20 @@ class Page:
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
-                if self.ask(f"Boolean({condition})"):
+                if self.ask(f"(async () => Boolean({condition}))()"):
                     return
             except PageFailed as error:
-                if "context" not in str(error):  # the page is being replaced
+                if not _is_replaced(error):
                     raise
             if time.monotonic() > until:
                 raise TimeoutError(f"{condition} did not become true; problems: {self.problems}")
             time.sleep(0.02)
 
     def settle(self) -> None:
-        """Wait until what was asked for is drawn."""
-        self.ask(
-            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))"
+        """Wait until what was asked for is drawn; where it led to another page, until that one is drawn."""
+        self.wait(
+            "await new Promise((done) => "
+            "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(true), 30))))"
         )
 
     def press(self, key: str, *, shift: bool = False) -> None:

@@ -96,6 +96,15 @@ def test_a_writer_that_opened_the_erased_one_writes_nothing_into_the_other(histo
     assert histories["c1"].append(said("third"))[0].id == 3
 
 
+def test_a_document_that_stays_the_same_is_refused_too_where_another_conversation_is_meant(histories: Histories):
+    old = histories["c1"]
+    old.append((), documents={"state": 1})
+    erase(histories.store, "c1", reason="asked for")
+    histories.create("c1", replace_erased=True).append((), documents={"state": 1})
+    with pytest.raises(ConversationErased):
+        old.append((), documents={"state": 1})
+
+
 def test_a_condensation_that_was_planned_for_the_erased_one_is_not_appended(histories: Histories):
     generation = Generation()
     histories.store.append("c1", said("first"), expected_version=0, generation=generation)

@@ -19,7 +19,14 @@ from typing import Any, NamedTuple
 from condensers import condenser_from_config, load_condenser
 from condensers.errors import InvalidCondenser
 from eventstore import (
+    ANY_VERSION,
+    DELETED,
+    CorruptEvent,
+    DocumentChanges,
+    Documents,
+    DocumentsChanged,
     Event,
+    InvalidArgument,
     InvalidEvent,
     InvalidOption,
     KeyRing,
@@ -239,6 +246,59 @@ def archive(at: random.Random) -> str:
         return outcome
 
 
+# -- documents --------------------------------------------------------------------------------------------------------
+
+_STATE = {"step": 7, "notes": ["a", {"b": [1, 2.5, None]}, "long " * 30], "by": {"x": 1, "y": {"z": []}}, "": True}
+
+
+def _sorted(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)  # a difference keeps values and types, not the order of keys
+
+
+def documents(at: random.Random) -> str:
+    """Hostile values of documents come back as they went, at every version, or are refused by name; so are hostile
+    differences between them.
+    """
+    with open_store("memory:") as store:
+        written = Documents(store)
+        expected: list[dict[str, Any]] = [{}]
+        value: Any = _STATE
+        outcome = "taken"
+        for _ in range(at.randrange(1, 6)):
+            name = at.choice(("state", "other", any_text(at)))
+            value = mutated_json(at, value)
+            try:
+                recorded = written.append("c1", (), {name: DELETED if at.randrange(8) == 0 else value})
+            except (InvalidEvent, InvalidArgument) as error:
+                assert "document" in str(error)  # noqa: PT017 - another run than pytest's
+                outcome, value = "refused", _STATE
+                continue
+            for one in recorded:
+                changed = one.event
+                assert isinstance(changed, DocumentChanges)
+                kept = {other: told for other, told in expected[-1].items() if other != name}
+                expected.append(kept if "deleted" in changed.changed[name] else {**kept, name: _sorted(value)})
+        if len(expected) == 1:
+            return outcome
+        for version, values in enumerate(expected):
+            read = Documents(store).all("c1", version=version)
+            assert {name: _sorted(value) for name, value in read.items()} == values
+        body = {"changed": changed.changed, "others": changed.others}
+        hostile = mutated_json(at, body)
+        try:
+            event = DocumentChanges(changed=hostile["changed"], others=hostile.get("others", {}))
+            store.append("c1", event, expected_version=ANY_VERSION)
+        except (InvalidEvent, DocumentsChanged, KeyError, TypeError) as error:
+            if isinstance(error, KeyError | TypeError) and type(hostile) is dict and "changed" in hostile:
+                raise
+            return outcome
+        try:
+            Documents(store).all("c1")
+        except CorruptEvent:
+            return "hostile difference refused"
+        return "hostile difference taken"
+
+
 # -- small things ------------------------------------------------------------------------------------------------------
 
 _URLS = (_CORPUS / "urls.txt").read_text().splitlines()
@@ -355,6 +415,7 @@ TARGETS: Mapping[str, Target] = {
     "configuration": Target(10, configuration),
     "configuration files": Target(3, configuration_file),
     "archives": Target(4, archive),
+    "documents": Target(3, documents),
     "urls": Target(5, url),
     "keys": Target(3, key),
     "packed bodies": Target(3, packed_body),
