@@ -3,12 +3,11 @@
 A conversation is an append-only log of events with ids 0, 1, 2, …; its version is how many there are. Nothing here
 knows of Views or models.
 
-    store.py transaction.py results.py    append, read, follow; one read or write transaction
+    store.py opening.py                   append, read, follow; which store a URL names
     events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append
-    opening.py urls.py importing.py       which store a URL names; a foreign history into one conversation
-    forking.py                            a conversation that shares the past of another
+    writing/                              the steps of a write: append, import, fork
     documents/                            values beside the events; conversations by attribute
-    stored/ recorders/                    an event as a row; rows in a database
+    stored/ recorders/                    an event as a row, and transactions; rows in a database
     maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
 """
 
@@ -57,10 +56,10 @@ from eventstore.events import (
     summary_of,
 )
 from eventstore.opening import open_store, restore_store
-from eventstore.results import ConversationRow, Ingested, Logged, Recorded
 from eventstore.store import Store
 from eventstore.stored.keys import KeyRing
-from eventstore.transaction import InlineProjection, ReadTransaction, Record, WriteTransaction
+from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded
+from eventstore.stored.transaction import InlineProjection, ReadTransaction, Record, WriteTransaction
 
 __foldlog__ = "0.1.0"
 

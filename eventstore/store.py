@@ -25,25 +25,25 @@ from eventstore.events import (
     Event,
     is_structural,
 )
-from eventstore.importing import Ingestion
 from eventstore.recorders.base import Reader, Recorder, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.types import Conversation
-from eventstore.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored.database import Database, translated, unavailable
+from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.stored.rows import (
     dense_events,
     event_of,
     from_microseconds,
 )
-from eventstore.transaction import InlineProjection, ReadTransaction, WriteTransaction, find_begun, find_existing
+from eventstore.stored.transaction import InlineProjection, ReadTransaction, WriteTransaction, find_begun, find_existing
 from eventstore.values.arguments import NUMBER_MAX, whole
 from eventstore.writing import origins
 from eventstore.writing.appending import Appending
 from eventstore.writing.forking import begin_fork
 from eventstore.writing.generation import Generation, receipts_before
+from eventstore.writing.importing import Ingestion
 
 __all__ = ["EVENT_BYTES_MAX", "Store"]
 

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from eventstore import Store
 from eventstore.errors import EventStoreError, UnknownEventType
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
-from eventstore.transaction import ReadTransaction, Record, WriteTransaction, project
+from eventstore.stored.transaction import ReadTransaction, Record, WriteTransaction, project
 from eventstore.values.arguments import whole
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion

@@ -35,10 +35,10 @@ from eventstore.errors import (
     VersionConflict,
 )
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
-from eventstore.results import Recorded
 from eventstore.store import Store
 from eventstore.stored.database import translated
-from eventstore.transaction import ReadTransaction
+from eventstore.stored.results import Recorded
+from eventstore.stored.transaction import ReadTransaction
 from eventstore.values.json_values import not_json
 from eventstore.writing.generation import Generation, find_meant
 

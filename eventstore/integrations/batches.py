@@ -17,8 +17,8 @@ from eventsourcing.persistence import ApplicationRecorder, Mapper, Notification,
 from eventstore.errors import CorruptEvent
 from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory
 from eventstore.integrations.recorders import PollingSubscription
-from eventstore.results import Recorded
 from eventstore.stored.database import DecodedRow
+from eventstore.stored.results import Recorded
 from eventstore.stored.rows import event_of, from_microseconds
 
 __all__ = ["ConversationBatches", "RecordedBatch"]

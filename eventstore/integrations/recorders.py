@@ -27,7 +27,7 @@ from eventstore.recorders.types import Conversation, Place, Record, Row
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database, DecodedRow
 from eventstore.stored.rows import chained, from_microseconds
-from eventstore.transaction import ReadTransaction, WriteTransaction
+from eventstore.stored.transaction import ReadTransaction, WriteTransaction
 
 __all__ = ["EventRecorder", "PollingSubscription", "SnapshotRecorder", "kind_and_schema"]
 

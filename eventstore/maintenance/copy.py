@@ -20,7 +20,7 @@ from eventstore.stored.database import Database, start_after
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
-from eventstore.transaction import ReadTransaction, WriteTransaction, staged
+from eventstore.stored.transaction import ReadTransaction, WriteTransaction, staged
 from eventstore.writing.generation import receipts_before
 
 __all__ = [

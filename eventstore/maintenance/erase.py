@@ -15,10 +15,10 @@ from eventstore.maintenance.detach import detach
 from eventstore.recorders.base import Reader, Recorder, RecorderOnDisk, Transaction
 from eventstore.recorders.errors import RecorderError, StillRead
 from eventstore.recorders.types import Conversation, Erasure
-from eventstore.results import ConversationRow, listed
 from eventstore.store import Store
 from eventstore.stored.database import Database, start_after, translated
-from eventstore.transaction import staged_keys
+from eventstore.stored.results import ConversationRow, listed
+from eventstore.stored.transaction import staged_keys
 
 __all__ = ["erase", "forks_of", "purge"]
 

@@ -24,9 +24,9 @@ from eventstore.errors import CorruptEvent, IdempotencyConflict
 from eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, summary_of
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Place, RecalledKey
-from eventstore.results import Recorded
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
+from eventstore.stored.results import Recorded
 from eventstore.stored.rows import (
     chained,
     dense_events,
@@ -37,7 +37,7 @@ from eventstore.stored.rows import (
     with_times,
     without_time,
 )
-from eventstore.transaction import ReadTransaction, WriteTransaction, find_begun
+from eventstore.stored.transaction import ReadTransaction, WriteTransaction, find_begun
 from eventstore.writing import origins
 from eventstore.writing.generation import Generation, find_meant
 

@@ -12,7 +12,7 @@ from eventstore.recorders.types import Conversation, Fork
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
 from eventstore.stored.rows import not_erased, sound
-from eventstore.transaction import WriteTransaction, find_begun
+from eventstore.stored.transaction import WriteTransaction, find_begun
 from eventstore.values.arguments import whole
 
 __all__ = ["begin_fork"]

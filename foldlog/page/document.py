@@ -21,7 +21,7 @@ from eventstore.events import (
     Retraction,
     summary_id,
 )
-from eventstore.results import Logged
+from eventstore.stored.results import Logged
 from foldlog.kinds import KINDS, label
 from foldlog.words.gist import gist
 from foldlog.words.reasons import because

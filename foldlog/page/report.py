@@ -14,7 +14,7 @@ from typing import IO, Any
 from eventstore import Store
 from eventstore.events import Retraction
 from eventstore.maintenance.whole_file import whole_file
-from eventstore.results import Logged
+from eventstore.stored.results import Logged
 from foldlog.page import assets
 from foldlog.page.document import PageFold
 from foldlog.page.texts import text_document

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from eventstore.events import Event, have_structural, is_structural
-from eventstore.transaction import ReadTransaction, Record
+from eventstore.stored.transaction import ReadTransaction, Record
 from projections.stored.revision import (
     EMPTY_FOLD,
     ViewFold,

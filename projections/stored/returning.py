@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventstore.events import Event, Retraction, is_structural
-from eventstore.transaction import ReadTransaction, Record
+from eventstore.stored.transaction import ReadTransaction, Record
 from projections.retractions import target
 from projections.stored.loading import StoredPast
 from projections.stored.revision_codec import CODE, Base, Revision, UnreadableRevision, decode_revision, encode_revision

@@ -32,7 +32,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from eventstore.transaction import Record
+from eventstore.stored.transaction import Record
 
 __all__ = ["CODE", "PROJECTION", "RUN", "Base", "Revision", "UnreadableRevision", "decode_revision", "encode_revision"]
 

@@ -29,7 +29,7 @@ from eventstore.recorders.base import Recorder, Transaction
 from eventstore.recorders.types import Conversation, NewForm, NewMark, Row, as_rows
 from eventstore.stored.compression import Compression, compressed
 from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
-from eventstore.transaction import ReadTransaction
+from eventstore.stored.transaction import ReadTransaction
 from projections import Views
 from tests.conformance.conftest import OpenRecorder
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-import eventstore.importing
+import eventstore.writing.importing
 from eventstore import ANY_VERSION, Annotation, Event, KeyRing, Message, Store, open_store
 from tests.crash.bytes_left import bytes_left
 from tests.crash.everywhere import in_memory
@@ -44,7 +44,7 @@ class RandomStore:
         self._numbers = 0
 
     def fill(self, stores: Sequence[Store]) -> None:
-        eventstore.importing.CHUNK = _STAGED_EVENTS
+        eventstore.writing.importing.CHUNK = _STAGED_EVENTS
         appended = list(self.names)
         imports = set(self.rng.sample(range(self._steps), self._imports))
         for step in range(self._steps):

@@ -141,7 +141,7 @@ PROTECTIONS = {
     ),
     "staging": Protection(
         "a long import is staged, and seen when it is whole",
-        "eventstore/importing.py",
+        "eventstore/writing/importing.py",
         "        return self._stage(first, second, history)\n",
         """        chunk, at = first + second, 0
         while chunk:
@@ -153,14 +153,14 @@ PROTECTIONS = {
     ),
     "left-over": Protection(
         "an import discards what killed ones left",
-        "eventstore/importing.py",
+        "eventstore/writing/importing.py",
         "        self._discard_left_over()\n",
         "",
         "tests/crash/test_crashes.py -k killed_before_any_statement and ingest_staged",
     ),
     "interrupted-import": Protection(
         "an import that Ctrl-C ends is discarded",
-        "eventstore/importing.py",
+        "eventstore/writing/importing.py",
         "except BaseException:",
         "except Exception:",
         "tests/crash/test_processes.py -k ctrl_c_inside_an_import",
@@ -209,7 +209,7 @@ PROTECTIONS = {
     ),
     "chunks": Protection(
         "an import works in small transactions",
-        "eventstore/importing.py",
+        "eventstore/writing/importing.py",
         "        if len(chunk) == CHUNK or size >= _CHUNK_BYTES:",
         "        if False:",
         "-m tests.crash writers --seconds 5",
@@ -237,7 +237,7 @@ PROTECTIONS = {
     ),
     "forks-grown": Protection(
         "a fork that lost its own events is damaged and not short",
-        "eventstore/transaction.py",
+        "eventstore/stored/transaction.py",
         "            self._reader.change(found.key, Grown())\n",
         "            pass\n",
         "tests/eventstore/test_forks.py -k lost_its_own_events",
@@ -374,7 +374,7 @@ PROTECTIONS = {
     ),
     "erased-import": Protection(
         "… nor while an import compares it",
-        "eventstore/importing.py",
+        "eventstore/writing/importing.py",
         "            not_erased(self._database.find(reader, self._conversation))  # it may have been erased since\n",
         "",
         "tests/conformance/test_erased_while_read.py -k importing_again and sqlite",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-import eventstore.importing
+import eventstore.writing.importing
 from eventstore import ANY_VERSION, Origin, VersionConflict, open_store
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure
@@ -35,8 +35,8 @@ class Scenario(NamedTuple):
 
 
 def _in_small_chunks() -> None:
-    eventstore.importing.CHUNK = 5
-    eventstore.importing._REST_S = 0
+    eventstore.writing.importing.CHUNK = 5
+    eventstore.writing.importing._REST_S = 0
 
 
 def _nothing(path: Path) -> None:

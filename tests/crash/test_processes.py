@@ -214,8 +214,8 @@ def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path: Pa
 def test_ctrl_c_inside_an_import_leaves_nothing_of_it_or_all(tmp_path: Path):
     """At many moments of it, those around the publication among them."""
     script = """
-import eventstore.importing
-eventstore.importing.CHUNK = 20
+import eventstore.writing.importing
+eventstore.writing.importing.CHUNK = 20
 store = open_at(path)
 for line in sys.stdin:
     name = line.strip()

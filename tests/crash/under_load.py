@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import eventstore.importing
+import eventstore.writing.importing
 from eventstore import ANY_VERSION, IdempotencyConflict, Store, VersionConflict, open_store
 from tests.crash.ledger import Ledger, batch_of, inspect, open_at
 
@@ -105,7 +105,7 @@ class Writer:
 
 def write(folder: Path, name: str) -> None:
     """The life of a writer process: it ends by SIGKILL, or by the first error, which it leaves in a file."""
-    eventstore.importing.CHUNK = CHUNK
+    eventstore.writing.importing.CHUNK = CHUNK
     ledger = Ledger(folder / f"{name}.ledger")
     with open_at(folder / "store.db") as store:
 

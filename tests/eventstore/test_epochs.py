@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import eventstore.importing
+import eventstore.writing.importing
 from eventstore import Message, Recorded, Store, open_store
 from eventstore.recorders.sqlite import epochs
 from tests.eventstore.test_golden_stores import KEYS, unpacked
@@ -129,7 +129,7 @@ def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
 
 
 def test_an_import_into_a_restored_store_is_followed_too(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(eventstore.importing, "CHUNK", 10)
+    monkeypatch.setattr(eventstore.writing.importing, "CHUNK", 10)
     _, seen = lost_positions(path, by_rename)
     with open_store(f"sqlite:///{path}") as store:
         store.ingest("imported", [Message(source="user", content=f"{n}") for n in range(35)])

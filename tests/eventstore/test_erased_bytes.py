@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-import eventstore.importing
+import eventstore.writing.importing
 from eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
 from eventstore.maintenance.backup import vacuum
 from eventstore.maintenance.rekey import rekey
@@ -29,7 +29,7 @@ from tests.crash.erased_bytes import look, mark
 
 @pytest.fixture(autouse=True)
 def imports_in_small_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eventstore.importing, "CHUNK", 10)
+    monkeypatch.setattr(eventstore.writing.importing, "CHUNK", 10)
 
 
 @pytest.mark.parametrize("first", range(0, 200, 20))

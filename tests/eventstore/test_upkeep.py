@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-import eventstore.importing
+import eventstore.writing.importing
 from eventstore import ANY_VERSION, InvalidOption, KeyRing, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.sqlite import SQLiteRecorder
-from eventstore.transaction import staged_keys
+from eventstore.stored.transaction import staged_keys
 
 HI = Message(source="user", content="hi " * 100)
 
@@ -26,7 +26,7 @@ HI = Message(source="user", content="hi " * 100)
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store with a live conversation, a published import, and rows that a killed import left."""
-    monkeypatch.setattr(eventstore.importing, "CHUNK", 10)
+    monkeypatch.setattr(eventstore.writing.importing, "CHUNK", 10)
     store = open_store(f"sqlite:///{tmp_path}/store.db")
     store.append("live", [HI] * 5, expected_version=0, idempotency_key="first")
     store.ingest("imported", [HI] * 35)

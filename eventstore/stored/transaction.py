@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
@@ -47,9 +47,6 @@ from eventstore.stored.rows import (
 )
 from eventstore.values.arguments import whole
 
-if TYPE_CHECKING:
-    from eventstore.store import Store
-
 __all__ = [
     "InlineProjection",
     "ReadTransaction",
@@ -70,6 +67,11 @@ _id_of = attrgetter("id")
 _id_of_row, _shown_before, _structural_before = itemgetter(0), itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
 _HIDDEN = "from it on, a condensation or a request cannot be found"
+
+
+class _Store(Protocol):
+    @property
+    def database(self) -> Database: ...
 
 
 class _Counts(NamedTuple):
@@ -584,7 +586,7 @@ def find_existing(database: Database, reader: Reader, conversation: str) -> Conv
 
 
 @contextmanager
-def reading(store: Store, conversation: str) -> Iterator[ReadTransaction]:
+def reading(store: _Store, conversation: str) -> Iterator[ReadTransaction]:
     """Open one conversation in a read transaction, for several reads of one moment that cannot be begun again.
 
     Where the connection to a server breaks in the middle, that is ``StoreUnavailable``; ``Store.query`` begins again.
@@ -600,7 +602,7 @@ def _clipped(intervals: Sequence[tuple[int, int]], start: int, stop: int) -> lis
     return [(max(a, start), min(b, stop - 1)) for a, b in intervals if a < stop and b >= start]
 
 
-def project(store: Store, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
+def project(store: _Store, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
     """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
 
     ``work`` may be run again, so it must have no other effects. Raises ``ConversationNotFound``,

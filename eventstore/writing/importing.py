@@ -31,8 +31,8 @@ from eventstore.stored.rows import (
     stored_event_of,
     with_times,
 )
-from eventstore.transaction import WriteTransaction, staged_keys
-from eventstore.transaction import staged as staged_in
+from eventstore.stored.transaction import WriteTransaction, staged_keys
+from eventstore.stored.transaction import staged as staged_in
 
 __all__ = ["CHUNK", "Ingestion"]
 
