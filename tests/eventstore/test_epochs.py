@@ -176,7 +176,8 @@ def test_inodes_of_any_size_can_be_kept(path: Path, monkeypatch: pytest.MonkeyPa
 
     def large(*arguments: object, **options: object) -> os.stat_result:
         found = status(*arguments, **options)  # type: ignore[arg-type]
-        return os.stat_result((found[0], 2**64 - 1, *found[2:]))
+        times = {name: getattr(found, name) for name in ("st_mtime_ns", "st_ctime_ns")}
+        return os.stat_result((found[0], 2**64 - 1, *found[2:]), times)
 
     monkeypatch.setattr("eventstore.recorders.sqlite.store_file.os.fstat", lambda fd: large(f"/proc/self/fd/{fd}"))
     monkeypatch.setattr("eventstore.recorders.sqlite.store_file.os.stat", large)
