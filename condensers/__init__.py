@@ -12,6 +12,7 @@
     reports.py metadata.py             what a step reports, and the reference's interface to it
     replays.py replay_state.py         another condenser over a recorded history
     strategies/ models/ config/ prompts/    one file a strategy; the model; configuration; texts of prompts
+    errors.py ported.py                what can go wrong; what classes written for OpenHands need
 
 Importing this is cheap: what a name needs is imported when the name is first used, and litellm at the first model call.
 """

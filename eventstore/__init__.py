@@ -9,6 +9,7 @@ knows of Views or models.
     documents/                            values beside the events; conversations by attribute
     stored/ recorders/                    an event as a row, and transactions; rows in a database
     maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
+    values/ errors.py former/             plain values; the errors; former names of modules
 """
 
 from eventstore.conversation import ANY_VERSION, AnyVersion

@@ -27,10 +27,10 @@ Errors         EventStoreError is the base of all. Of the store: VersionConflict
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the packages
                below: eventstore, projections, condensers. help(foldlog.History) lists the methods.
 
-    histories.py history.py aio.py  the face in Python, sync and async
-    cli/ words/ page/ web/          the command; events in words; pages for a browser
-    formats/ importing.py           histories of other agents
-    archives/ reports/ search/      conversations in one file; figures and audits; full-text search
+    histories.py history.py aio.py  the face in Python; maintenance.py, older_summaries.py, threads.py, public.py
+    cli/ words/ kinds.py page/ web/ the command; events in words; pages for a browser
+    formats/ importing.py adapters/ histories of other agents; recording.py, replies.py, reply_parts.py: as they come
+    archives/ reports/ search/      conversations in one file; figures and audits; floors.py: no package was replaced
 """
 
 from __future__ import annotations

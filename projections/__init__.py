@@ -6,6 +6,12 @@
 ``views.py`` serves stored conversations; ``explain.py`` says why an event is shown or not, and what changed;
 ``lifetimes/`` says it for all events and versions at once, with the one pass of its ``fold.py``;
 ``audit.py`` compares stored revisions with the log. Everything here can be deleted and rebuilt from the log.
+
+    items.py intervals.py                  the events of a View as a sequence; sets of ids as intervals
+    condensations.py retractions.py        the condensations that made a View; which events retractions took back
+    interruption.py tool_results.py        close calls whose result will never come; record the result of a call
+    notebook.py errors.py                  Views as tables; versions and events that do not exist
+    reference_policy.py                    what OpenHands V1 does to a View when it loads it
 """
 
 from projections.audit import Audit, Auditing, Finding, Forgetting, audit

@@ -147,6 +147,22 @@ def test_the_architecture_names_every_folder_of_code_and_no_path_that_is_gone():
     assert unnamed | in_packages == set()
 
 
+def test_each_package_says_what_is_in_its_files():
+    unnamed, gone = {}, {}
+    for path in PYTHON:
+        if path.name != "__init__.py" or path.relative_to(ROOT).parts[0] not in PACKAGES:
+            continue
+        told = ast.get_docstring(ast.parse(_text_of(path))) or ""
+        if told.endswith("One file a command."):
+            continue
+        names = {one.stem for one in path.parent.glob("[!_]*.py")}
+        names |= {one.parent.name for one in path.parent.glob("*/__init__.py")}
+        unnamed[_named(path)] = sorted(names - set(re.findall(r"\w+", told)))
+        gone[_named(path)] = sorted(set(re.findall(r"(?<!/)\b(\w+)\.py\b", told)) - names)
+    assert {name: missing for name, missing in unnamed.items() if missing} == {}
+    assert {name: files for name, files in gone.items() if files} == {}
+
+
 REFUSED = re.compile(
     r"(?<!there )\b(?-i:is none)\b(?!, zlib)"
     r"|(?<!there )\bis no (?!longer\b|more\b|later\b|earlier\b|other\b|such\b|further\b)\w+"

@@ -2,6 +2,8 @@
 
 A line ``===`` parts a file in two: the instruction, which the system says and which goes first, and what is to be
 worked on. ``$name`` stands for what changes from call to call. The hash is of the whole file.
+
+``rendering.py`` turns events into text for a model that summarizes them.
 """
 
 from __future__ import annotations

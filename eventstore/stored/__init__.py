@@ -4,6 +4,7 @@ rows          from events to rows with ids, heads and checksums; checks of what 
 row_codec     a row's body: compress, encrypt, checksum, and back; compression is its package
 transaction   one conversation in a read or a write transaction; inline projections; results: what a store returns
 database      conversations, transactions and keys, found through a recorder
-hash_chain    heads and checksums; marks vouch for an encrypted conversation as a whole
+hash_chain    heads and checksums, by crc; marks vouch for an encrypted conversation as a whole
+beginning     begin a conversation; past: under which names and salts a fork's copied events were recorded
 keys          wrapping keys from the environment, and the data key of a conversation
 """

@@ -3,6 +3,8 @@
 An archive is compressed JSON lines: one for the archive, then for each conversation one for it, one an event, one an
 idempotency key, and a last one that says how much there was. ``zstdcat history.foldlog | jq`` reads it.
 
+``lines.py`` has the lines, ``writing.py`` and ``reading.py`` their two directions, ``compression.py`` the outer layer.
+
 It holds plain text, also of an encrypted store; the file is for its owner only.
 """
 

@@ -1,10 +1,9 @@
-"""The command ``foldlog``, for people and for scripts. One file a command.
+"""The command ``foldlog``, for people and for scripts.
 
 To add a command: write ``<name>.py``, in the folder of its heading, with a function ``run`` (its signature is the
 command line, its docstring the help, its result the exit status) and put ``<name>`` into ``COMMANDS`` in
-``application.py``. At the top
-of the file only typer and what lies in this package is imported; whatever is heavy is imported inside ``run``, so that
-``--help`` and shell completion answer at once.
+``application.py``. At the top of the file import only typer and what lies in this package; import what is heavy inside
+``run``, so that ``--help`` and shell completion answer at once.
 
 What every command keeps to:
 
@@ -13,6 +12,12 @@ What every command keeps to:
     exit 0      ``DONE``; 1 ``FINDINGS``: there are findings, the rest was done; 2 bad input or usage, nothing was done
     errors      raise ``Refused`` or let an ``EventStoreError`` through: one line on stderr says what, where, what to do
     text        what comes out of a history goes through ``terminal.printable``, so that no history steers a terminal
+
+    histories/ views/ forgetting/ trust/ upkeep/ demo.py    the commands, by their heading in the help
+    options.py selection.py moments.py stores.py            what commands take: shared options, filters, times, --db
+    terminal.py styles.py tables.py pager.py                how they print; full.py, documents.py: an event in full
+    outcome.py                                              how they end
+    archives.py borders.py agent_model.py                   archives, forks and the agent's model, at the command line
 """
 
 from foldlog.cli.application import main

@@ -1,4 +1,9 @@
-"""Full-text search over all conversations of a store: an index beside the store that follows it."""
+"""Full-text search over all conversations of a store: an index beside the store that follows it.
+
+index                             what is asked and kept up to date; hits: what is found
+sqlite_tables, postgres_tables    the tables of the index
+follow                            the index follows the store by the eventsourcing library
+"""
 
 from foldlog.search.hits import Hit, SearchRefused
 from foldlog.search.index import SearchIndex, erase_from_index

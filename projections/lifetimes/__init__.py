@@ -1,4 +1,6 @@
-"""The lifetimes of events: at which versions the View of a conversation shows each of them, and why it left."""
+"""The lifetimes of events: at which versions the View of a conversation shows each of them, and why it left.
+
+``fold.py`` is the one pass over the log."""
 
 from __future__ import annotations
 

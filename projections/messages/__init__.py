@@ -17,7 +17,8 @@ refuse it. A *dialect* is the form that one kind of server accepts:
                  tool messages
     anthropic    Anthropic's messages; the system prompt is not among them, see ``View.system_prompt``
 
-``tests/projections/chat_rules.py`` has the rules of each. What a dialect cannot say becomes a text that names it.
+``turns.py`` finds the turns of a conversation. What a dialect cannot say becomes a text that names it.
+``tests/projections/chat_rules.py`` has the rules of each dialect.
 """
 
 from __future__ import annotations

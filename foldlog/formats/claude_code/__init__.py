@@ -16,6 +16,10 @@ Where a line leaves a branch and goes on from an earlier line, a Retraction take
 Retraction too. So a session can grow, and the View is the branch that ends in its newest line. Side chains of
 sub-agents are kept and not shown, unless the log has nothing else.
 
+``reading.py`` and ``writing.py`` are the two directions, ``context.py`` is what both know of the lines before,
+``recognition.py`` says what is a line. ``blocks.py``, ``attachments.py``, ``results.py``, ``compaction.py`` and
+``titles.py`` are parts of lines, ``branches.py`` and ``switches.py`` the tree.
+
 Line by line (``live.py``), the whole history is read once for a line that follows none of the last lines, and for a
 line that brings a title.
 """

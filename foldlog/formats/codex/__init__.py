@@ -14,6 +14,9 @@ What a record says, and where it goes:
         thread_rolled_back           CondensationAction: the last turns are forgotten
     every other type             Annotation
 
+``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` says what is a record,
+``parts.py`` and ``outcome.py`` contents and failures, ``standing.py`` what a View shows as items of Codex.
+
 Which calls are of one response is not said: each stands alone. The nth answer with an id is for the nth call with it.
 """
 

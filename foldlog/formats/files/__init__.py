@@ -6,6 +6,7 @@
     readers.py     the records of one history: lines, an array, a folder with a record a file
     scanner.py     a JSON document of any length, value by value
     json_text.py   JSON text to values
+    found.py       one history that was found at a path, or the reason for finding none
 
 Nothing here knows a format: ``Recognize`` says of which format a value is a record, if of any.
 """

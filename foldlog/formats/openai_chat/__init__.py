@@ -10,7 +10,9 @@ What a message says, and where it goes:
 Call ids may be used again within a history: the nth answer with an id belongs to the nth call with it. Messages have no
 ids of their own, so an event's ``origin.id`` is None.
 
-Other agents keep such messages too, with more in them: a ``Dialect`` says what.
+Other agents keep such messages too, with more in them: a ``Dialect`` (``dialect.py``) says what.
+``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` says what is a record,
+``lookalikes.py`` which other formats pass for it.
 """
 
 from __future__ import annotations

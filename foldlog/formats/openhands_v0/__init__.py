@@ -16,6 +16,9 @@ What a record says, and where it goes:
     error, user_rejected       Message from the environment where it answers no action
     every other observation    Observation; its content is what V0's memory told the model
 
+``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` says what is a record,
+``delegates.py`` and ``recalled.py`` are about what delegates did and what V0 recalled for its agent.
+
 The oldest files nest an action and its observation in an array; resolver files have neither ids nor ``args``: there an
 observation answers the action just before it.
 """

@@ -12,6 +12,9 @@ What a record says, and where it goes:
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 
+``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` says what is a record,
+``blocks.py`` are contents, ``branches.py`` the tree, ``standing.py`` what a record may name of the events before it.
+
 Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch, and at the
 end where the leaf is not the last step. Where records come one by one, all of them are on the active branch.
 """
