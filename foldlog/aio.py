@@ -277,9 +277,17 @@ class AsyncHistories:
         """
         return await self.pool.run(partial(self.sync.find, source_id, format=format), finish=False)
 
-    async def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
-        erase = partial(self.sync.erase, conversation, reason=reason, complete=complete)
-        return await self.pool.run(erase, finish=True)
+    async def erase(
+        self,
+        conversation: str,
+        *,
+        reason: str,
+        complete: bool = True,
+        detach_forks: bool = False,
+        expected: ConversationRow | None = None,
+    ) -> ConversationRow:
+        erase = partial(self.sync.erase, conversation, reason=reason, complete=complete, detach_forks=detach_forks)
+        return await self.pool.run(partial(erase, expected=expected), finish=True)
 
     async def create(
         self, conversation: str, attributes: Mapping[str, Any] | None = None, *, replace_erased: bool = False

@@ -228,15 +228,29 @@ class Histories:
         """
         return find(self.store, format, source_id)
 
-    def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
+    def erase(
+        self,
+        conversation: str,
+        *,
+        reason: str,
+        complete: bool = True,
+        detach_forks: bool = False,
+        expected: ConversationRow | None = None,
+    ) -> ConversationRow:
         """Erase a conversation for good. Return its receipt, once its bytes are gone from the store's files.
 
         No reader sees it from the first moment on, and its id is not used again. To erase many, give
         ``complete=False`` for all but the last: their bytes go with the last one's. Called again, it finishes what was
-        begun. Raises ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that was open before stays open.
-        Cost: its events, and reading the file once.
+        begun. ``detach_forks`` gives each of its forks a copy of the events that it shares first. With
+        ``expected``, its row, it is erased only where no event came since.
+
+        Raises ``ConversationNotFound``; ``ConversationHasForks`` where it has forks that are not detached;
+        ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where a reader
+        that was open before stays open. Cost: its events, and reading the file once.
         """
-        return self.maintenance.erase(conversation, reason=reason, complete=complete)
+        return self.maintenance.erase(
+            conversation, reason=reason, complete=complete, detach_forks=detach_forks, expected=expected
+        )
 
     def close(self) -> None:
         """Close the store. Views that are held and were not read yet are read before."""

@@ -148,10 +148,8 @@ class History:
         }
         if documents is None:
             recorded = self._store.append(self.id, appended, dedupe=dedupe, **how)
-        elif dedupe is not None:
-            raise InvalidArgument("an append with documents has no dedupe; append the events by themselves")
         else:
-            recorded = self._histories._documents.append(self.id, appended, documents, **how)
+            recorded = self._histories._documents.append(self.id, appended, documents, dedupe=dedupe, **how)
         if any(isinstance(one.event, CondensationAction) for one in recorded):
             warn_of_older_summaries(self.id, recorded, self.view)
         return recorded

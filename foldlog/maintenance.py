@@ -23,7 +23,15 @@ class Maintenance:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def erase(self, conversation: str, *, reason: str, complete: bool = True) -> ConversationRow:
+    def erase(
+        self,
+        conversation: str,
+        *,
+        reason: str,
+        complete: bool = True,
+        detach_forks: bool = False,
+        expected: ConversationRow | None = None,
+    ) -> ConversationRow:
         """Erase a history for good, from the search index too. Return its receipt. See ``maintenance.erase.erase``.
 
         Raises ``SearchRefused`` where the file of the index is another program's: the erasure stands.
@@ -31,7 +39,14 @@ class Maintenance:
         from eventstore.maintenance.erase import erase
         from foldlog.search import erase_from_index
 
-        receipt = erase(self._store, conversation, reason=reason, complete=complete)
+        receipt = erase(
+            self._store,
+            conversation,
+            reason=reason,
+            complete=complete,
+            detach_forks=detach_forks,
+            expected=expected,
+        )
         erase_from_index(self._store)
         return receipt
 

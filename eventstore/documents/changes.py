@@ -95,6 +95,7 @@ class Documents:
         expected_version: int | Literal[AnyVersion.ANY_VERSION] = ANY_VERSION,
         idempotency_key: str | None = None,
         generation: Generation | None = None,
+        dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append events and new values of documents, all or nothing. Return the events as recorded.
 
@@ -123,6 +124,7 @@ class Documents:
                     expected_version=expected_version,
                     idempotency_key=idempotency_key,
                     generation=generation,
+                    dedupe=dedupe,
                 )
             except DocumentsChanged:
                 continue  # another writer changed a document: take the differences from its value

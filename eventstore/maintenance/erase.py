@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from uuid import uuid4
 
-from eventstore.errors import ConversationHasForks, ConversationNotFound, StoreUnavailable
+from eventstore.errors import ConversationHasForks, ConversationNotFound, StoreUnavailable, VersionConflict
 from eventstore.maintenance.detach import detach
 from eventstore.recorders.base import Reader, Recorder, RecorderOnDisk, Transaction
 from eventstore.recorders.errors import RecorderError, StillRead
@@ -19,6 +19,7 @@ from eventstore.store import Store
 from eventstore.stored.database import Database, start_after, translated
 from eventstore.stored.results import ConversationRow, listed
 from eventstore.stored.transaction import staged_keys
+from eventstore.writing import origins
 
 __all__ = ["erase", "forks_of", "purge"]
 
@@ -37,6 +38,7 @@ def erase(
     patience_s: float = 60.0,
     with_forks: bool = False,
     detach_forks: bool = False,
+    expected: ConversationRow | None = None,
 ) -> ConversationRow:
     """Erase ``conversation``. Return what is left of it, and whether its bytes are gone from the files: where they are
     not, ``vacuum`` completes it, or the next erasure: without ``complete``, that is left to them. Called again, it
@@ -46,26 +48,39 @@ def erase(
     waits up to ``patience_s`` seconds for them, then raises ``StoreUnavailable``, and has to be run again.
 
     Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, and theirs;
-    ``detach_forks`` gives each a copy of these events first, and the receipt says which they keep.
+    ``detach_forks`` gives each a copy of these events first, and the receipt says which they keep. With
+    ``expected``, its row as it was read, nothing is erased where its last event is another one now.
 
-    Raises ``ConversationNotFound``, and ``ConversationHasForks`` where it has forks that are not erased with it. Cost:
-    its events, writing the log back, and reading the file once.
+    Raises ``ConversationNotFound``; ``ConversationHasForks`` where it has forks that are not erased with it; and
+    ``VersionConflict`` where its last event is not that of ``expected``: read again, decide again. Cost: its events,
+    writing the log back, and reading the file once.
     """
     with translated():
+        store.database.recorder.query(lambda reader: _check(reader.conversation(conversation), expected))
         if with_forks:
             for fork in list(_forks(store.database, conversation)):  # an erased one may have been interrupted
                 _erased(store.database, fork, reason, complete=False, patience_s=patience_s)
         elif detach_forks:
-            reason += _detached(store.database, conversation)
-        return _erased(store.database, conversation, reason, complete=complete, patience_s=patience_s)
+            reason += _detached(store, conversation)
+        return _erased(
+            store.database, conversation, reason, complete=complete, patience_s=patience_s, expected=expected
+        )
 
 
-def _detached(database: Database, conversation: str) -> str:
+def _check(found: Conversation | None, expected: ConversationRow | None) -> None:
+    """Raise ``VersionConflict`` where a conversation is not as it was read."""
+    if expected is not None and found is not None and (found.head or b"").hex() != expected.head:
+        raise VersionConflict(found.id, expected.version, found.version)
+
+
+def _detached(store: Store, conversation: str) -> str:
     """Detach the forks of a conversation. Return what to add to the receipt."""
+    database = store.database
     with database.recorder.read() as reader:
         found = database.find(reader, conversation)
         forks = [] if found is None else [fork for fork in _forks_of(reader, found.key) if fork.erasure is None]
     for fork in forks:
+        origins.index_as(store, conversation, fork.id)
         detach(database, fork.id)
     kept = ", ".join(f"{fork.id!r} events 0 to {fork.begins - 1}" for fork in forks)
     return f"; forks keep a part: {kept}" if kept else ""
@@ -89,10 +104,16 @@ def _forks(database: Database, conversation: str) -> Iterator[str]:
 
 
 def _erased(
-    database: Database, conversation: str, reason: str, *, complete: bool, patience_s: float
+    database: Database,
+    conversation: str,
+    reason: str,
+    *,
+    complete: bool,
+    patience_s: float,
+    expected: ConversationRow | None = None,
 ) -> ConversationRow:
     recorder, now = database.recorder, database.now()
-    erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now))
+    erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now, expected=expected))
     try:
         while not recorder.transact(lambda transaction: transaction.delete(erased.key, _CHUNK)):
             time.sleep(_REST_S)
@@ -119,8 +140,11 @@ def _forks_of(reader: Reader, key: int) -> Iterator[Conversation]:
         after = page[-1].id
 
 
-def _mark(transaction: Transaction, conversation: str, reason: str, now: int) -> Conversation:
+def _mark(
+    transaction: Transaction, conversation: str, reason: str, now: int, expected: ConversationRow | None
+) -> Conversation:
     found = transaction.conversation(conversation)
+    _check(found, expected)
     if found is None:
         raise ConversationNotFound(conversation)
     if found.erasure is not None:

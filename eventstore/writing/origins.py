@@ -25,7 +25,18 @@ from eventstore.stored.transaction import ReadTransaction, WriteTransaction, fin
 if TYPE_CHECKING:
     from eventstore.store import Store
 
-__all__ = ["RESERVED", "FoundEvent", "NotIndexed", "Unknown", "find", "index", "known", "source_key", "unknown"]
+__all__ = [
+    "RESERVED",
+    "FoundEvent",
+    "NotIndexed",
+    "Unknown",
+    "find",
+    "index",
+    "index_as",
+    "known",
+    "source_key",
+    "unknown",
+]
 
 RESERVED = SOURCE_KEYS[:-1]
 """How idempotency keys of this index begin; a caller's own key may not."""
@@ -156,6 +167,21 @@ def index(store: Store, conversation: str) -> None:
     with translated():
         while (stop := database.recorder.transact(add)) is not None:
             start = stop
+
+
+def index_as(store: Store, conversation: str, fork: str) -> None:
+    """Add the events of a fork, where those of the conversation that it left are in the index."""
+
+    def look(reader: Reader) -> bool:
+        found = find_begun(store.database, reader, conversation)
+        if found is None:
+            return False
+        return bool(ReadTransaction(reader, found, store.database).recalled_among([_INDEXED]))
+
+    with translated():
+        is_indexed = store.database.recorder.query(look)
+    if is_indexed:
+        index(store, fork)
 
 
 def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:

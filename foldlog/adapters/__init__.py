@@ -3,7 +3,9 @@ changed.
 
     claude_agent.py    FoldlogSessionStore, a SessionStore of the Claude Agent SDK
     openai_agents.py   FoldlogSession, a Session of the OpenAI Agents SDK, and its input filter
+    pydantic_ai.py     FoldlogConversationStore, a ConversationStore of pydantic-ai, and FoldlogSteps, a capability
 
 Each file is one adapter, and the only one that imports its SDK. Extras of foldlog bring the SDKs in the range that the
-adapter was tested with. ``catalog.py`` lists the adapters, ``opening.py`` is what they share.
+adapter was tested with. ``catalog.py`` lists the adapters; ``opening.py``, ``plain.py`` and ``linked.py`` are what they
+share.
 """

@@ -76,5 +76,13 @@ ADAPTERS = (
         distribution="openai-agents",
         tested=">=0.18.0,<=0.24.0",
     ),
+    Adapter(
+        name="pydantic_ai",
+        runtime="pydantic-ai",
+        classes=("FoldlogConversationStore", "FoldlogSteps"),
+        extra="pydantic-ai",
+        distribution="pydantic-ai-slim",
+        tested=">=2.66.0,<=2.68.0",
+    ),
 )
 """All adapters, in the order of their names. The ranges are those of the extras in ``pyproject.toml``."""

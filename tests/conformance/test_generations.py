@@ -215,3 +215,20 @@ def test_an_interrupted_beginning_leaves_the_receipt(histories: Histories):
     assert histories.store.conversation("c1").erased_reason == "asked for"
     histories.create("c1", replace_erased=True)
     assert histories.store.conversation("c1").generation == 1
+
+
+def test_what_changed_since_it_was_read_is_not_erased(histories: Histories):
+    histories["c1"].append(said("first"))
+    row = histories.store.conversation("c1")
+    histories["c1"].append(said("second"))
+    with pytest.raises(VersionConflict, match="is at version 2, append expected 1"):
+        histories.erase("c1", reason="asked for", expected=row)
+    assert texts(histories) == ["first", "second"]
+    row = histories.store.conversation("c1")
+    erase(histories.store, "c1", reason="asked for")
+    histories.create("c1", replace_erased=True).append(said("another"))
+    with pytest.raises(VersionConflict):
+        histories.erase("c1", reason="asked for", expected=row, detach_forks=True)
+    assert texts(histories) == [None, "another"], "it has as many events, and is another one"
+    histories.erase("c1", reason="asked for", expected=histories.store.conversation("c1"))
+    assert histories.store.conversation("c1").erased_at is not None

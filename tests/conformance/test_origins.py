@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from eventstore import (
     ANY_VERSION,
     CondensationRequest,
+    Documents,
     Event,
     InvalidArgument,
     Message,
@@ -170,3 +171,27 @@ def test_an_append_asks_for_its_own_ids_only(store: Store, monkeypatch: pytest.M
     )
     add(store, said("new"), said(3))
     assert asked == [3]
+
+
+def test_what_a_fork_shares_is_found_in_it_once_its_parent_is_erased(store: Store):
+    add(store, said("a"), said("b"), said("c"))
+    store.append("c2", said("a"), expected_version=0)
+    store.fork("c1", 2, "f")
+    store.fork("c2", 1, "g")
+    assert origins.find(store, "f", "a") == (("c1", 0),), "events are found where they are stored"
+    erase(store, "c1", reason="asked for", detach_forks=True)
+    erase(store, "c2", reason="asked for", detach_forks=True)
+    assert origins.find(store, "f", "a") == (("f", 0),), "of g's parent none were in the index"
+    assert origins.find(store, "f", "b") == (("f", 1),)
+    assert origins.find(store, "f", "c") == ()
+    assert add(store, said("b"), said("d"), conversation="f") == [2]
+
+
+def test_documents_come_with_events_of_which_those_known_are_left_out(store: Store):
+    documents = Documents(store)
+    documents.append("c1", [said("a"), said("b")], {"d": 1}, dedupe="origin", expected_version=0)
+    recorded = documents.append("c1", [said("b"), said("c")], {"d": 2}, dedupe="origin")
+    assert [one.id for one in recorded] == [3, 4]
+    assert documents.append("c1", [said("a")], {"d": 2}, dedupe="origin") == ()
+    assert (documents.get("c1", "d"), documents.get("c1", "d", version=3)) == (2, 1)
+    assert origins.find(store, "f", "c") == (("c1", 3),)

@@ -389,6 +389,44 @@ response_items = with_name(
     ),
     objects(response_fields),
 ) | with_name("role", st.sampled_from(["user", "assistant", "system", "x"]), objects(response_fields))
+pydantic_ai_parts = with_name(
+    "part_kind",
+    st.sampled_from(
+        [
+            *("user-prompt", "system-prompt", "text", "thinking", "tool-call", "tool-return", "retry-prompt"),
+            *("request", "response", "zzz"),
+        ]
+    ),
+    objects(
+        {
+            "content": texts
+            | values
+            | st.lists(
+                texts
+                | objects(
+                    {
+                        "kind": st.sampled_from(["image-url", "binary", "text", "zzz"]),
+                        "url": texts,
+                        "media_type": st.just("image/png"),
+                        "data": objects({"$bytes": texts}),
+                        "content": texts,
+                    }
+                ),
+                max_size=3,
+            ),
+            "tool_name": texts,
+            "tool_call_id": call_ids,
+            "args": values | texts,
+            "timestamp": times,
+            "outcome": st.sampled_from(["success", "failed"]),
+        }
+    ),
+)
+pydantic_ai_messages = with_name(
+    "kind",
+    st.sampled_from(["request", "response"]),
+    objects({"timestamp": times, "entry_id": source_ids, "parent_id": source_ids, "instructions": texts}),
+).flatmap(lambda message: with_name("parts", st.lists(pydantic_ai_parts, max_size=3), st.just(message)))
 FORMATS = {
     "openhands-v0": v0_records,
     "openhands-v1": v1_records,
@@ -397,6 +435,7 @@ FORMATS = {
     "swe-agent": swe_agent_records,
     "claude-code": claude_records,
     "codex": codex_records,
+    "pydantic-ai": pydantic_ai_messages,
 }
 
 

@@ -399,6 +399,7 @@ def test_a_format_that_is_named_takes_what_can_pass_for_it(write):
         "claude-code",
         "codex",
         "openai-responses",
+        "pydantic-ai",
     }
 
 

@@ -1,0 +1,147 @@
+"""Entries that name the entry before them, in conversations: a tree whose branches the log has one after the other.
+
+An entry is a record of a format whose source id it is, with ``entry_id`` and ``parent_id``. The View of a conversation
+ends with one entry. To go on after another one, a retraction brings back the View that ended with that. So the View at
+the version after an entry always is the chain of entries that leads to it, and a fork there shares that chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import structs
+
+from eventstore import NOT_RECORDED, ConversationNotFound, Event, Retraction
+from eventstore.writing.origins import FoundEvent
+from foldlog.formats import Encoder, decode
+from foldlog.histories import Histories
+from foldlog.history import History
+
+__all__ = ["UNKNOWN", "LinkedEntries", "Moves"]
+
+Entry = dict[str, Any]
+
+UNKNOWN = ""
+"""Where it is not known with which entry a View ends. No entry has this id."""
+
+
+class LinkedEntries:
+    """The entries of a format in a store. Each entry is found by its id alone."""
+
+    def __init__(self, histories: Histories, format: str) -> None:
+        self._histories, self.format = histories, format
+
+    def found(self, entry_id: str) -> FoundEvent | None:
+        """Return where an entry is."""
+        return next(iter(self._histories.find(entry_id, format=self.format)), None)
+
+    def chain(self, entry_id: str | None, limit: int | None = None) -> list[Entry]:
+        """Return the entries from the first one to this one, or the last ``limit`` of them, in order.
+
+        Raises ``LookupError`` where one of them is in no conversation. Cost: these entries, and a search at each place
+        where the chain leaves the order of the log.
+        """
+        wanted, chain = entry_id, list[Entry]()
+        while wanted is not None and (limit is None or len(chain) < limit):
+            found = self.found(wanted)
+            if found is None:
+                raise KeyError(wanted)
+            for entry in self._back_from(found):
+                if entry["entry_id"] != wanted:
+                    break  # the entry before was taken back, so the one that is wanted is elsewhere
+                chain.append(entry)
+                wanted = entry["parent_id"]
+                if wanted is None or len(chain) == limit:
+                    break
+        chain.reverse()
+        return chain
+
+    def place(self, conversation: str, version: int, entry_id: str) -> int | None:
+        """Return the version after an entry; None where a conversation does not have it up to ``version``."""
+        places = {found.conversation: found.event_id for found in self._histories.find(entry_id, format=self.format)}
+        name: str | None = conversation
+        while places and name is not None:
+            if places.get(name, version) < version:
+                return self._read(self._histories[name], places[name])[1]
+            row = self._histories.store.conversation(name)
+            name, version = row.parent, min(version, row.parent_version or 0)
+        return None
+
+    def missing(self, conversation: str, version: int, entry_id: str) -> list[Entry]:
+        """Return the entries of the chain to this one that a conversation does not have, in order."""
+        if self.place(conversation, version, entry_id) is not None:
+            return []
+        chain = self.chain(entry_id)
+        for place in range(len(chain) - 1, -1, -1):
+            if self.place(conversation, version, chain[place]["entry_id"]) is not None:
+                return chain[place + 1 :]
+        return chain
+
+    def fork(self, entry_id: str, conversation: str) -> int:
+        """Begin a conversation as a fork after an entry. Return its version. Raises what ``History.fork`` raises."""
+        found = self.found(entry_id)
+        if found is None:
+            raise ConversationNotFound(conversation)
+        parent = self._histories[found.conversation]
+        _, version = self._read(parent, found.event_id)
+        parent.fork(version, conversation)
+        return version
+
+    def _read(self, history: History, event_id: int) -> tuple[Entry, int]:
+        """Return the entry that begins with an event, and the version after it."""
+        encoder = Encoder(self.format)
+        for event in history.events(event_id):
+            for entry in encoder.records(event):
+                return entry, event.id + 1
+        raise LookupError(f"conversation {history.id!r}: the entry that begins with event {event_id} is not whole")
+
+    def _back_from(self, found: FoundEvent) -> Iterator[Entry]:
+        """Yield an entry and those before it in the log, the newest first."""
+        history = self._histories[found.conversation]
+        yield self._read(history, found.event_id)[0]
+        group: list[Event] = []
+        for event in history.events(0, found.event_id, reverse=True):
+            if event.origin is None or event.origin.format != self.format:
+                continue
+            group.append(event)
+            if event.origin.id is not None:
+                encoder = Encoder(self.format)
+                yield next(entry for each in reversed(group) for entry in encoder.records(each))
+                group.clear()
+
+
+class Moves:
+    """The events that append entries to a conversation, each after its parent, and have its View end with one.
+
+    ``version`` is that of the conversation, and its View ends with the entry ``tip``.
+    """
+
+    def __init__(self, entries: LinkedEntries, conversation: str, version: int, tip: str | None) -> None:
+        self.events: list[Event] = []
+        self._entries, self._conversation, self._stored = entries, conversation, version
+        self._version, self._tip = version, tip
+        self._added: dict[str, int] = {}
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add entries that the conversation does not have."""
+        for entry in entries:
+            self.go_to(entry["parent_id"])
+            for event in decode([entry], format=self._entries.format):
+                self.events.append(structs.replace(event, id=NOT_RECORDED))
+            self._tip, self._version = entry["entry_id"], self._stored + len(self.events)
+            self._added[entry["entry_id"]] = self._version
+
+    def go_to(self, entry_id: str | None) -> None:
+        """Have the View end with an entry, by a retraction. Raises ``LookupError`` where the store does not have it."""
+        if entry_id == self._tip:
+            return
+        version: int | None = 0
+        if entry_id is not None:
+            version = self._added.get(entry_id) or self._entries.place(self._conversation, self._stored, entry_id)
+        if version is None:
+            raise LookupError(f"conversation {self._conversation!r} does not have the entry {entry_id!r}")
+        if version != self._version:
+            self.events.append(Retraction(version=version, reason="the conversation went on from an earlier message"))
+            self._version = self._stored + len(self.events)
+        self._tip = entry_id

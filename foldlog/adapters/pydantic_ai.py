@@ -1,0 +1,297 @@
+"""Conversations of pydantic-ai in foldlog: a ``ConversationStore``, and a capability that saves every message of a run.
+
+    store = FoldlogConversationStore("sqlite:///history.db")
+    agent = Agent(model, capabilities=[FoldlogSteps(store)])
+    await agent.run("hello", conversation=await store.load("c7") or Conversation(conversation_id="c7"))
+
+A conversation is one of foldlog's, of the format ``pydantic-ai``. What its record says beside the messages is its
+document ``record``, written in the transaction of its messages. A fork shares the events of the conversation that it
+left; a branch is a retraction: the View goes back, and the log keeps what it left.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+from pydantic import TypeAdapter
+from pydantic_ai import AgentRunResult, RunContext
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+from eventstore import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
+from foldlog.adapters.linked import UNKNOWN, LinkedEntries, Moves
+from foldlog.adapters.opening import HistoriesGiven, histories_of
+from foldlog.adapters.plain import from_plain, time_from, to_plain
+from foldlog.history import History
+
+__all__ = ["FoldlogConversationStore", "FoldlogSteps"]
+
+T = TypeVar("T")
+
+_FORMAT, _RECORD = "pydantic-ai", "record"
+_PAGE = 200
+_records = TypeAdapter(ConversationRecord)
+
+
+class FoldlogConversationStore(ConversationStore):  # type: ignore[misc]
+    """Keeps conversations. ``histories``: the URL of a store, or open histories of either face.
+
+    The conversation ``ID`` is ``PREFIX/ID``, quoted as in a URL. Any number of tasks, processes and stores may use it.
+    ``delete`` erases: the bytes are gone when it returns, but for messages that forks share, of which they get copies.
+    What is opened by its URL is closed by ``close``, or by ``async with``.
+    """
+
+    def __init__(self, histories: HistoriesGiven, *, prefix: str = "pydantic-ai") -> None:
+        self.histories, self._owned = histories_of(histories)
+        self._prefix = prefix
+        self._entries = LinkedEntries(self.histories.sync, _FORMAT)
+
+    def conversation(self, conversation_id: str) -> str:
+        """Return the id of a conversation in foldlog: ``histories[store.conversation(id)]``."""
+        return f"{self._prefix}/{quote(conversation_id, safe='', errors='surrogatepass')}"
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """Return the record of a conversation, or None."""
+        return await self._run(lambda: self._stored(conversation_id)[1])
+
+    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> list[ConversationRecord]:
+        """Return the records, all or those of a scope, the last saved first. Cost: these, or ``limit``."""
+        return await self._run(partial(self._recent, scope, limit))
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Store a record and new entries, all or none. Durability: on disk when it returns."""
+        write = partial(self._write, record, list(new_entries), expected_revision)
+        await self.histories.pool.run(write, finish=True)
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Erase a conversation. Forks keep copies of the messages that they share with it."""
+        await self.histories.pool.run(partial(self._delete, conversation_id, expected_revision), finish=True)
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """Return an entry of any conversation. Raises ``LookupError``."""
+        return (await self._run(partial(self._history, entry_id, 1)))[0]
+
+    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+        """Return the entries up to ``head_id``, or the last ``limit`` of them, in order. Cost: these entries."""
+        return await self._run(partial(self._history, head_id, limit))
+
+    async def copy_from(self, other: ConversationStore) -> int:
+        """Copy all conversations of another store that are not here, with their branches. Return how many.
+
+        Forks share here what they share there, where the conversation that they left is older than they are.
+        """
+        copied = 0
+        for record in reversed(await other.list_conversations()):
+            if await self.read_record(record.conversation_id) is None:
+                await self._copy(other, record)
+                copied += 1
+        return copied
+
+    async def close(self) -> None:
+        """Close the store, if it was opened by its URL."""
+        if self._owned:
+            await self.histories.close()
+
+    async def __aenter__(self) -> FoldlogConversationStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await self.histories.pool.run(work, finish=False)
+
+    # -- reading, in threads ------------------------------------------------------------------------------------------
+
+    def _stored(self, conversation_id: str) -> tuple[History, ConversationRecord | None, int | None]:
+        """Return a history, its record as of its version, and this version; None of one that is erased."""
+        history = self.histories.sync[self.conversation(conversation_id)]
+        try:
+            version = history.version
+            value = history.document(_RECORD, version=version) if version else None
+        except ConversationErased:
+            return history, None, None
+        if value is None or value["conversation_id"] != conversation_id:
+            return history, None, version  # a fork that was killed before it had its record has that of its parent
+        value = from_plain(value)
+        return history, _records.validate_python({**value, "updated_at": time_from(value["updated_at"])}), version
+
+    def _recent(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
+        attributes, after = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}, None
+        found: list[ConversationRecord] = []
+        while limit != 0:
+            page = self.histories.sync.recent(attributes, limit=_PAGE, after=after, age_max_s=0)
+            for row in page.conversations:
+                if limit is not None and len(found) >= limit and row.active_at < found[limit - 1].updated_at:
+                    return found[:limit]  # a conversation was last saved when it was last active, or before
+                record = self._record_of(row.id)
+                if record is not None and (scope is None or record.scope == scope):
+                    found.append(record)
+                    found.sort(key=lambda each: each.updated_at, reverse=True)
+            after = page.after
+            if after is None:
+                break
+        return found[:limit]
+
+    def _record_of(self, conversation: str) -> ConversationRecord | None:
+        if not conversation.startswith(f"{self._prefix}/"):
+            return None
+        conversation_id = unquote(conversation.removeprefix(f"{self._prefix}/"), errors="surrogatepass")
+        return self._stored(conversation_id)[1]
+
+    def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
+        chain = self._entries.chain(head_id, limit)
+        messages = ModelMessagesTypeAdapter.validate_python([_message(entry) for entry in chain])
+        return [
+            ConversationEntry(id=entry["entry_id"], parent_id=entry["parent_id"], message=message)
+            for entry, message in zip(chain, messages, strict=True)
+        ]
+
+    # -- writing, in threads ------------------------------------------------------------------------------------------
+
+    def _write(self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None) -> None:
+        while True:
+            try:
+                return self._write_once(record, entries, expected)
+            except (VersionConflict, ConversationErased, ConversationNotFound):
+                continue  # another writer was first: the revision that it left decides
+
+    def _write_once(self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None) -> None:
+        history, stored, version = self._stored(record.conversation_id)
+        if (None if stored is None else stored.revision) != expected:
+            raise ConversationConflict(record.conversation_id)
+        start = entries[0].parent_id if entries else record.head_id
+        for needed in {start, record.head_id} - {None, *(entry.id for entry in entries)}:
+            if needed is not None and self._entries.found(needed) is None:
+                raise ConversationConflict(record.conversation_id)
+        attributes = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
+        tip = stored.head_id if stored is not None else UNKNOWN if version else None
+        if version is None:  # it was deleted, and begins again
+            history, version = self.histories.sync.create(history.id, attributes, replace_erased=True), 1
+        elif version == 0 and start is not None:
+            version, tip = self._entries.fork(start, history.id), start
+        moves = Moves(self._entries, history.id, version, tip)
+        if start is not None:
+            moves.add(self._entries.missing(history.id, version, start))
+        moves.add(_entry(entry) for entry in entries)
+        moves.go_to(record.head_id)
+        documents = {"attributes": attributes, _RECORD: to_plain(_records.dump_python(record))}
+        history.append(moves.events, expected_version=version, documents=documents, dedupe="origin")
+
+    def _delete(self, conversation_id: str, expected: str) -> None:
+        erase = partial(self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True)
+        while True:
+            with suppress(ConversationNotFound, VersionConflict, ConversationHasForks):
+                row = self.histories.sync.store.conversation(self.conversation(conversation_id))
+                _, stored, version = self._stored(conversation_id)
+                if stored is None or stored.revision != expected:
+                    raise ConversationConflict(conversation_id)
+                if version == row.version:
+                    erase(row.id, expected=row)
+                    return
+
+    async def _copy(self, other: ConversationStore, record: ConversationRecord) -> None:
+        """Copy a conversation, each of its branches as it was left."""
+        revision = None
+        for place, tip in enumerate([*record.branches, record.head_id]):
+            line = await other.read_history(tip)
+            new = [entry for entry in line if not await self._run(partial(self._entries.found, entry.id))]
+            last = place == len(record.branches)
+            step = (
+                record if last else replace(record, head_id=tip, branches=record.branches[:place], revision=f"{place}")
+            )
+            await self.write_record(step, new_entries=new, expected_revision=revision)
+            revision = step.revision
+
+
+def _entry(entry: ConversationEntry) -> dict[str, Any]:
+    message = to_plain(ModelMessagesTypeAdapter.dump_python([entry.message], warnings=False)[0])
+    return {"entry_id": entry.id, "parent_id": entry.parent_id, **message}
+
+
+def _message(entry: dict[str, Any]) -> Any:
+    """Return a message for pydantic, with the SDK's own times as such."""
+    message = from_plain({key: each for key, each in entry.items() if key not in ("entry_id", "parent_id")})
+    for each in (message, *message["parts"]):
+        if "timestamp" in each:
+            each["timestamp"] = time_from(each["timestamp"])
+    return message
+
+
+class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
+    """Saves each message of a run when it exists, under the run's ``conversation_id``: what a killed run goes on from.
+
+    ``store`` is a ``FoldlogConversationStore``, or what one is made of; ``scope`` as of ``store.save``, which a run
+    with this capability does not need. Where another run saves to the same conversation meanwhile, the second one to
+    notice fails with ``ConversationConflict``.
+    """
+
+    def __init__(self, store: FoldlogConversationStore | HistoriesGiven, *, scope: str | None = None) -> None:
+        super().__init__()
+        self.store = store if isinstance(store, FoldlogConversationStore) else FoldlogConversationStore(store)
+        self.scope = scope
+        self._saved: Conversation | None = None
+
+    async def for_run(self, ctx: RunContext[Any]) -> FoldlogSteps:
+        """Return a capability of this run alone."""
+        return FoldlogSteps(self.store, scope=self.scope)
+
+    async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
+        """Save the request before a model is sent it."""
+        await self._save(ctx, ctx.messages)
+        return request_context
+
+    async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
+        """Save the response before its tools are called."""
+        await self._save(ctx, ctx.messages)
+        return result
+
+    async def wrap_node_run(self, ctx: RunContext[Any], *, node: Any, handler: Any) -> Any:
+        """Save what there is of a response that is interrupted."""
+        try:
+            return await handler(node)
+        except BaseException:
+            saved = [] if self._saved is None else self._saved.messages
+            if saved and len(saved) < len(ctx.messages) and all(map(operator.is_, saved, ctx.messages)):
+                await self._save(ctx, ctx.messages)
+            raise
+
+    async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
+        """Save what the run ends with."""
+        ended = result.conversation
+        await self._save(ctx, ended.messages, ended.deferred_tool_requests)
+        return result
+
+    async def _save(self, ctx: RunContext[Any], messages: Sequence[Any], deferred: Any = None) -> None:
+        if self._saved is None:
+            assert ctx.conversation_id is not None  # every run has one
+            record = await self.store.read_record(ctx.conversation_id)
+            revision = None if record is None else record.revision
+            self._saved = Conversation(conversation_id=ctx.conversation_id, revision=revision)
+        saved = self._saved
+        same = len(messages) == len(saved.messages) and all(map(operator.is_, messages, saved.messages))
+        if not same or deferred is not None:
+            saved.messages, saved.usage, saved.deferred_tool_requests = list(messages), replace(ctx.usage), deferred
+            await self.store.save(saved, scope=self.scope)

@@ -1,0 +1,106 @@
+"""A model that plays a script, and refuses a prompt that a server would; and messages of every kind."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from pydantic_ai.messages import (
+    BinaryContent,
+    ImageUrl,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.usage import RequestUsage
+
+__all__ = ["Refused", "any_message", "problem_of", "said", "scripted"]
+
+
+class Refused(Exception):
+    """What the server answers to a malformed prompt."""
+
+
+def problem_of(messages):
+    """Return what is wrong with a prompt, or None."""
+    if not messages or messages[-1].kind != "request":
+        return "a prompt ends with a request"
+    waiting: list[str] = []
+    for place, message in enumerate(messages):
+        if message.kind == "response":
+            if waiting:
+                return f"message {place}: no result for call {waiting[0]}"
+            waiting = [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)]
+            continue
+        for part in message.parts:
+            if isinstance(part, ToolReturnPart):
+                if part.tool_call_id not in waiting:
+                    return f"message {place}: no call for result {part.tool_call_id}"
+                waiting.remove(part.tool_call_id)
+        if waiting:
+            return f"message {place}: no result for call {waiting[0]}"
+    return None
+
+
+def said(text):
+    return ModelResponse(parts=[TextPart(text)], usage=RequestUsage(audio_seconds=0.0, input_tokens=7, output_tokens=3))
+
+
+def scripted(script, prompts=None):
+    """Return a model: ``script(messages, number)`` gives the response of a call; ``prompts`` gets what came."""
+    prompts = [] if prompts is None else prompts
+
+    def play(messages, info):
+        problem = problem_of(messages)
+        if problem is not None:
+            raise Refused(problem)
+        prompts.append(list(messages))
+        return script(messages, len(prompts) - 1)
+
+    return FunctionModel(play)
+
+
+_TEXTS = ["", "hi", "a\x00b", "\ud800", "é" * 3, '{"a": 1}', "[1, 2]", "$bytes"]
+_VALUES = [
+    *(None, True, 0, -1, 1.5, 2**70, float("inf"), "", "a\x00b", "\ud800", b"\x00\xff", (), (1, (b"q", "x")), [], {}),
+    *({"$bytes": "AA=="}, {"$tuple": 1, "x": 2}, {"$dict": {"$float": "nan"}}, [{"a": [None, "\x00"]}], {"": {"$": 1}}),
+]
+# The SDK reads a number of seconds as a float, so zero is written as one here.
+_START = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+
+
+def any_message(choice):
+    """Return a message of any form; what it holds is kept by the SDK's own serializer, or by marks of ours."""
+    text, value = choice.choice(_TEXTS), choice.choice(_VALUES)
+    time = _START + timedelta(microseconds=choice.randrange(10**9))
+    call_id = choice.choice(["c0", "c1"])
+    if choice.random() < 0.5:
+        kinds = [
+            SystemPromptPart(text, timestamp=time),
+            UserPromptPart(text, timestamp=time),
+            UserPromptPart(
+                [text, BinaryContent(b"\x00\xff" * 3, media_type="application/pdf"), ImageUrl("https://x/y.png")],
+                timestamp=time,
+            ),
+            ToolReturnPart("f", value, call_id, metadata={"m": value}, timestamp=time),
+            ToolReturnPart("f", text, call_id, timestamp=time, outcome="failed"),
+        ]
+        parts = [choice.choice(kinds) for _ in range(choice.randrange(4))]
+        return ModelRequest(
+            parts=parts, timestamp=choice.choice([None, time]), instructions=choice.choice([None, text])
+        )
+    kinds = [
+        TextPart(text, provider_details={"d": value}),
+        ThinkingPart(text, signature="s"),
+        ToolCallPart("f", {"a": value}, call_id),
+        ToolCallPart("f", text, call_id),
+        ToolCallPart("f", None, call_id),
+    ]
+    parts = [choice.choice(kinds) for _ in range(choice.randrange(4))]
+    usage = RequestUsage(audio_seconds=0.0, input_tokens=choice.randrange(9), details={"x": 1})
+    return ModelResponse(parts=parts, usage=usage, timestamp=time, model_name=choice.choice([None, "m"]))

@@ -1,0 +1,230 @@
+"""``FoldlogSteps``: every message of a run is saved when it exists, and a killed run goes on at its pending call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.conversation_store import ConversationConflict
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.tools import DeferredToolRequests
+
+from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
+from tests.adapters.pydantic_ai.scripted import problem_of, said, scripted
+
+pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[3]
+
+
+def measure(unit: str) -> str:
+    """Measure."""
+    return f"9 {unit}"
+
+
+def steps(count):
+    """A script of so many turns with tools, the second one with two calls, before the last message."""
+
+    def script(messages, number):
+        if number >= count:
+            return said("finished")
+        calls = [ToolCallPart("measure", {"unit": "km"}, f"c{number}-{n}") for n in range(1 + number % 2)]
+        return ModelResponse(parts=calls)
+
+    return script
+
+
+def agent_of(store, script, prompts=None, **options):
+    return Agent(scripted(script, prompts), tools=[measure], capabilities=[FoldlogSteps(store)], **options)
+
+
+@pytest.fixture
+def store(histories):
+    return FoldlogConversationStore(histories)
+
+
+async def test_a_run_is_saved_without_a_save_and_the_next_run_goes_on(store):
+    result = await agent_of(store, steps(3)).run("how far?", conversation_id="c")
+    assert result.output == "finished"
+    loaded = await store.load("c")
+    assert loaded.messages == result.all_messages()
+    assert (loaded.usage, loaded.usage.requests) == (result.usage, 4)
+    prompts = []
+    again = await agent_of(store, steps(0), prompts).run("and back?", conversation=loaded)
+    assert prompts[0][:-1] == loaded.messages
+    now = await store.load("c")
+    assert (now.messages, now.usage.requests) == (again.all_messages(), 5)
+    record = await store.read_record("c")
+    assert record.branches == [], "each message was saved once, as it stayed"
+    view = store.histories.sync[store.conversation("c")].view
+    assert view.to_messages()[-1] == {"role": "assistant", "content": "finished"}
+    assert [message["role"] for message in view.to_messages()][:3] == ["user", "assistant", "tool"]
+
+
+async def test_a_message_is_saved_before_the_model_and_before_the_tools(store):
+    seen = []
+
+    async def look(kind):
+        seen.append((kind, len((await store.load("c")).messages)))
+
+    async def tool() -> str:
+        """Look."""
+        await look("tool")
+        return "done"
+
+    async def script(messages, info):
+        await look("model")
+        return ModelResponse(parts=[ToolCallPart("tool", {}, "c0")]) if len(messages) == 1 else said("finished")
+
+    from pydantic_ai.models.function import FunctionModel
+
+    agent = Agent(FunctionModel(script), tools=[tool], capabilities=[FoldlogSteps(store)])
+    await agent.run("go", conversation_id="c")
+    assert seen == [("model", 1), ("tool", 2), ("model", 3)]
+    assert len((await store.load("c")).messages) == 4
+
+
+async def test_streamed_runs_are_saved_too(store):
+    agent = Agent("test", tools=[measure], capabilities=[FoldlogSteps(store)])
+    async with agent.run_stream("go", conversation_id="c") as streamed:
+        await streamed.get_output()
+    loaded = await store.load("c")
+    assert [message.kind for message in loaded.messages] == ["request", "response", "request", "response"]
+
+
+async def test_what_a_paused_run_waits_for_is_saved(store):
+    agent = agent_of(store, steps(1), output_type=[str, DeferredToolRequests])
+
+    @agent.tool_plain(requires_approval=True, name="other")
+    def other() -> str:
+        """Wait for approval."""
+        return "approved"
+
+    def script(messages, number):
+        return ModelResponse(parts=[ToolCallPart("other", {}, "c0")])
+
+    with agent.override(model=scripted(script)):
+        result = await agent.run("go", conversation_id="c")
+    assert isinstance(result.output, DeferredToolRequests)
+    assert (await store.load("c")).deferred_tool_requests == result.output
+
+
+async def test_the_second_of_two_runs_at_once_is_told(store):
+    await agent_of(store, steps(0)).run("go", conversation_id="c")
+
+    async def run(name):
+        conversation = await store.load("c")
+        return await agent_of(store, steps(3)).run(name, conversation=conversation)
+
+    results = await asyncio.gather(run("a"), run("b"), return_exceptions=True)
+    assert [type(result) for result in results if isinstance(result, Exception)] in (
+        [],
+        [ConversationConflict],
+        [ConversationConflict] * 2,
+    )
+    record = await store.read_record("c")
+    lines = [await store.read_history(tip) for tip in [record.head_id, *record.branches]]
+    prompts = {entry.message.parts[0].content for line in lines for entry in line if entry.message.kind == "request"}
+    assert prompts >= {"go"}
+    for result in results:
+        if not isinstance(result, Exception):
+            assert any([entry.message for entry in line] == result.all_messages() for line in lines)
+
+
+DIES = """
+import asyncio, os, signal, sys
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
+from tests.adapters.pydantic_ai.scripted import scripted
+
+turn = 0
+
+def measure(unit: str) -> str:
+    "Measure."
+    if turn == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"9 {unit}"
+
+def script(messages, number):
+    global turn
+    turn = number
+    print(len(messages), flush=True)
+    return ModelResponse(parts=[ToolCallPart("measure", {"unit": "km"}, f"c{number}-{n}") for n in (0, 1)])
+
+async def main(url):
+    async with FoldlogConversationStore(url) as store:
+        agent = Agent(scripted(script), tools=[measure], capabilities=[FoldlogSteps(store)])
+        await agent.run("go", conversation_id="c")
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_an_agent_that_is_killed_in_a_tool_goes_on_at_the_pending_calls(url):
+    died = subprocess.run(
+        [sys.executable, "-c", DIES, url], cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ}
+    )
+    assert died.returncode == -9, died.stderr
+    shown = [int(line) for line in died.stdout.split()]
+    async with FoldlogConversationStore(url) as store:
+        loaded = await store.load("c")
+        assert len(loaded.messages) == shown[-1] + 1, "all that the last call was shown, and its response"
+        assert [part.tool_call_id for part in loaded.messages[-1].parts] == ["c3-0", "c3-1"]
+        prompts = []
+        result = await agent_of(store, steps(0), prompts).run(conversation=loaded)
+        assert result.output == "finished"
+        assert prompts[0][: len(loaded.messages)] == loaded.messages
+        assert problem_of(prompts[0]) is None
+        assert [part.content for part in prompts[0][-1].parts] == ["9 km", "9 km"]
+        now = await store.load("c")
+        assert now.messages[: len(loaded.messages)] == loaded.messages
+        assert (await store.read_record("c")).branches == []
+
+
+async def test_a_run_that_is_cancelled_in_a_tool_goes_on(store):
+    started = asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        await asyncio.sleep(3600)
+        return "never"
+
+    def script(messages, number):
+        return ModelResponse(parts=[ToolCallPart("wait", {}, "c0")])
+
+    agent = Agent(scripted(script), tools=[wait], capabilities=[FoldlogSteps(store)])
+    task = asyncio.ensure_future(agent.run("go", conversation_id="c"))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    loaded = await store.load("c")
+    assert loaded.messages[-1].parts[0].tool_call_id == "c0"
+
+    def wait_less() -> str:
+        """Wait."""
+        return "done"
+
+    prompts = []
+    other = Agent(scripted(steps(0), prompts), capabilities=[FoldlogSteps(store)])
+    other.tool_plain(wait_less, name="wait")
+    result = await other.run(conversation=loaded)
+    assert (result.output, problem_of(prompts[0])) == ("finished", None)
+
+
+async def test_the_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FOLDLOG_DB", f"sqlite:///{tmp_path / 'example.db'}")
+    path = ROOT / "examples" / "pydantic_ai_foldlog.py"
+    assert len(path.read_text().splitlines()) <= 40
+    example = runpy.run_path(str(path))
+    for _ in range(2):
+        await example["main"]("hello", scripted(steps(0)))
+    assert capsys.readouterr().out.split("\n")[-3:] == ["finished", "4 messages, 4 events are shown to the model", ""]

@@ -1,0 +1,293 @@
+"""``FoldlogConversationStore``: equal to the SDK's own store in memory, exact, and safe beside others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import subprocess
+import sys
+
+import pytest
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationStore,
+    InMemoryConversationStore,
+)
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, UserPromptPart
+from pydantic_ai.usage import RunUsage
+
+import foldlog
+from foldlog.adapters.pydantic_ai import FoldlogConversationStore
+from tests.adapters.pydantic_ai.scripted import any_message, said
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def store(histories):
+    return FoldlogConversationStore(histories)
+
+
+def exact(value):
+    """Return a text that differs where a value or a type differs, and not where the SDK computes a field again."""
+    if isinstance(value, (list, tuple)):
+        return [exact(each) for each in value]
+    if isinstance(value, (ModelRequest, ModelResponse)):
+        return type(value).__name__ + repr(ModelMessagesTypeAdapter.dump_python([value], warnings=False))
+    if isinstance(value, ConversationEntry):
+        return value.id, value.parent_id, value.kind, exact(value.message)
+    return repr(value)
+
+
+class Twin(ConversationStore):
+    """Does everything in two stores, and compares what each of them says."""
+
+    def __init__(self, ours, theirs):
+        self.ours, self.theirs = ours, theirs
+        self.compared = 0
+
+    async def both(self, method, *args, **kwargs):
+        answers = []
+        for store in (self.ours, self.theirs):
+            try:
+                answers.append(await getattr(store, method)(*args, **kwargs))
+            except (ConversationConflict, LookupError) as error:
+                answers.append(error)
+        one, other = answers
+        self.compared += 1
+        if isinstance(one, Exception) or isinstance(other, Exception):
+            assert type(one) is type(other), (method, one, other)
+            raise one
+        assert exact(one) == exact(other), method
+        return one
+
+    async def read_record(self, conversation_id):
+        return await self.both("read_record", conversation_id)
+
+    async def read_records(self, *, scope=None, limit=None):
+        return await self.both("read_records", scope=scope, limit=limit)
+
+    async def write_record(self, record, *, new_entries=(), expected_revision):
+        return await self.both("write_record", record, new_entries=new_entries, expected_revision=expected_revision)
+
+    async def delete_record(self, conversation_id, *, expected_revision):
+        return await self.both("delete_record", conversation_id, expected_revision=expected_revision)
+
+    async def read_entry(self, entry_id):
+        return await self.both("read_entry", entry_id)
+
+    async def read_history(self, head_id, *, limit=None):
+        return await self.both("read_history", head_id, limit=limit)
+
+
+async def random_operation(store, choice):
+    """Do one thing with a store, as an application does."""
+    ids, scopes = ["a", "b/ü", "c\ud800", ""], [None, "s", "t"]
+    one, other, scope = choice.choice(ids), choice.choice(ids), choice.choice(scopes)
+    conversation = await store.load(one, limit=choice.choice([None, None, None, 1, 5]))
+    count = 0 if conversation is None else len(conversation.messages)
+    entries = await store.load_entries(one) or []
+    record = await store.read_record(one)
+    tips = [] if record is None else [*record.branches, *[entry.id for entry in entries]]
+    match choice.randrange(11):
+        case 0 | 1 | 2 | 3:
+            conversation = conversation or Conversation(conversation_id=one)
+            conversation.messages += [any_message(choice) for _ in range(choice.randrange(4))]
+            conversation.usage = RunUsage(audio_seconds=0.0, requests=choice.randrange(9), details={"x": 2})
+            await store.save(conversation, scope=choice.choice([None, None, scope]))
+        case 4 if conversation is not None:  # rewritten from somewhere on
+            at = choice.randrange(count + 1)
+            conversation.messages = [*conversation.messages[:at], any_message(choice)]
+            await store.save(conversation)
+        case 5 if record is not None:
+            await store.branch(one, at=choice.randrange(len(entries) + 1), expected_revision=record.revision)
+        case 6 if tips:
+            await store.branch(one, from_entry=choice.choice(tips), expected_revision=record.revision)
+        case 7:
+            await store.fork(one, at=choice.choice([None, 0, 1, count]), new_conversation_id=other, scope=scope)
+        case 8 if tips:
+            await store.fork(one, from_entry=choice.choice(tips), new_conversation_id=other)
+        case 9:
+            await store.delete(one, scope=scope)
+        case _:
+            await store.list_conversations(scope=scope, limit=choice.choice([None, 0, 1, 2]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_random_operations_are_what_the_sdks_store_in_memory_does(store, seed):
+    choice, twin = random.Random(seed), Twin(store, InMemoryConversationStore())
+    for _ in range(60):
+        with contextlib.suppress(UserError):
+            await random_operation(twin, choice)
+    assert twin.compared > 200
+    for verdict in store.histories.sync.maintenance.verify():
+        assert not verdict.findings
+
+
+async def test_messages_come_back_as_they_were_after_a_fresh_open(tmp_path):
+    choice, url = random.Random(5), f"sqlite:///{tmp_path / 'h.db'}"
+    messages = [any_message(choice) for _ in range(300)]
+    async with FoldlogConversationStore(url) as store:
+        conversation = Conversation(conversation_id="c", messages=messages)
+        await store.save(conversation)
+    async with FoldlogConversationStore(url) as store:
+        assert exact((await store.load("c")).messages) == exact(messages)
+        assert exact((await store.load("c", limit=7)).messages) == exact(messages[-7:])
+        assert (await store.load("c")).messages == messages
+
+
+def prompt(text):
+    return ModelRequest(parts=[UserPromptPart(str(text))])
+
+
+async def talk(store, conversation_id, *texts):
+    conversation = await store.load(conversation_id) or Conversation(conversation_id=conversation_id)
+    for text in texts:
+        conversation.messages += [prompt(text), said(f"re {text}")]
+    await store.save(conversation)
+    return conversation
+
+
+def texts_of(view):
+    return [event.content for event in view]
+
+
+async def test_a_branch_is_a_retraction_and_the_view_is_what_the_sdk_has(store, histories):
+    await talk(store, "c", "one", "two")
+    record = await store.read_record("c")
+    await store.branch("c", at=2, expected_revision=record.revision)
+    history = histories[store.conversation("c")]
+    assert texts_of(history.view) == ["one", "re one"]
+    await talk(store, "c", "three")
+    assert texts_of(history.view) == ["one", "re one", "three", "re three"]
+    assert history.view.to_messages()[-1] == {"role": "assistant", "content": "re three"}
+    record = await store.read_record("c")
+    await store.branch("c", from_entry=record.branches[0], expected_revision=record.revision)
+    assert texts_of(history.view) == ["one", "re one", "two", "re two"]
+
+
+async def test_a_fork_shares_the_events_of_its_parent(store, histories):
+    await talk(store, "c", "one", "two")
+    await store.fork("c", at=2, new_conversation_id="d")
+    row = histories.store.conversation(store.conversation("d"))
+    assert (row.parent, row.parent_version) == (store.conversation("c"), 2)
+    await talk(store, "d", "other")
+    assert texts_of(histories[store.conversation("d")].view) == ["one", "re one", "other", "re other"]
+    assert len((await store.load("c")).messages) == 4
+
+
+async def test_deleting_erases_and_a_fork_keeps_what_it_shares(store, histories):
+    await talk(store, "c", "one", "two")
+    await store.fork("c", at=2, new_conversation_id="d")
+    await store.delete("c")
+    assert histories.store.conversation(store.conversation("c")).erased_at is not None
+    assert [message.parts[0].content for message in (await store.load("d")).messages] == ["one", "re one"]
+    await talk(store, "c", "again")
+    assert len((await store.load("c")).messages) == 2
+    assert {record.conversation_id for record in await store.list_conversations()} == {"c", "d"}
+
+
+async def test_a_fork_that_was_killed_before_it_had_its_record_is_not_there(store, histories):
+    await talk(store, "c", "one", "two")
+    histories[store.conversation("c")].fork(at=2, id=store.conversation("d"))
+    assert await store.load("d") is None
+    assert [record.conversation_id for record in await store.list_conversations()] == ["c"]
+    await talk(store, "d", "new")
+    assert texts_of(histories[store.conversation("d")].view) == ["new", "re new"]
+    histories[store.conversation("c")].fork(at=3, id=store.conversation("e"))
+    await store.fork("c", at=2, new_conversation_id="e")
+    assert texts_of(histories[store.conversation("e")].view) == ["one", "re one"]
+
+
+async def test_condensing_changes_the_view_and_not_what_the_store_gives(store, histories):
+    await talk(store, "c", *range(4))
+    histories[store.conversation("c")].append(
+        foldlog.CondensationAction(forgotten_event_ids=[0, 1, 2, 3], summary="before", summary_offset=0)
+    )
+    assert len((await store.load("c")).messages) == 8
+    await talk(store, "c", "more")
+    assert texts_of(histories[store.conversation("c")].view)[0] == "before"
+    assert len((await store.load("c")).messages) == 10
+
+
+async def test_a_cancelled_save_is_whole_or_absent_and_over(histories):
+    store = FoldlogConversationStore(histories)
+    for number in range(20):
+        name = f"c{number}"
+        task = asyncio.ensure_future(talk(store, name, "one", "two"))
+        await asyncio.sleep(number / 3_000)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        now = await store.load(name)
+        assert now is None or len(now.messages) == 4
+        await asyncio.sleep(0.002)
+        assert await store.load(name) == now
+
+
+async def test_a_copy_of_another_store_has_its_branches_and_forks(store, histories):
+    theirs = InMemoryConversationStore()
+    choice = random.Random(9)
+    for _ in range(40):
+        with contextlib.suppress(UserError):
+            await random_operation(theirs, choice)
+    records = await theirs.list_conversations()
+    assert await store.copy_from(theirs) == len(records) > 2
+    assert await store.copy_from(theirs) == 0
+    assert repr(await store.list_conversations()) == repr(records)
+    for record in records:
+        for tip in [record.head_id, *record.branches]:
+            assert exact(await store.read_history(tip)) == exact(await theirs.read_history(tip))
+
+
+WRITER = """
+import asyncio, sys
+from foldlog.adapters.pydantic_ai import FoldlogConversationStore
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import ConversationConflict
+from pydantic_ai.messages import ModelRequest, UserPromptPart
+
+async def write(url, name):
+    async with FoldlogConversationStore(url) as store:
+        for number in range(20):
+            while True:
+                conversation = await store.load("c") or Conversation(conversation_id="c")
+                conversation.messages.append(ModelRequest(parts=[UserPromptPart(f"{name}-{number}")]))
+                try:
+                    await store.save(conversation)
+                except ConversationConflict:
+                    continue
+                break
+
+asyncio.run(write(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_two_processes_on_one_conversation_lose_nothing(url):
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name]) for name in "ab"]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    async with FoldlogConversationStore(url) as store:
+        texts = [message.parts[0].content for message in (await store.load("c")).messages]
+        record = await store.read_record("c")
+    for name in "ab":
+        assert [text for text in texts if text.startswith(name)] == [f"{name}-{number}" for number in range(20)]
+    assert (len(texts), record.branches) == (40, [])
+
+
+async def test_a_server_that_restarts_costs_no_message(restartable):
+    async with FoldlogConversationStore(restartable.url(schema="s", patience_s="60")) as store:
+        for number in range(20):
+            stopped = number == 10
+            if stopped:
+                restartable.stop("immediate")
+            talking = asyncio.ensure_future(talk(store, "c", number))
+            if stopped:
+                await asyncio.sleep(0.3)  # it waits for the server now
+                restartable.start()
+            await talking
+        messages = (await store.load("c")).messages
+        assert [message.parts[0].content for message in messages[::2]] == [str(number) for number in range(20)]
