@@ -47,7 +47,7 @@ def test_no_function_is_longer_than_a_screen_and_a_half():
     assert long == []
 
 
-NOT_INSTALLED = {"agents": "openai-agents"}
+NOT_INSTALLED = {"agents": "openai-agents", "pydantic_ai": "pydantic-ai-slim"}
 """SDKs of adapters whose packages have other names than on the index; this environment has none of them."""
 
 
