@@ -244,8 +244,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     """Saves each message of a run when it exists, under the run's ``conversation_id``: what a killed run goes on from.
 
     ``store`` is a ``FoldlogConversationStore``, or what one is made of; ``scope`` as of ``store.save``, which a run
-    with this capability does not need. Where another run saves to the same conversation meanwhile, the second one to
-    notice fails with ``ConversationConflict``.
+    with this capability does not need. Of two runs that save to one conversation at the same time, one fails with
+    ``ConversationConflict``.
     """
 
     def __init__(self, store: FoldlogConversationStore | HistoriesGiven, *, scope: str | None = None) -> None:
