@@ -17,7 +17,7 @@ _warned = False
 
 
 def warn_of_older_summaries(conversation: str, recorded: Sequence[Recorded], view: View) -> None:
-    """Log a warning, once in a process, where a condensation brought a summary and an older one still stands."""
+    """Log a warning, once in a process, where a condensation has a summary and the View still shows an older one."""
     global _warned
     newest = max(one.id for one in recorded if isinstance(one.event, CondensationAction))
     standing = [event.id for event in view if isinstance(event, CondensationSummary)]
@@ -26,7 +26,7 @@ def warn_of_older_summaries(conversation: str, recorded: Sequence[Recorded], vie
         return
     _warned = True
     _log.warning(
-        "conversation %r: condensation %d brought a summary, and the View still shows the older summary %d; to "
+        "conversation %r: condensation %d has a summary, and the View still shows the older summary %d; to "
         "replace it, name its id in forgotten_event_ids (docs/COMING_FROM_OPENHANDS.md)",
         conversation,
         newest,

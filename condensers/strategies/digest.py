@@ -86,9 +86,9 @@ class Digest:
             for section in Section:
                 lines[section] |= before.lines[section]
                 left_out[section] += before.left_out[section]
-        carried = {section: frozenset(lines[section]) for section in (Section.CHANGED, Section.READ)}
+        recorded = {section: frozenset(lines[section]) for section in (Section.CHANGED, Section.READ)}
         for section, subject, text in facts(plain):
-            if text is None and subject in carried.get(section, ()):
+            if text is None and subject in recorded.get(section, ()):
                 continue  # a failure now does not undo a success that an earlier digest recorded
             if section is Section.TASKS and not subject:
                 lines[section].clear()

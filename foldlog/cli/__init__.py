@@ -15,7 +15,7 @@ What every command keeps to:
 
     histories/ views/ forgetting/ trust/ upkeep/ demo.py    the commands, by their heading in the help
     options.py selection.py moments.py stores.py            what commands take: shared options, filters, times, --db
-    terminal.py styles.py tables.py pager.py                how they print; full.py, documents.py: an event in full
+    terminal.py styles.py tables.py pager.py                how they print; full.py: an event in full
     outcome.py                                              how they end
     archives.py borders.py agent_model.py                   archives, forks and the agent's model, at the command line
 """

@@ -79,13 +79,13 @@ def run(
 
 
 def _import_sample(store: Store) -> int:
-    from foldlog.cli.histories.import_ import bring_in
+    from foldlog.cli.histories.import_ import import_sources
     from foldlog.formats import open_sources
 
-    (brought,) = bring_in(store, open_sources([SAMPLE]), _IMPORTED, quiet=True)
-    if not brought.version:
-        raise Refused(f"{brought.findings[0]}; give the demo a store of its own with --db STORE")
-    return brought.added
+    (imported,) = import_sources(store, open_sources([SAMPLE]), _IMPORTED, quiet=True)
+    if not imported.version:
+        raise Refused(f"{imported.findings[0]}; give the demo a store of its own with --db STORE")
+    return imported.added
 
 
 def _work_again(store: Store, history: History) -> Iterator[Event]:

@@ -64,7 +64,7 @@ def open_existing(db: str) -> Store:
 
 def open_to_read(db: str) -> Store:
     """Open the store at ``db``, which must exist, for reading only: nothing done with it can change it. A store of an
-    older schema is brought to the present one first, as by any command.
+    older schema is migrated first, as by any command.
     """
     from eventstore.recorders.urls import as_url, parse
 

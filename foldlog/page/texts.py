@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventstore.events import Event
-from foldlog.cli.documents import event_document
+from foldlog.words.event_json import event_document
 
 __all__ = ["LONG", "text_document"]
 

@@ -1,4 +1,4 @@
-"""The search index of a store: made from its events, brought up to date when it is asked, and free of erased text."""
+"""The search index of a store: made from its events, updated when it is asked, and free of erased text."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class SearchIndex:
         limit: int = 20,
         on_events: Callable[[int], object] = lambda added: None,
     ) -> tuple[Hit, ...]:
-        """Return the events that have all the words, best first. The index is brought up to date first.
+        """Return the events that have all the words, best first. The index is updated first.
 
         Words in quotes follow one another; ``begin*`` finds words that begin so. Accents, upper and lower case and
         English endings make no difference. Raises ``ValueError`` where there is no word in ``words``, or no such kind.

@@ -1,7 +1,8 @@
-"""Events in words, for people who look through a history.
+"""Events in words, for people who look through a history, and as JSON for programs.
 
 gist         an event in one line
 reasons      why something was forgotten
+event_json   an event as JSON
 texts        all words of an event, for full-text indexes
 safe_text    text and JSON that steer no terminal
 """

@@ -59,9 +59,9 @@ def _summaries(snapshot: ReadTransaction, standing: Sequence[Run]) -> Iterator[E
     for run in reversed(standing):
         first, last = sorted((run.first, run.last))
         stored = snapshot.events(first, last + 1) if first == last else snapshot.structural_events(first, last + 1)
-        brought = {event.id: summary_event(event) for event in stored if isinstance(event, CondensationAction)}
-        members = run_members(snapshot.version, run, list(brought))
-        yield from (brought[condensation] for condensation in reversed(members))
+        summaries = {event.id: summary_event(event) for event in stored if isinstance(event, CondensationAction)}
+        members = run_members(snapshot.version, run, list(summaries))
+        yield from (summaries[condensation] for condensation in reversed(members))
 
 
 def _shown_backwards(snapshot: ReadTransaction, intervals: Intervals, count: int) -> Iterator[Event]:

@@ -167,5 +167,5 @@ def test_an_older_summary_that_is_left_standing_is_warned_of_once(monkeypatch, c
         for event_id in (3, 4):
             history.append(CondensationAction(forgotten_event_ids=[event_id], summary="three", summary_offset=1))
         [said] = caplog.messages
-        assert said.startswith("conversation 'c1': condensation 9 brought a summary, and the View still shows")
+        assert said.startswith("conversation 'c1': condensation 9 has a summary, and the View still shows")
         assert "the older summary -10;" in said

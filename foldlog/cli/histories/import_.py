@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eventstore import Event, EventStoreError, Store
     from foldlog.formats import ImportFinding, Source, Sources
 
-__all__ = ["Brought", "bring_in", "run"]
+__all__ = ["ImportedHistory", "import_sources", "run"]
 
 _STDIN, _FOLDER = "stdin", "foldlog-stdin-"
 _COPY = re.compile(rf"\S*/{_FOLDER}\w+/{_STDIN}\b")
@@ -39,7 +39,7 @@ _RECEIPT = (
 )
 
 
-class Brought(NamedTuple):
+class ImportedHistory(NamedTuple):
     """The outcome of one history. ``version`` is the conversation's version afterwards; 0 if there is no such
     conversation, or the history was ``refused`` as a whole.
     """
@@ -142,30 +142,30 @@ def _import(
         raise Refused("--conversation names one history, and there are several; import them one at a time")
     if strict:
         _refuse_findings(sources)
-    brought: list[Brought] = []
+    imported: list[ImportedHistory] = []
     elsewhere: list[str] = []
     with open_or_create(db) as store:
         try:
             for outcome in _everything(store, sources, archives, conversation, receipts=receipts, quiet=as_json):
                 match outcome:
-                    case Brought():
-                        brought.append(outcome)
+                    case ImportedHistory():
+                        imported.append(outcome)
                     case problem:
                         elsewhere.append(problem)
         except EventStoreError as error:  # of the store, not of one history
-            if not any(one.added for one in brought):
+            if not any(one.added for one in imported):
                 raise
-            elsewhere.append(_broken_off(brought, error))
+            elsewhere.append(_broken_off(imported, error))
     _warn(elsewhere, len(elsewhere), "these paths")
-    for note in dict.fromkeys(one.note for one in brought if one.note and (one.added or one.note == _RECEIPT)):
+    for note in dict.fromkeys(one.note for one in imported if one.note and (one.added or one.note == _RECEIPT)):
         terminal.complain(f"note: {note}")
-    if not any(one.version for one in brought) and not any(one.refused for one in brought):
+    if not any(one.version for one in imported) and not any(one.refused for one in imported):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
     if as_json:
-        terminal.emit({"db": db, "imported": [one._asdict() for one in brought], "findings": elsewhere})
+        terminal.emit({"db": db, "imported": [one._asdict() for one in imported], "findings": elsewhere})
     else:
-        _sum_up(db, brought, len(elsewhere))
-    return FINDINGS if elsewhere or any(one.findings_count for one in brought) else DONE
+        _sum_up(db, imported, len(elsewhere))
+    return FINDINGS if elsewhere or any(one.findings_count for one in imported) else DONE
 
 
 def _sources(paths: list[Path], format: str, prefix: str) -> Sources:
@@ -186,24 +186,24 @@ def _everything(
     *,
     receipts: bool,
     quiet: bool,
-) -> Iterator[Brought | str]:
+) -> Iterator[ImportedHistory | str]:
     """Yield the outcome of each history; a text is a problem of no single history."""
-    yield from bring_in(store, sources, conversation, quiet=quiet)
+    yield from import_sources(store, sources, conversation, quiet=quiet)
     yield from (_named(str(finding)) for finding in sources.findings)
     for archive in archives:
         yield from _from_archive(store, archive, receipts=receipts, quiet=quiet)
 
 
-def _broken_off(brought: Sequence[Brought], error: EventStoreError) -> str:
+def _broken_off(imported: Sequence[ImportedHistory], error: EventStoreError) -> str:
     """Return the message for a store that failed after some histories were imported."""
     from foldlog.words.gist import count
 
-    there = [one for one in brought if one.version]
+    there = [one for one in imported if one.version]
     histories, events = count(len(there), "conversation"), count(sum(one.version for one in there), "event")
     return f"{error}; the import ended there, after {histories} with {events}, which stay; run it again and it goes on"
 
 
-def _from_archive(store: Store, path: Path, *, receipts: bool, quiet: bool) -> Iterator[Brought | str]:
+def _from_archive(store: Store, path: Path, *, receipts: bool, quiet: bool) -> Iterator[ImportedHistory | str]:
     """Yield the outcome of each history in an archive; a text is a problem of the archive as a whole."""
     from foldlog.archives import LeftOut, Problem
 
@@ -212,11 +212,11 @@ def _from_archive(store: Store, path: Path, *, receipts: bool, quiet: bool) -> I
             yield outcome
             continue
         if isinstance(outcome, LeftOut):
-            yield Brought(str(path), outcome.conversation, "archive", 0, 0, False, (), 0, _RECEIPT)
+            yield ImportedHistory(str(path), outcome.conversation, "archive", 0, 0, False, (), 0, _RECEIPT)
             continue
         problems = (f"{path}: {outcome.problem}",) if isinstance(outcome, Problem) else ()
         added, version = (0, 0) if isinstance(outcome, Problem) else (outcome.added, outcome.version)
-        one = Brought(
+        one = ImportedHistory(
             str(path), outcome.conversation, "archive", added, version, bool(problems), problems, len(problems)
         )
         _warn(problems, len(problems), str(path))
@@ -236,9 +236,9 @@ def _refuse_findings(sources: Sources) -> None:
         raise Refused(f"{found[0]} (the first of {len(found):,}; without --strict the rest would be imported)")
 
 
-def bring_in(
+def import_sources(
     store: Store, sources: Iterable[Source], conversation: str | None = None, *, quiet: bool
-) -> Iterator[Brought]:
+) -> Iterator[ImportedHistory]:
     """Import each source, with what became of it, and a line about it unless ``quiet``."""
     from projections import Views
 
@@ -248,15 +248,17 @@ def bring_in(
         for source in sources:
             name = source.name if conversation is None else conversation
             progress.update(task, description=terminal.printable(name, one_line=True)[:40])
-            brought = _bring(store, source, conversation, progress, task)
+            imported = _import_source(store, source, conversation, progress, task)
             progress.advance(task)
-            _warn(brought.findings, brought.findings_count, str(source.path))
+            _warn(imported.findings, imported.findings_count, str(source.path))
             if not quiet:
-                _tell(brought)
-            yield brought
+                _tell(imported)
+            yield imported
 
 
-def _bring(store: Store, source: Source, conversation: str | None, progress: Progress, task: TaskID) -> Brought:
+def _import_source(
+    store: Store, source: Source, conversation: str | None, progress: Progress, task: TaskID
+) -> ImportedHistory:
     from eventstore import ConversationErased, HistoryDiverged, InvalidEvent, VersionConflict
     from foldlog.importing import Imported, import_source
 
@@ -273,7 +275,7 @@ def _bring(store: Store, source: Source, conversation: str | None, progress: Pro
     findings = tuple(map(_named, (*refused, *map(str, source.findings))))
     count = source.findings_count + len(refused)
     name, added, version = imported
-    return Brought(
+    return ImportedHistory(
         _named(str(source.path)), name, source.format, added, version, bool(refused), findings, count, source.note
     )
 
@@ -292,30 +294,30 @@ def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Itera
         yield event
 
 
-def _tell(brought: Brought) -> None:
+def _tell(imported: ImportedHistory) -> None:
     from rich.text import Text
 
     from foldlog.words.gist import count
 
-    name = terminal.printable(brought.conversation, one_line=True)
-    if not brought.version:
+    name = terminal.printable(imported.conversation, one_line=True)
+    if not imported.version:
         what, style = "not imported", "red"
-    elif brought.added == 0:
-        what, style = f"nothing new, {count(brought.version, 'event')} as before", "dim"
-    elif brought.added < brought.version:
-        what, style = f"{count(brought.added, 'new event')}, {brought.version:,} in all", "green"
+    elif imported.added == 0:
+        what, style = f"nothing new, {count(imported.version, 'event')} as before", "dim"
+    elif imported.added < imported.version:
+        what, style = f"{count(imported.added, 'new event')}, {imported.version:,} in all", "green"
     else:
-        what, style = count(brought.version, "event"), "green"
-    terminal.console().print(Text.assemble((name, "bold"), f" ({brought.format}): ", (what, style)))
+        what, style = count(imported.version, "event"), "green"
+    terminal.console().print(Text.assemble((name, "bold"), f" ({imported.format}): ", (what, style)))
 
 
-def _sum_up(db: str, brought: list[Brought], elsewhere: int) -> None:
+def _sum_up(db: str, imported: list[ImportedHistory], elsewhere: int) -> None:
     from eventstore.recorders.urls import without_password
     from foldlog.words.gist import count
 
-    added = sum(one.added for one in brought)
-    findings = sum(one.findings_count for one in brought) + elsewhere
+    added = sum(one.added for one in imported)
+    findings = sum(one.findings_count for one in imported) + elsewhere
     where = terminal.printable(without_password(db))
-    histories = [one for one in brought if one.added] or brought
+    histories = [one for one in imported if one.added] or imported
     words = f"{count(added, 'event')} of {count(len(histories), 'conversation')} added to {where}"
     terminal.console().print(f"{words}; {count(findings, 'finding')}, named above." if findings else f"{words}.")

@@ -12,12 +12,12 @@ import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.borders import Borders, borders_document, borders_of
-from foldlog.cli.documents import event_document
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, FINDINGS
 from foldlog.cli.pager import paged
 from foldlog.cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.words.event_json import event_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -49,7 +49,7 @@ def run(
 ) -> int:
     """Search the texts of all conversations, best first.
 
-    The index lies beside the store (STORE.search, readable by its owner only) and is brought up to date first. It holds
+    The index lies beside the store (STORE.search, readable by its owner only) and is updated first. It holds
     plain text, so encrypted stores have none. Erased conversations are removed from it too.
 
     Example: foldlog search "flaky test" --kind user --since 30d
@@ -97,7 +97,7 @@ def _line(words: Sequence[str]) -> str:
 
 
 def _catch_up(store: Store, index: SearchIndex) -> None:
-    """Bring the index up to date, with a bar where that takes time."""
+    """Update the index, with a bar where that takes time."""
     with terminal.progress() as bars:
         new = index.tables.position() == 0
         bar = bars.add_task("indexing", unit="events", total=events_total(store) if new else None)

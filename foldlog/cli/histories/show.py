@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from foldlog.cli import terminal
 from foldlog.cli.borders import borders_document, borders_of
-from foldlog.cli.documents import event_document
 from foldlog.cli.moments import summary_at
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.words.event_json import event_document
 
 __all__ = ["SETTINGS", "run"]
 

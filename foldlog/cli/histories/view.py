@@ -9,12 +9,12 @@ import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.borders import Border, Borders, borders_document, borders_of
-from foldlog.cli.documents import event_document
 from foldlog.cli.moments import summary_at
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
 from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.words.event_json import event_document
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,8 +84,8 @@ def _event_documents(view: View) -> Iterator[dict[str, Any]]:
     from eventstore.events import NOT_RECORDED
 
     roles = {position: message["role"] for message, positions in view.rendered() for position in positions}
-    brought = {summary_of(event.id) for event in view if event.id < NOT_RECORDED}
-    made_by = {action.id: action for action in view.condensations if action.id in brought} if brought else {}
+    shown = {summary_of(event.id) for event in view if event.id < NOT_RECORDED}
+    made_by = {action.id: action for action in view.condensations if action.id in shown} if shown else {}
     for position, event in enumerate(view):
         action = made_by.get(summary_of(event.id)) if event.id < NOT_RECORDED else None
         if action is not None and isinstance(event, CondensationSummary):

@@ -38,7 +38,7 @@ def run(
     conversations: SomeConversations = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="FILE", help="Bring an audit database up to date, for SQL and Datasette."),
+        typer.Option("--to", metavar="FILE", help="Make or update an audit database, for SQL and Datasette."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="With --to: keep the audit database up to date until Ctrl-C.")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog.cli import terminal
 from foldlog.cli.borders import common_past
-from foldlog.cli.documents import event_document
 from foldlog.cli.outcome import Refused
+from foldlog.words.event_json import event_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
