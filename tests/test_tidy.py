@@ -47,7 +47,12 @@ def test_no_function_is_longer_than_a_screen_and_a_half():
     assert long == []
 
 
-NOT_INSTALLED = {"agents": "openai-agents", "pydantic_ai": "pydantic-ai-slim"}
+NOT_INSTALLED = {
+    "agents": "openai-agents",
+    "pydantic_ai": "pydantic-ai-slim",
+    "langchain_core": "langgraph-checkpoint",
+    "langgraph": "langgraph-checkpoint",
+}
 """SDKs of adapters whose packages have other names than on the index; this environment has none of them."""
 
 

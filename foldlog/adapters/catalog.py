@@ -69,6 +69,14 @@ ADAPTERS = (
         tested=">=0.2.100,<=0.2.186",
     ),
     Adapter(
+        name="langgraph",
+        runtime="LangGraph",
+        classes=("FoldlogSaver",),
+        extra="langgraph",
+        distribution="langgraph-checkpoint",
+        tested=">=4.0.0,<=4.3.2",
+    ),
+    Adapter(
         name="openai_agents",
         runtime="OpenAI Agents SDK",
         classes=("FoldlogSession",),

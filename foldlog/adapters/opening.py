@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
 from foldlog import aio
 from foldlog.histories import Histories
 from foldlog.histories import open as open_histories
 
-__all__ = ["HistoriesGiven", "histories_of"]
+__all__ = ["HistoriesGiven", "WithHistories", "histories_of", "in_thread"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
 """What an adapter takes: open histories of either face, or a URL such as ``sqlite:///history.db``."""
@@ -22,3 +30,48 @@ def histories_of(given: HistoriesGiven) -> tuple[aio.AsyncHistories, bool]:
     if isinstance(given, Histories):
         return aio.face_of(given), False
     return aio.face_of(open_histories(given)), True
+
+
+class WithHistories:
+    """What an adapter of both faces is given, as ``histories``; what was opened by its URL it closes."""
+
+    def __init__(self, given: HistoriesGiven) -> None:
+        self.histories, self._owned = histories_of(given)
+
+    def close(self) -> None:
+        """Close the store, if it was opened by its URL."""
+        if self._owned:
+            self.histories.sync.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._owned:
+            await self.histories.close()
+
+
+def in_thread(
+    method: Callable[Concatenate[Any, P], T], *, finish: bool = False
+) -> Callable[..., Coroutine[Any, Any, T]]:
+    """Return the async form of a method of an adapter, with the same arguments: it runs in a thread of ``histories``.
+
+    With ``finish`` a call that is cancelled is waited for.
+    """
+
+    @wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        histories: aio.AsyncHistories = self.histories
+        return await histories.pool.run(partial(method, self, *args, **kwargs), finish=finish)
+
+    return call

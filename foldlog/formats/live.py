@@ -141,6 +141,14 @@ class Decoder:
         self.version += len(events)
         return events
 
+    def skip(self, count: int) -> None:
+        """Leave the next ``count`` ids to other events, which the caller appends in the same batch before the events of
+        the next record.
+        """
+        self.version += count
+        self._in_segment = 0
+        self._decoder.restart(self.version)
+
     def _last_segment(self, history: ReadableHistory) -> tuple[Sequence[Event], Any]:
         """Return the events of the last segment, none where it cannot go on; and the last source id before it."""
         tail = list(history.events(max(0, self.version - _TAIL_EVENTS), self.version))

@@ -24,6 +24,7 @@ _MODULES = (
     "openhands_v0",
     "openhands_v1",
     "openai_responses",
+    "langchain",
     "openai_chat",
     "claude_code",
     "codex",

@@ -14,11 +14,16 @@ from foldlog.adapters.catalog import ADAPTERS
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "foldlog" / "adapters"
+SHARED = {
+    *("__init__", "catalog", "linked", "opening", "plain"),
+    *("checkpoint_branches", "checkpoints", "langgraph_values", "record_lists"),
+}
+"""Files that adapters are made with."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
 def test_each_adapter_has_a_file_tests_a_page_and_an_extra():
-    files = {path.stem for path in PLACE.glob("*.py")} - {"__init__", "catalog", "linked", "opening", "plain"}
+    files = {path.stem for path in PLACE.glob("*.py")} - SHARED
     folders = {path.parent.name for path in (ROOT / "tests" / "adapters").glob("*/newest.txt")}
     names = [adapter.name for adapter in ADAPTERS]
     assert names == sorted(files) == sorted(folders)

@@ -427,11 +427,54 @@ pydantic_ai_messages = with_name(
     st.sampled_from(["request", "response"]),
     objects({"timestamp": times, "entry_id": source_ids, "parent_id": source_ids, "instructions": texts}),
 ).flatmap(lambda message: with_name("parts", st.lists(pydantic_ai_parts, max_size=3), st.just(message)))
+langchain_calls = st.lists(
+    objects({"name": texts, "args": st.dictionaries(texts, values, max_size=2), "id": call_ids, "type": texts}),
+    max_size=3,
+)
+langchain_parts = st.lists(
+    objects(
+        {
+            "type": st.sampled_from(["text", "image_url", "thinking", "tool_use", "input_audio"]),
+            "text": texts,
+            "image_url": objects({"url": texts}),
+            "thinking": texts,
+        }
+    )
+    | texts,
+    max_size=3,
+)
+langchain_data = {
+    "content": langchain_parts | texts,
+    "additional_kwargs": st.dictionaries(texts, values, max_size=1),
+    "response_metadata": st.dictionaries(texts, values, max_size=1),
+    "type": st.sampled_from(["human", "ai", "tool"]),
+    "name": texts,
+    "id": source_ids,
+    "role": st.sampled_from(["user", "assistant", "critic"]),
+    "tool_calls": langchain_calls,
+    "invalid_tool_calls": langchain_calls,
+    "usage_metadata": values,
+    "tool_call_id": call_ids,
+    "artifact": values,
+    "status": st.sampled_from(["success", "error"]),
+}
+langchain_messages = st.builds(
+    lambda kind, data, other: {**other, "type": kind, "data": data},
+    st.sampled_from(
+        [
+            *("human", "ai", "ai", "tool", "system", "chat", "function", "remove", "zzz"),
+            *("AIMessageChunk", "ToolMessageChunk", "MessageChunk"),
+        ]
+    ),
+    objects(langchain_data),
+    st.dictionaries(st.sampled_from(["typed", "x"]), values, max_size=1),
+)
 FORMATS = {
     "openhands-v0": v0_records,
     "openhands-v1": v1_records,
     "openai-chat": chat_records,
     "openai-responses": response_items,
+    "langchain": langchain_messages,
     "swe-agent": swe_agent_records,
     "claude-code": claude_records,
     "codex": codex_records,

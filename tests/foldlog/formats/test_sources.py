@@ -400,6 +400,7 @@ def test_a_format_that_is_named_takes_what_can_pass_for_it(write):
         "codex",
         "openai-responses",
         "pydantic-ai",
+        "langchain",
     }
 
 

@@ -1,0 +1,193 @@
+"""Where the checkpoints of a thread are: the newest one of each branch, and each one by its id.
+
+A *thread* is named by the id of its first conversation. Its other branches are forks, ``THREAD/@CHECKPOINT``, named
+after their first own checkpoint. A checkpoint is a version of a branch. What was appended for it is found by an
+idempotency key, which is made of its id and a number.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from heapq import merge
+from typing import Any, TypeVar
+
+from eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    ReadTransaction,
+    VersionConflict,
+)
+from eventstore.recorders.base import RecalledKey
+from foldlog.histories import Histories
+
+__all__ = ["CHECKPOINT", "Branch", "Branches", "Checkpoint", "keep", "numbered"]
+
+CHECKPOINT = "checkpoint"
+"""The name of the document that a version of a branch has where it is a checkpoint."""
+
+_FORKS = "/@"
+_KEPT = 64
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A version of a branch. ``value`` is its document, None where the branch has no checkpoint yet."""
+
+    branch: str
+    version: int
+    value: dict[str, Any] | None
+
+    @property
+    def id(self) -> str:
+        """Its id; empty where there is no checkpoint yet."""
+        return "" if self.value is None else str(self.value["id"])
+
+    @property
+    def parent(self) -> str | None:
+        return None if self.value is None else self.value["parent"]
+
+    @property
+    def before(self) -> int:
+        """The version of the branch that it was put at."""
+        return self.version if self.value is None else int(self.value["before"])
+
+    @property
+    def ranges(self) -> list[int] | None:
+        """The ids of the events that its records are in; None where it has no list of records."""
+        return None if self.value is None else self.value["records"]
+
+    @property
+    def removed(self) -> int:
+        """The id of the last event that forgot records which were not the last ones; -1 without one."""
+        return -1 if self.value is None else self.value.get("removed", -1)
+
+    def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
+        """Return whether it is this parent, and its id is the smaller one: ids ascend in a branch."""
+        return self.value is not None and self.id == parent and parent < checkpoint_id
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch: its newest checkpoint, and the version at which its own events begin."""
+
+    tip: Checkpoint
+    begins: int
+
+
+class Branches:
+    """The branches of all threads of a store."""
+
+    def __init__(self, histories: Histories) -> None:
+        self._histories, self._store = histories, histories.store
+        self._tips: OrderedDict[str, tuple[str | None, Checkpoint]] = OrderedDict()
+
+    def of(self, thread: str) -> list[Branch]:
+        """Return the branches of a thread. Cost: the branches, one read each where they have grown."""
+        forks = (row for row in self.conversations(thread, forks=True))
+        return [Branch(self._tip(row), row.parent_version or 0) for row in forks]
+
+    def conversations(self, name: str, *, forks: bool = False) -> Iterator[ConversationRow]:
+        """Yield the conversation of this name, and those below it or its forks alone, but for those that are erased."""
+        with suppress(ConversationNotFound):
+            if (row := self._store.conversation(name)).erased_at is None:
+                yield row
+        start = name + (_FORKS if forks else "/")
+        for row in self._store.iter_conversations(after=start):
+            if not row.id.startswith(start):
+                return
+            if row.erased_at is None:
+                yield row
+
+    def at(self, branch: str, version: int) -> Checkpoint:
+        """Return what a version of a branch is."""
+        return Checkpoint(branch, version, self._histories[branch].document(CHECKPOINT, version=version))
+
+    def walk(self, branches: list[Branch]) -> Iterator[Checkpoint]:
+        """Yield the checkpoints of these branches, the newest first. Cost: those that are yielded."""
+        lines = [self._line(branch) for branch in branches]
+        return lines[0] if len(lines) == 1 else merge(*lines, key=lambda each: each.id, reverse=True)
+
+    def locate(self, branches: list[Branch], checkpoint_id: str) -> Checkpoint | None:
+        """Return a checkpoint by its id. Cost: for one that is not the newest of a branch, the later branches."""
+        for branch in branches:
+            if branch.tip.value is not None and branch.tip.id == checkpoint_id:
+                return branch.tip
+        for name in sorted((branch.tip.branch for branch in branches), reverse=True):
+            if put := self.appended_for(name, checkpoint_id):
+                return self.at(name, put[-1].first_id + put[-1].events)
+        return None
+
+    def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
+        """Return what was appended to a conversation for a checkpoint, in order."""
+
+        def read(reading: ReadTransaction) -> list[RecalledKey]:
+            found: list[RecalledKey] = []
+            while (recalled := reading.recall(numbered(checkpoint_id, len(found)))) is not None:
+                found.append(recalled)
+            return found
+
+        try:
+            return self._store.query(branch, read)
+        except (ConversationNotFound, ConversationErased):
+            return []
+
+    def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
+        """Return the tip of the branch that a new checkpoint goes to, after beginning a fork where one is due."""
+        branches = self.of(thread)
+        name = f"{thread}{_FORKS}{checkpoint_id}"
+        for tip in (branch.tip for branch in branches):
+            if tip.precedes(parent, checkpoint_id) or tip.id == checkpoint_id or tip.branch == name:
+                return tip
+        origin = None if parent is None else self.locate(branches, parent)
+        if origin is not None:
+            with suppress(VersionConflict):  # another writer began it
+                self._store.fork(origin.branch, origin.version, name)
+            return self._begun(name)
+        if any(each.tip.branch == thread and each.tip.value is not None for each in branches):
+            return self._begun(name)
+        return self._begun(thread)
+
+    def begin_again(self, branch: str) -> None:
+        """Have the id of an erased conversation name another one."""
+        with suppress(VersionConflict):  # another writer did
+            self._histories.create(branch, replace_erased=True)
+
+    def _begun(self, branch: str) -> Checkpoint:
+        """Return the tip of a branch; where it was erased, of the one that begins with its id."""
+        try:
+            return self.at(branch, self._histories[branch].version)
+        except ConversationErased:
+            self.begin_again(branch)
+            return self.at(branch, self._histories[branch].version)
+
+    def _tip(self, row: ConversationRow) -> Checkpoint:
+        known = self._tips.get(row.id)
+        if known is None or known[0] != row.head:
+            known = row.head, self.at(row.id, row.version)
+            keep(self._tips, row.id, known)
+        return known[1]
+
+    def _line(self, branch: Branch) -> Iterator[Checkpoint]:
+        each = branch.tip
+        while each.value is not None and each.version > branch.begins:
+            yield each
+            each = self.at(each.branch, each.before)
+
+
+def numbered(checkpoint_id: str, number: int) -> str:
+    """Return the idempotency key of what is appended for a checkpoint."""
+    return f"{checkpoint_id} {number}"
+
+
+def keep(kept: OrderedDict[str, T], name: str, value: T) -> None:
+    """Add a value to those that are kept in memory: the last 64 that were added."""
+    kept[name] = value
+    kept.move_to_end(name)
+    while len(kept) > _KEPT:
+        kept.popitem(last=False)

@@ -1,0 +1,279 @@
+"""Checkpoints of a runtime as versions of conversations. No SDK is imported here.
+
+Of a checkpoint the records of a live format are events of its branch, and all else is in documents, ``checkpoint``
+above all. Checkpoints that follow one another are in one branch; another child of an earlier checkpoint begins a fork.
+Notes on a checkpoint, which may come before it and after its children, are in a conversation of their own,
+``THREAD/+writes``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from eventstore import (
+    DELETED,
+    Annotation,
+    CondensationAction,
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    Event,
+    IdempotencyConflict,
+    VersionConflict,
+)
+from eventstore.events import ATTRIBUTES
+from foldlog.adapters.checkpoint_branches import CHECKPOINT, Branches, Checkpoint, keep, numbered
+from foldlog.adapters.record_lists import RecordList, Span, changes, ranges
+from foldlog.formats import Decoder, Encoder
+from foldlog.histories import Histories, History
+
+__all__ = ["Checkpoint", "Checkpoints"]
+
+_HIDDEN = "hidden"
+_NOTES = "/+writes"
+
+
+@dataclass(slots=True)
+class _Newest:
+    """The newest checkpoint of a branch with its records; ``decoder`` makes events of the next ones."""
+
+    checkpoint: Checkpoint
+    history: History
+    records: RecordList
+    decoder: Decoder | None = None
+
+
+class Checkpoints:
+    """The checkpoints of all threads of a store.
+
+    ``format`` is that of the records, one that is live and whose records stand alone. ``key`` tells one record from
+    another. Any number of threads and processes may use it.
+    """
+
+    def __init__(self, histories: Histories, format: str, key: Callable[[Any], bytes]) -> None:
+        self.histories = histories
+        self._branches = Branches(histories)
+        self._format, self._key = format, key
+        self._newest: OrderedDict[str, _Newest] = OrderedDict()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def find(self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False) -> Checkpoint | None:
+        """Return a checkpoint, by default the newest one; None where there is none, or it is hidden.
+
+        Cost: the branches of the thread.
+        """
+        if checkpoint_id is None:
+            return next(self.walk(thread, hidden=hidden), None)
+        if not hidden and self._is_hidden(thread)(checkpoint_id):
+            return None
+        return self._branches.locate(self._branches.of(thread), checkpoint_id)
+
+    def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
+        """Yield the checkpoints of a thread, the newest first. Cost: those that are yielded, and its branches."""
+        walked = self._branches.walk(self._branches.of(thread))
+        if hidden:
+            return walked
+        is_hidden = self._is_hidden(thread)
+        return (each for each in walked if not is_hidden(each.id))
+
+    def documents(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        """Return all documents of a checkpoint by name."""
+        return self.histories[checkpoint.branch].documents(checkpoint.version)
+
+    def records(self, checkpoint: Checkpoint) -> tuple[list[Span], list[Any]]:
+        """Return the records of a checkpoint, after the ids of their events."""
+        found = checkpoint.ranges or ()
+        intervals = [(start, stop - 1) for start, stop in zip(found[::2], found[1::2], strict=True)]
+        encoder, spans, records = Encoder(self._format), list[Span](), list[Any]()
+        start = None
+        for event in self._shown(checkpoint.branch, intervals):
+            if event.origin is None or event.origin.format != self._format:
+                continue
+            start = event.id if start is None else start
+            if complete := encoder.records(event):
+                records += complete
+                spans.append((start, event.id + 1))
+                start = None
+        return spans, records
+
+    def newest_records(self, thread: str) -> list[tuple[Span, bytes]]:
+        """Return the event ids and the key of each record of the newest checkpoint. Cost: none, where it is kept."""
+        newest = self.find(thread)
+        if newest is None:
+            return []
+        records = self._loaded(newest, self._newest.get(thread)).records
+        return list(zip(records.spans, records.keys, strict=True))
+
+    def remember(self, thread: str, checkpoint: Checkpoint, spans: Sequence[Span], keys: Sequence[bytes]) -> None:
+        """Keep what was read of the newest checkpoint in memory, for the next one."""
+        newest = self._newest.get(thread)
+        if newest is None or newest.checkpoint != checkpoint:
+            history = self.histories[checkpoint.branch]
+            if history.version == checkpoint.version:  # now it knows which conversation of this id it is
+                records = RecordList(spans, keys, checkpoint.ranges or ())
+                keep(self._newest, thread, _Newest(checkpoint, history, records))
+
+    def conversations(self, name: str) -> Iterator[ConversationRow]:
+        """Yield the conversation of this name and those below it, but for those that are erased."""
+        return self._branches.conversations(name)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        thread: str,
+        checkpoint_id: str,
+        parent: str | None,
+        body: Mapping[str, Any],
+        documents: Callable[[Checkpoint], Mapping[str, Any]],
+        keys: Sequence[bytes] | None,
+        record: Callable[[int], Any],
+    ) -> None:
+        """Put a checkpoint after its parent, in one transaction: its document ``body``, the ``documents`` that differ
+        from those of the checkpoint before it, which they are given, and its records. ``record(n)`` is asked
+        for those whose key is new; ``keys`` is None where it has no list of records.
+
+        Durability: on disk when it returns.
+        """
+        number, newest = 0, self._newest.pop(thread, None)
+        known = newest
+        while True:
+            if newest is None or not newest.checkpoint.precedes(parent, checkpoint_id):
+                newest = self._loaded(self._branches.to_continue(thread, checkpoint_id, parent), known)
+            before = newest.checkpoint
+            try:
+                events, records, decoder = self._changes(newest, keys or (), record)
+                value = deepcopy(dict(body))
+                value |= {"id": checkpoint_id, "parent": parent, "records": None if keys is None else records.ranges}
+                value["before"] = before.before if before.id == checkpoint_id else before.version
+                removed = before.version if events and isinstance(events[0], CondensationAction) else before.removed
+                value |= {} if removed < 0 else {"removed": removed}
+                recorded = newest.history.append(
+                    events,
+                    expected_version=before.version,
+                    idempotency_key=numbered(checkpoint_id, number),
+                    documents={**documents(before), CHECKPOINT: value},
+                )
+            except IdempotencyConflict:
+                number += 1  # this checkpoint was put before, with other values
+            except VersionConflict:
+                pass  # others appended: look again which checkpoint is the newest
+            except (ConversationErased, ConversationNotFound):
+                self._branches.begin_again(before.branch)
+            else:
+                version = recorded[-1].id + 1 if recorded else before.version  # the same again adds nothing
+                checkpoint = Checkpoint(before.branch, version, value)
+                if decoder is not None:
+                    decoder.skip(checkpoint.version - decoder.version)
+                keep(self._newest, thread, _Newest(checkpoint, newest.history, records, decoder))
+                return
+            newest = None
+
+    def note(self, thread: str, checkpoint_id: str, name: str, data: Any) -> None:
+        """Add a note on a checkpoint. Durability: on disk when it returns."""
+        conversation = thread + _NOTES
+        number = len(self._branches.appended_for(conversation, checkpoint_id))
+        while True:
+            try:
+                key = numbered(checkpoint_id, number)
+                self.histories[conversation].append(Annotation(name=name, data=data), idempotency_key=key)
+                return
+            except IdempotencyConflict:
+                number += 1  # another writer took the number
+            except ConversationErased:
+                self._branches.begin_again(conversation)
+
+    def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
+        """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
+        conversation = thread + _NOTES
+        ids = [each.first_id for each in self._branches.appended_for(conversation, checkpoint_id)]
+        history = self.histories[conversation]
+        events = [event for event_id in ids for event in history.events(event_id, event_id + 1)]
+        return [event.data for event in events if isinstance(event, Annotation)]
+
+    def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
+        """Leave out these checkpoints, and those with smaller ids than ``below``, from now on. The log keeps them."""
+        history = self.histories[thread]
+        while True:
+            version = history.version
+            before = history.document(_HIDDEN, {"ids": [], "below": ""}, version=version)
+            hidden = {"ids": sorted({*before["ids"], *ids}), "below": max(before["below"], below)}
+            with suppress(VersionConflict):
+                history.append((), documents={_HIDDEN: hidden}, expected_version=version)
+                return
+
+    def copy(self, thread: str, target: str) -> None:
+        """Put the checkpoints of a thread and their notes in another one. Cost: the checkpoints."""
+        for each in reversed(list(self.walk(thread))):
+            value = dict(each.value or {})
+            keys, record = None, [None].__getitem__
+            if each.ranges is not None:
+                records = self.records(each)[1]
+                keys, record = [self._key(one) for one in records], records.__getitem__
+            body = {name: value[name] for name in value if name not in ("before", "removed")}
+            self.put(target, each.id, each.parent, body, partial(self._replacing, self._others(each)), keys, record)
+            for note in self.notes(thread, each.id):
+                self.note(target, each.id, "copied", note)
+
+    def erase(self, rows: Iterable[ConversationRow], reason: str) -> None:
+        """Erase conversations: forks before the conversations that they were forked from."""
+        forks_first = sorted(rows, key=lambda row: (row.created_at, row.id), reverse=True)
+        for row in forks_first:
+            with suppress(ConversationErased, ConversationNotFound):
+                self.histories.erase(row.id, reason=reason, complete=row is forks_first[-1])
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _changes(
+        self, newest: _Newest, keys: Sequence[bytes], record: Callable[[int], Any]
+    ) -> tuple[list[Event], RecordList, Decoder | None]:
+        """Return the events that turn the records of a checkpoint into others, these, and what made the events."""
+        before, made = newest.checkpoint, newest.decoder
+
+        def decoder() -> Decoder:
+            nonlocal made
+            if made is None or made.version != before.version:
+                made = Decoder(self._format, newest.history)
+            return made
+
+        def joins(start: int, stop: int) -> bool:
+            return not self._shown(before.branch, [(start, stop - 1)])
+
+        events, spans = changes(newest.records, keys, decoder, record, before.removed)
+        return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), made
+
+    def _others(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        """Return the documents of a checkpoint beside its own."""
+        documents = self.documents(checkpoint) if checkpoint.version else {}
+        return {name: value for name, value in documents.items() if name not in (CHECKPOINT, _HIDDEN, ATTRIBUTES)}
+
+    def _replacing(self, documents: Mapping[str, Any], before: Checkpoint) -> dict[str, Any]:
+        return {**dict.fromkeys(self._others(before), DELETED), **documents}
+
+    def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
+        """Return a checkpoint with its records; where they are known, these."""
+        history = self.histories[checkpoint.branch]
+        if known is not None and known.checkpoint.value == checkpoint.value:
+            return _Newest(checkpoint, history, known.records)
+        spans, records = self.records(checkpoint)
+        keys = [self._key(record) for record in records]
+        return _Newest(checkpoint, history, RecordList(spans, keys, checkpoint.ranges or ()))
+
+    def _is_hidden(self, thread: str) -> Callable[[str], bool]:
+        with suppress(ConversationErased):
+            if (hidden := self.histories[thread].document(_HIDDEN)) is not None:
+                ids, below = frozenset(hidden["ids"]), hidden["below"]
+                return lambda checkpoint_id: checkpoint_id in ids or checkpoint_id < below
+        return lambda checkpoint_id: False
+
+    def _shown(self, branch: str, intervals: list[Span]) -> list[Event]:
+        """Return the events of inclusive intervals that a View may show."""
+        some = [interval for interval in intervals if interval[0] <= interval[1]]
+        return self.histories.store.query(branch, lambda reading: reading.shown_events(some)) if some else []

@@ -1,0 +1,98 @@
+"""A list of records as events of a conversation, where the list is another one at each checkpoint.
+
+New records are appended. Records at the end that are gone are retracted, others that are gone are forgotten, so that
+the View follows the list. Ranges of ids say which events are in the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventstore import CondensationAction, Event, Retraction
+from foldlog.formats import Decoder
+
+__all__ = ["RecordList", "Span", "changes", "ranges"]
+
+Span = tuple[int, int]
+"""The ids of the events of a record: the first one, and the one after the last."""
+
+_REASON = "the runtime took these messages out of its state"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordList:
+    """The ids of the events of each record, and its key, which tells one record from another."""
+
+    spans: Sequence[Span] = ()
+    keys: Sequence[bytes] = ()
+    ranges: Sequence[int] = field(default=())
+
+
+def changes(
+    old: RecordList, new: Sequence[bytes], decoder: Callable[[], Decoder], record: Callable[[int], Any], removed: int
+) -> tuple[list[Event], list[Span]]:
+    """Return the events that turn a list into another one, and the ids of the events of its records.
+
+    ``decoder()`` is asked where there are new records, and is at the version where the events come; so is
+    ``record(n)``. ``removed`` is the id of the last event that forgot records which were not at the end, or -1.
+    """
+    stay = _stay(old.keys, new)
+    spans = [old.spans[place] for place in stay]
+    events: list[Event] = []
+    if len(stay) < len(old.spans):
+        staying = set(stay)
+        gone = [span for place, span in enumerate(old.spans) if place not in staying]
+        if (spans and gone[0] < spans[-1]) or gone[0][0] < removed:
+            ids = tuple(event_id for span in gone for event_id in range(*span))
+            events.append(CondensationAction(forgotten_event_ids=ids, metadata={"reason": _REASON}))
+        else:
+            events.append(Retraction(version=gone[0][0], reason=_REASON))
+    if len(stay) < len(new):
+        decodes = decoder()
+        decodes.skip(len(events))
+        for place in range(len(stay), len(new)):
+            made = decodes.events(record(place))
+            spans.append((made[0].id, made[-1].id + 1))
+            events += made
+    return events, spans
+
+
+def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
+    """Return ranges of ids in which the events of records are those of these spans: start, stop, start, stop, …
+
+    ``joins(start, stop)`` tells whether there are no other records from the end of the old list to the new ones.
+    """
+    if len(spans) >= len(old.spans) and list(spans[: len(old.spans)]) == list(old.spans):
+        joined, rest = list(old.ranges), spans[len(old.spans) :]
+        if rest and joined and joins(joined[-1], rest[0][0]):
+            joined[-1] = rest[-1][1]
+        elif rest:
+            joined += (rest[0][0], rest[-1][1])
+        return joined
+    places = {span: place for place, span in enumerate(old.spans)}
+    starts = {*old.ranges[::2]}
+    made: list[int] = []
+    before: int | None = None
+    for number, span in enumerate(spans):
+        place = places.get(span)
+        if place is None:
+            follows = bool(made) and before == len(old.spans) - 1 and joins(made[-1], span[0])
+            made[-1:] = [spans[-1][1]] if follows else [*made[-1:], span[0], spans[-1][1]]
+            break  # all that follow are new
+        if number and before is not None and place == before + 1 and span[0] not in starts:
+            made[-1] = span[1]
+        else:
+            made += span
+        before = place
+    return made
+
+
+def _stay(old: Sequence[bytes], new: Sequence[bytes]) -> list[int]:
+    """Return the places of old records that stay, in order: they are the first of the new ones."""
+    stay: list[int] = []
+    for place, key in enumerate(old):
+        if len(stay) < len(new) and new[len(stay)] == key:
+            stay.append(place)
+    return stay

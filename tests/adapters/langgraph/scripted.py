@@ -1,0 +1,92 @@
+"""An agent of LangGraph, and a model that plays a script and refuses a prompt that a server would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+__all__ = ["Refused", "ScriptedModel", "agent", "call", "problem_of", "steps"]
+
+
+class Refused(Exception):
+    """What the server answers to a malformed prompt."""
+
+
+def call(tool, *call_ids, **arguments):
+    """Return a message that calls a tool, once for each id."""
+    calls = [{"name": tool, "args": arguments, "id": call_id} for call_id in call_ids]
+    return AIMessage(f"I call {tool}", tool_calls=calls)
+
+
+def steps(count, tool="measure"):
+    """A script of so many messages with calls before the last one; every second one has two parallel calls."""
+
+    def script(messages, number):
+        if number < count:
+            return call(tool, *(f"c{len(messages)}-{number}-{n}" for n in range(1 + number % 2)))
+        return AIMessage("finished")
+
+    return script
+
+
+def problem_of(messages, messages_max=None):
+    """Return what is wrong with a prompt, or None."""
+    if messages_max is not None and len(messages) > messages_max:
+        return f"{len(messages)} messages, the context takes {messages_max}"
+    waiting: set[str] = set()
+    for place, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in waiting:
+                return f"message {place} answers no call"
+            waiting.discard(message.tool_call_id)
+            continue
+        if waiting:
+            return f"no answer to {sorted(waiting)} before message {place}"
+        if isinstance(message, AIMessage):
+            waiting = {each["id"] for each in message.tool_calls}
+    return f"no answer to {sorted(waiting)}" if waiting else None
+
+
+class ScriptedModel(BaseChatModel):
+    """``script(messages, number)`` returns the answer to a call; ``prompts`` are what came."""
+
+    script: Any
+    messages_max: int | None = None
+    prompts: list[Any]
+
+    @property
+    def _llm_type(self):
+        return "scripted"
+
+    def bind_tools(self, tools, **kwargs):
+        return self
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        problem = problem_of(messages, self.messages_max)
+        if problem is not None:
+            raise Refused(problem)
+        self.prompts.append(list(messages))
+        said = self.script(messages, len(self.prompts) - 1)
+        return ChatResult(generations=[ChatGeneration(message=said)])
+
+
+def agent(model, tools, saver, hook=None):
+    """Return a graph that calls the model and its tools in turn."""
+
+    def ask(state: MessagesState, config: RunnableConfig):
+        messages = state["messages"] if hook is None else hook(state, config)["llm_input_messages"]
+        return {"messages": [model.invoke(messages)]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", ask)
+    builder.add_node("tools", ToolNode(tools))
+    builder.add_edge(START, "agent")
+    builder.add_conditional_edges("agent", tools_condition)
+    builder.add_edge("tools", "agent")
+    return builder.compile(checkpointer=saver)

@@ -1,0 +1,450 @@
+"""``FoldlogSaver``: the conformance suite, equal to LangGraph's own savers, and what becomes of runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+import foldlog
+from eventstore import Action, CondensationAction, Retraction
+from foldlog.adapters.langgraph import FoldlogSaver
+from foldlog.formats import encode
+from tests.adapters.langgraph.scripted import Refused, ScriptedModel, agent, problem_of, steps
+
+pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[3]
+THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+
+@pytest.fixture
+def saver(histories):
+    return FoldlogSaver(histories)
+
+
+@tool
+def measure() -> str:
+    """Measure."""
+    return "9 km"
+
+
+def said(text):
+    return {"messages": [HumanMessage(text)]}
+
+
+def checkpoint_of(values, versions):
+    """Return a checkpoint with a new id."""
+    return {
+        **empty_checkpoint(),
+        "id": str(uuid6(clock_seq=0)),
+        "channel_values": values,
+        "channel_versions": versions,
+    }
+
+
+def put(saver, values, parent=None):
+    """Put a checkpoint in which these channels are new. Return its config."""
+    versions = {} if parent is None else saver.get_tuple(parent).checkpoint["channel_versions"]
+    new = {name: saver.get_next_version(versions.get(name), None) for name in values}
+    metadata = {"source": "loop", "step": 1, "parents": {}}
+    return saver.put(parent or THREAD, checkpoint_of(values, {**versions, **new}), metadata, new)
+
+
+def channels(saver, config):
+    return saver.get_tuple(config).checkpoint["channel_values"]
+
+
+async def test_the_conformance_suite_is_passed_whole(url):
+    @checkpointer_test(name="FoldlogSaver")
+    async def made():
+        async with FoldlogSaver(url) as opened:
+            yield opened
+
+    report = await validate(made)
+    assert report.conformance_level() == "FULL"
+    failures = [failure for result in report.results.values() for failure in result.failures]
+    assert not failures
+    assert sum(result.tests_passed for result in report.results.values()) == 81
+    assert all(result.detected for result in report.results.values())
+
+
+EXACT = {
+    "none": None,
+    "text": "a\x00b",
+    "surrogate": "\ud800",
+    "bytes": b"\x00\xff",
+    "tuples": {"in": (1, ("x", None))},
+    "keys": {1: "one", "1": "text"},
+    "numbers": [0, -0.0, 1.0, True, 2**62],
+    "set": {1, 2},
+    "id": UUID(int=5),
+    "deep": {"a": {"b": [{"c": []}, {}]}},
+    "messages": [
+        SystemMessage([{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}], id="s"),
+        HumanMessage(["see", {"type": "image_url", "image_url": {"url": "u"}}], id="h", name="me"),
+        AIMessage(
+            [{"type": "thinking", "thinking": "hm", "signature": "x"}, {"type": "text", "text": "I look\x00"}],
+            id="a",
+            tool_calls=[{"name": "f", "args": {"n": [1, 1.0, None]}, "id": f"c{n}"} for n in range(3)],
+            invalid_tool_calls=[{"name": "g", "args": "{", "id": "i", "error": "bad", "type": "invalid_tool_call"}],
+            usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+            response_metadata={"raw": b"\x00", "pair": (1, 2)},
+        ),
+        ToolMessage("done", tool_call_id="c0", artifact={"raw": b"\xff", "pair": (1,)}, status="error", id="t0"),
+        ToolMessage(["a", {"type": "text", "text": "b"}], tool_call_id="c1", name="f"),
+        ToolMessage("", tool_call_id="c2"),
+        AIMessage("", id=None, additional_kwargs={"refusal": None}),
+    ],
+}
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_checkpoint_comes_back_as_it_was_put_after_a_fresh_open(url):
+    def kept(saver, value):
+        """What LangGraph's serializer keeps of a value: it makes lists of tuples in artifacts, and it is theirs."""
+        return saver.serde.loads_typed(saver.serde.dumps_typed(value))
+
+    with FoldlogSaver(url) as saver:
+        config = put(saver, EXACT)
+        expected = {name: kept(saver, value) for name, value in EXACT.items() if name != "surrogate"}
+        saver.put_writes(config, [("a", (1, b"\x00")), ("__error__", "first"), ("b", "\ud800")], "task", "path")
+        saver.put_writes(config, [("ignored", 1), ("__error__", "second")], "task", "path")
+    with FoldlogSaver(url) as saver:
+        values = channels(saver, config)
+        assert values.pop("surrogate") == "\ud800"
+        assert list(map(type, values["messages"])) == list(map(type, EXACT["messages"]))
+        assert {name: repr(value) for name, value in values.items()} == {
+            name: repr(value) for name, value in expected.items()
+        }
+        writes = saver.get_tuple(config).pending_writes
+        assert writes == [
+            ("task", "__error__", "second"),
+            ("task", "a", kept(saver, (1, b"\x00"))),
+            ("task", "b", "\ud800"),
+        ]
+
+
+def test_a_serializer_that_encrypts_leaves_no_text_in_the_store(tmp_path):
+    class Backwards:
+        def encrypt(self, plain):
+            return "backwards", plain[::-1]
+
+        def decrypt(self, name, written):
+            return written[::-1]
+
+    path = tmp_path / "h.db"
+    values = {"messages": [HumanMessage("attack at dawn")], "plan": "attack at dawn"}
+    with FoldlogSaver(f"sqlite:///{path}", serde=EncryptedSerializer(Backwards())) as saver:
+        config = put(saver, values)
+        assert channels(saver, config) == values
+        assert not saver.history(config).view
+    assert b"attack" not in path.read_bytes()
+
+
+def test_messages_are_a_history_that_view_and_why_explain(saver):
+    first = [HumanMessage("go", id="0"), AIMessage("", id="1", tool_calls=[{"name": "f", "args": {}, "id": "c"}])]
+    one = put(saver, {"messages": first})
+    two = put(saver, {"messages": [*first, ToolMessage("done", tool_call_id="c", id="2")]}, one)
+    history = saver.history(two)
+    assert [message["role"] for message in history.view.to_messages()] == ["user", "assistant", "tool"]
+    assert history.view.events[2].cause == history.view.events[1].id
+    assert history.stats().tools["f"].calls == 1
+    assert history.why(history.view.events[1].id).fate == "shown"
+    assert [record["data"]["id"] for record in encode(history.events(), "langchain")] == ["0", "1", "2"]
+
+
+def test_what_the_graph_removes_is_forgotten_and_what_it_takes_back_is_retracted(saver):
+    messages = [HumanMessage(str(n), id=str(n)) for n in range(6)]
+    config = put(saver, {"messages": messages})
+    kept = [*messages[2:5], HumanMessage("new", id="n")]
+    history = saver.history(config)
+    for later, kind in ((messages[:5], Retraction), (messages[2:5], CondensationAction), (kept, None)):
+        before = history.version
+        config = put(saver, {"messages": later}, config)
+        assert channels(saver, config)["messages"] == later
+        assert [event.content for event in history.view] == [message.content for message in later]
+        kinds = {type(event) for event in history.events(before) if event.structural}
+        assert kinds == ({kind} if kind else set())
+    config = put(saver, {"messages": kept[:2]}, config)
+    assert [event.content for event in history.view] == ["2", "3"], "what was removed earlier does not come back"
+    config = put(saver, {"messages": []}, config)
+    assert channels(saver, config)["messages"] == []
+    assert not history.view
+
+
+def test_messages_that_are_no_messages_are_kept_too(saver):
+    config = None
+    for value in ([["user", "hi"]], [HumanMessage("a", id="1")], "text", [RemoveMessage(id="1")], [], [{"role": "x"}]):
+        config = put(saver, {"messages": value}, config)
+        assert channels(saver, config)["messages"] == value
+    seen = [each.checkpoint["channel_values"]["messages"] for each in saver.list(THREAD)]
+    assert seen[-2:] == [[HumanMessage("a", id="1")], [["user", "hi"]]]
+
+
+def test_a_checkpoint_that_is_put_again_is_replaced_and_other_branches_stay(saver):
+    one = put(saver, {"a": 1, "messages": [HumanMessage("x", id="x")]})
+    two = put(saver, {"a": 2, "messages": []}, one)
+    fork = put(saver, {"a": 3, "messages": [HumanMessage("y", id="y")]}, one)
+    again = {**saver.get_tuple(fork).checkpoint}
+    again["channel_values"] = {"a": 4}
+    saver.put(one, again, {}, {"a": 99})
+    assert [channels(saver, config).get("a") for config in (one, two, fork)] == [1, 2, 4]
+    assert "messages" not in channels(saver, fork)
+    assert len(list(saver.list(THREAD))) == 3
+    saver.put(one, again, {}, {"a": 99})
+    assert channels(saver, fork) == {"a": 4}
+
+
+def test_a_child_of_an_earlier_checkpoint_is_a_fork(saver, histories):
+    one = put(saver, {"messages": [HumanMessage("a", id="a")]})
+    two = put(saver, {"messages": [HumanMessage("a", id="a"), HumanMessage("b", id="b")]}, one)
+    fork = put(saver, {"messages": [HumanMessage("a", id="a"), HumanMessage("c", id="c")]}, one)
+    row = histories.store.conversation(saver.history(fork).id)
+    assert (row.parent, row.id) == ("langgraph/t", f"langgraph/t/@{fork['configurable']['checkpoint_id']}")
+    assert [[event.content for event in saver.history(each).view] for each in (two, fork)] == [["a", "b"], ["a", "c"]]
+    assert saver.get_tuple(THREAD).config == fork, "the newest one counts"
+    three = put(saver, {"messages": []}, two)
+    assert saver.history(three).id == "langgraph/t"
+    assert [each.config for each in saver.list(THREAD)] == [three, fork, two, one]
+    assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+
+
+def counting(query, calls):
+    def counted(*args, **kwargs):
+        calls.append(1)
+        return query(*args, **kwargs)
+
+    return counted
+
+
+def test_the_newest_checkpoint_costs_the_same_number_of_reads_at_any_length(histories, monkeypatch):
+    """The figure of 5,000 checkpoints is in the benchmark; what it rests on is that nothing is walked."""
+    saver, reads = FoldlogSaver(histories), []
+    recorder = histories.store.database.recorder
+    query = type(recorder).query
+    config = None
+    for number in range(150):
+        config = put(saver, {"a": number, "messages": [HumanMessage("x", id="x")]}, config)
+        if number in (5, 149):
+            fresh = FoldlogSaver(histories)
+            with monkeypatch.context() as patch:
+                reads.append([])
+                patch.setattr(type(recorder), "query", counting(query, reads[-1]))
+                assert fresh.get_tuple(THREAD).config == config
+    assert len(reads[0]) == len(reads[1]) <= 12
+
+
+def test_it_can_be_copied_with_an_allowlist_and_has_the_methods_of_both_faces(saver):
+    clone = saver.with_allowlist([("a", "B")])
+    config = put(clone, {"a": (1,)})
+    assert channels(saver, config) == channels(clone, config)
+    assert isinstance(saver, BaseCheckpointSaver)
+
+
+async def test_deleting_erases_and_the_id_can_be_used_again(tmp_path):
+    path = tmp_path / "h.db"
+    async with FoldlogSaver(f"sqlite:///{path}") as saver:
+        one = put(saver, {"messages": [HumanMessage("secret one")]})
+        put(saver, {"messages": [HumanMessage("secret two")]}, one)
+        fork = put(saver, {"messages": [HumanMessage("secret three")]}, one)
+        await saver.aput_writes(fork, [("a", "secret four")], "task")
+        await saver.adelete_thread("t")
+        assert saver.get_tuple(THREAD) is None
+        assert not list(saver.list(None))
+        config = put(saver, {"messages": [HumanMessage("another")]})
+        await saver.aput_writes(config, [("a", 1)], "task")
+        assert saver.get_tuple(THREAD).pending_writes == [("task", "a", 1)]
+    assert b"secret" not in path.read_bytes()
+
+
+async def test_a_cancelled_put_is_whole_or_absent_and_over(histories):
+    for number in range(15):
+        saver = FoldlogSaver(histories)
+        checkpoint = checkpoint_of({"messages": [HumanMessage(str(n)) for n in range(3)], "a": number}, {})
+        config = {"configurable": {"thread_id": f"t{number}", "checkpoint_ns": ""}}
+        task = asyncio.ensure_future(saver.aput(config, checkpoint, {}, {"messages": 1, "a": 1}))
+        await asyncio.sleep(number / 5_000)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        now = await saver.aget_tuple(config)
+        assert now is None or now.checkpoint["channel_values"] == checkpoint["channel_values"]
+        await asyncio.sleep(0.002)
+        assert await saver.aget_tuple(config) == now
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+async def test_a_run_goes_on_in_the_next_one(url, durability):
+    async with FoldlogSaver(url) as saver:
+        model = ScriptedModel(script=steps(4), prompts=[])
+        graph = agent(model, [measure], saver)
+        ended = await graph.ainvoke(said("how far?"), THREAD, durability=durability)
+        assert ended["messages"][-1].content == "finished"
+        model = ScriptedModel(script=steps(0), prompts=[])
+        await agent(model, [measure], saver).ainvoke(said("and back?"), THREAD, durability=durability)
+        assert model.prompts[0][:-1] == ended["messages"]
+        assert [message["role"] for message in saver.history(THREAD).view.to_messages()][-2:] == ["user", "assistant"]
+        verdicts = saver.histories.sync.maintenance.verify()
+        assert not [finding for verdict in verdicts for finding in verdict.findings]
+
+
+def test_time_travel_and_update_state_begin_forks(saver, histories):
+    model = ScriptedModel(script=steps(2), prompts=[])
+    graph = agent(model, [measure], saver)
+    ended = graph.invoke(said("go"), THREAD, durability="sync")
+    past = list(graph.get_state_history(THREAD))
+    early = next(state for state in past if state.next == ("tools",) and len(state.values["messages"]) == 2)
+    again = ScriptedModel(script=steps(0), prompts=[])
+    other = agent(again, [measure], saver).invoke(None, early.config, durability="sync")
+    assert problem_of(again.prompts[0]) is None
+    assert len(other["messages"]) == 4
+    assert graph.get_state(past[0].config).values["messages"] == ended["messages"], "the first branch is as it was"
+    changed = graph.update_state(early.config, {"messages": [HumanMessage("changed", id="changed")]}, as_node="tools")
+    assert graph.get_state(changed).values["messages"][-1].content == "changed"
+    assert graph.get_state(THREAD).config["configurable"] == changed["configurable"] | {"checkpoint_ns": ""}
+    forks = [row for row in histories.store.iter_conversations() if row.parent]
+    assert {row.parent for row in forks} == {"langgraph/t"}
+    assert len(forks) == 2
+    assert len(list(graph.get_state_history(THREAD))) == len(
+        {each.config["configurable"]["checkpoint_id"] for each in graph.get_state_history(THREAD)}
+    )
+
+
+@pytest.mark.parametrize("condense", [False, True])
+def test_a_run_of_100_model_calls_fits_a_small_context_where_it_condenses(url, condense):
+    with foldlog.open(url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}) as histories:
+        saver = FoldlogSaver(histories, condense=condense)
+        model = ScriptedModel(script=steps(100), messages_max=40, prompts=[])
+        graph = agent(model, [measure], saver, saver.pre_model_hook)
+        run = {**THREAD, "recursion_limit": 500}
+        if not condense:
+            with pytest.raises(Refused, match="the context takes 40"):
+                graph.invoke(said("go on"), run, durability="sync")
+            return
+        ended = graph.invoke(said("go on"), run, durability="sync")
+        assert len(model.prompts) == 101
+        assert max(map(len, model.prompts)) <= 40
+        assert len(ended["messages"]) == 1 + 50 * 2 + 50 * 3 + 1, "the state keeps every message"
+        assert channels(saver, THREAD)["messages"] == ended["messages"]
+        history = saver.history(THREAD)
+        assert sum(isinstance(event, CondensationAction) for event in history.events()) >= 5
+        assert len(history.view) < 40
+        first = next(event for event in history.events() if isinstance(event, Action))
+        assert history.why(first.id).fate == "forgotten"
+
+
+DIES = """
+import os, signal, sys
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+from foldlog.adapters.langgraph import FoldlogSaver
+from tests.adapters.langgraph.scripted import ScriptedModel, agent, steps
+
+@tool
+def measure() -> str:
+    "Measure."
+    if len(model.prompts) == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+def script(messages, number):
+    print(len(messages), flush=True)
+    return steps(50)(messages, number)
+
+model = ScriptedModel(script=script, prompts=[])
+url, durability = sys.argv[1:]
+with FoldlogSaver(url) as saver:
+    config = {"configurable": {"thread_id": "t"}}
+    agent(model, [measure], saver).invoke({"messages": [HumanMessage("go", id="go")]}, config, durability=durability)
+"""
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url, durability):
+    command = [sys.executable, "-c", DIES, url, durability]
+    died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, env={**os.environ})
+    assert died.returncode == -9, died.stderr
+    shown = [int(line) for line in died.stdout.split()]
+    async with FoldlogSaver(url) as saver:
+        model = ScriptedModel(script=steps(1), prompts=[])
+        graph = agent(model, [measure], saver)
+        kept = (await graph.aget_state(THREAD)).values.get("messages", [])
+        if durability == "sync":
+            assert len(kept) == shown[-1] + 1, "all that the last model call was shown, and its answer"
+        given = None if kept else said("go")
+        ended = await graph.ainvoke(given, THREAD)
+        assert ended["messages"][-1].content == "finished"
+        assert [each.content for each in ended["messages"][: len(kept)]] == [each.content for each in kept]
+        assert problem_of(ended["messages"]) is None
+
+
+WRITER = """
+import sys
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from foldlog.adapters.langgraph import FoldlogSaver
+
+url, name = sys.argv[1:]
+with FoldlogSaver(url) as saver:
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    for number in range(25):
+        newest = saver.get_tuple(config)
+        messages = [] if newest is None else newest.checkpoint["channel_values"]["messages"]
+        checkpoint = {**empty_checkpoint(), "id": str(uuid6(clock_seq=number))}
+        said = HumanMessage(f"{name}-{number}", id=f"{name}-{number}")
+        checkpoint["channel_values"] = {"messages": [*messages, said]}
+        versions = checkpoint["channel_versions"] = {"messages": len(messages) + 1}
+        put = saver.put(newest.config if newest else config, checkpoint, {"step": number}, versions)
+        saver.put_writes(put, [("a", number)], name)
+        print(put["configurable"]["checkpoint_id"], len(messages) + 1, flush=True)
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_two_processes_on_one_thread_lose_no_checkpoint(url):
+    command = [sys.executable, "-c", WRITER, url]
+    writers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True, cwd=ROOT) for name in "ab"]
+    told = [writer.communicate(timeout=60)[0] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0]
+    with FoldlogSaver(url) as saver:
+        for name, lines in zip("ab", told, strict=True):
+            for number, line in enumerate(lines.splitlines()):
+                checkpoint_id, count = line.split()
+                found = saver.get_tuple({"configurable": {**THREAD["configurable"], "checkpoint_id": checkpoint_id}})
+                messages = found.checkpoint["channel_values"]["messages"]
+                assert (len(messages), messages[-1].content) == (int(count), f"{name}-{number}")
+                assert found.pending_writes == [(name, "a", number)]
+        assert len(list(saver.list(THREAD))) == 50
+
+
+async def test_a_server_that_restarts_costs_no_checkpoint(restartable):
+    async with FoldlogSaver(restartable.url(schema="s", patience_s="60")) as saver:
+        config, messages = THREAD, []
+        for number in range(20):
+            if number == 8:
+                restartable.stop("immediate")
+            messages = [*messages, HumanMessage(str(number), id=str(number))]
+            versions = {"messages": number}
+            checkpoint = checkpoint_of({"messages": messages}, versions)
+            putting = asyncio.ensure_future(saver.aput(config, checkpoint, {}, versions))
+            if number == 8:
+                await asyncio.sleep(0.3)  # it waits for the server now
+                restartable.start()
+            config = await putting
+        assert (await saver.aget_tuple(THREAD)).checkpoint["channel_values"]["messages"] == messages
+        assert len([each async for each in saver.alist(THREAD)]) == 20
