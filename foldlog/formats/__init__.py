@@ -18,7 +18,7 @@
     key_order.py   the order of keys in records; source_ids.py: their ids; tips.py: where a fork of a branch begins
 
     claude_code/ codex/ openai_chat/ openhands_v0/ openhands_v1/    one format each, as are
-    openai_responses.py pydantic_ai.py swe_agent.py
+    langchain.py openai_responses.py pydantic_ai.py swe_agent.py
 
 A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of two). Every format is
 lossless: an export gives the records back as they were, parsed.
