@@ -21,7 +21,7 @@ from eventstore import (
     ReadTransaction,
     VersionConflict,
 )
-from eventstore.recorders.base import RecalledKey
+from eventstore.recorders.types import RecalledKey
 from foldlog.histories import Histories
 
 __all__ = ["CHECKPOINT", "Branch", "Branches", "Checkpoint", "keep", "numbered"]

@@ -31,7 +31,8 @@ from eventstore.events import ATTRIBUTES
 from foldlog.adapters.checkpoint_branches import CHECKPOINT, Branches, Checkpoint, keep, numbered
 from foldlog.adapters.record_lists import RecordList, Span, changes, ranges
 from foldlog.formats import Decoder, Encoder
-from foldlog.histories import Histories, History
+from foldlog.histories import Histories
+from foldlog.history import History
 
 __all__ = ["Checkpoint", "Checkpoints"]
 

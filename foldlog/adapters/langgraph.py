@@ -43,7 +43,7 @@ from foldlog.adapters.langgraph_values import (
     pending_writes,
 )
 from foldlog.adapters.opening import HistoriesGiven, WithHistories, in_thread
-from foldlog.histories import History
+from foldlog.history import History
 
 __all__ = ["FoldlogSaver"]
 
