@@ -24,7 +24,7 @@ from eventstore import (
 from eventstore.recorders.types import RecalledKey
 from foldlog.histories import Histories
 
-__all__ = ["CHECKPOINT", "Branch", "Branches", "Checkpoint", "keep", "numbered"]
+__all__ = ["CHECKPOINT", "Checkpoint", "ThreadBranch", "ThreadBranches", "keep", "numbered"]
 
 CHECKPOINT = "checkpoint"
 """The name of the document that a version of a branch has where it is a checkpoint."""
@@ -73,24 +73,24 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class ThreadBranch:
     """A branch: its newest checkpoint, and the version at which its own events begin."""
 
     tip: Checkpoint
     begins: int
 
 
-class Branches:
+class ThreadBranches:
     """The branches of all threads of a store."""
 
     def __init__(self, histories: Histories) -> None:
         self._histories, self._store = histories, histories.store
         self._tips: OrderedDict[str, tuple[str | None, Checkpoint]] = OrderedDict()
 
-    def of(self, thread: str) -> list[Branch]:
+    def of(self, thread: str) -> list[ThreadBranch]:
         """Return the branches of a thread. Cost: the branches, one read each where they have grown."""
         forks = (row for row in self.conversations(thread, forks=True))
-        return [Branch(self._tip(row), row.parent_version or 0) for row in forks]
+        return [ThreadBranch(self._tip(row), row.parent_version or 0) for row in forks]
 
     def conversations(self, name: str, *, forks: bool = False) -> Iterator[ConversationRow]:
         """Yield the conversation of this name, and those below it or its forks alone, but for those that are erased."""
@@ -108,12 +108,12 @@ class Branches:
         """Return what a version of a branch is."""
         return Checkpoint(branch, version, self._histories[branch].document(CHECKPOINT, version=version))
 
-    def walk(self, branches: list[Branch]) -> Iterator[Checkpoint]:
+    def walk(self, branches: list[ThreadBranch]) -> Iterator[Checkpoint]:
         """Yield the checkpoints of these branches, the newest first. Cost: those that are yielded."""
         lines = [self._line(branch) for branch in branches]
         return lines[0] if len(lines) == 1 else merge(*lines, key=lambda each: each.id, reverse=True)
 
-    def locate(self, branches: list[Branch], checkpoint_id: str) -> Checkpoint | None:
+    def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
         """Return a checkpoint by its id. Cost: for one that is not the newest of a branch, the later branches."""
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
@@ -173,7 +173,7 @@ class Branches:
             keep(self._tips, row.id, known)
         return known[1]
 
-    def _line(self, branch: Branch) -> Iterator[Checkpoint]:
+    def _line(self, branch: ThreadBranch) -> Iterator[Checkpoint]:
         each = branch.tip
         while each.value is not None and each.version > branch.begins:
             yield each

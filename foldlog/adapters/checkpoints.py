@@ -28,7 +28,7 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.events import ATTRIBUTES
-from foldlog.adapters.checkpoint_branches import CHECKPOINT, Branches, Checkpoint, keep, numbered
+from foldlog.adapters.checkpoint_branches import CHECKPOINT, Checkpoint, ThreadBranches, keep, numbered
 from foldlog.adapters.record_lists import RecordList, Span, changes, ranges
 from foldlog.formats import Decoder, Encoder
 from foldlog.histories import Histories
@@ -59,7 +59,7 @@ class Checkpoints:
 
     def __init__(self, histories: Histories, format: str, key: Callable[[Any], bytes]) -> None:
         self.histories = histories
-        self._branches = Branches(histories)
+        self._branches = ThreadBranches(histories)
         self._format, self._key = format, key
         self._newest: OrderedDict[str, _Newest] = OrderedDict()
 
