@@ -283,6 +283,10 @@ class Forgotten(NamedTuple):
     summaries: tuple[int, ...]
 
 
+_NUMBERS = ("forgotten_events_start_id", "forgotten_events_end_id", "summary_offset")
+_NO_NUMBERS = (None, None, None)
+
+
 class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation"):
     """These events are forgotten; this summary, if any, stands for them. The log keeps them all the same.
 
@@ -317,11 +321,12 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         return ids
 
     def __post_init__(self) -> None:
-        given: object = self.given_ids
-        if isinstance(given, tuple) or (given is not None and isinstance(given, Iterable)):
-            _GIVEN_IDS.__set__(self, EventIds(given))  # a list is welcome, a frozen value holds a tuple
-        self._check_types()
-        ids, start, end = self.given_ids, self.forgotten_events_start_id, self.forgotten_events_end_id
+        ids: Any = self.given_ids
+        if isinstance(ids, tuple) or (ids is not None and isinstance(ids, Iterable)):
+            ids = EventIds(ids)
+            _GIVEN_IDS.__set__(self, ids)  # a list is welcome, a frozen value holds a tuple
+        start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
+        self._check_types(ids, start, end)
         if (start is None) != (end is None):
             raise InvalidEvent(
                 f"a condensation's range has only one end (start {start}, end {end}); "
@@ -337,13 +342,12 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         if self.origin is None:
             self._check_it_does_something()
 
-    def _check_types(self) -> None:
+    def _check_types(self, ids: object, start: object, end: object) -> None:
         """Check the types of the fields that are used before a codec sees them."""
-        ids: object = self.given_ids
         if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
             raise InvalidEvent(f"a condensation's forgotten_event_ids are whole numbers, not {short(ids)}")
-        for name in ("forgotten_events_start_id", "forgotten_events_end_id", "summary_offset"):
-            number: object = getattr(self, name)
+        numbers = (start, end, self.summary_offset)
+        for name, number in zip(_NUMBERS, numbers, strict=True) if numbers != _NO_NUMBERS else ():
             if number is not None and not isinstance(number, int):
                 raise InvalidEvent(f"a condensation's {name} is a whole number, not {short(number)}")
         if self.summary is not None and not isinstance(self.summary, str):

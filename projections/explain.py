@@ -205,6 +205,13 @@ def forgetting(structural: Event) -> Callable[[Event], bool]:
     return lambda event: event.id in ids or first <= event.id <= last
 
 
+def _forgets(structural: Event, event: Event) -> bool:
+    """Say what ``forgetting`` says of one event, without a set that is asked once."""
+    if not is_from_v0(structural) and isinstance(structural, CondensationAction) and structural.given_ids is not None:
+        return event.id in structural.given_ids
+    return forgetting(structural)(event)
+
+
 def _named(action: CondensationAction) -> tuple[Container[int], int, int]:
     """Return what a native condensation names: ids, and the first and the last of a range."""
     if action.given_ids is not None:
@@ -290,7 +297,7 @@ def _follow(event: Event, shown: Container[int], structural: Iterable[Event]) ->
     for one in structural:
         if isinstance(one, Retraction):
             return None
-        if followed is None or not forgetting(one)(followed):
+        if followed is None or not _forgets(one, followed):
             continue
         summary = _summary(one)
         if by is None:
