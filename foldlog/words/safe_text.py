@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-__all__ = ["json_text", "printable"]
+__all__ = ["json_bytes", "json_text", "printable"]
 
 _STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _STEERS = re.compile(f"[{_STEERING}]")
@@ -39,23 +39,38 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     surrogates, are escaped, and a number beyond all doubles is written as one (``1e999``), not as ``Infinity``.
     """
     if indent is None:
-        try:
-            encoded = _encoder()(value)
-        except (ValueError, TypeError, OverflowError, RecursionError):  # lone surrogates, integers beyond 64 bits
-            pass
-        else:
-            # msgspec also writes null for a number that is not finite.
-            if not (encoded == b"null" or b":null" in encoded or b",null" in encoded or b"[null" in encoded):
-                if encoded.isascii() and b"\x7f" not in encoded:
-                    return encoded.decode("ascii")
-                text = encoded.decode()
-                return text if text.isprintable() else _STEERS.sub(_escaped, text)
+        encoded = _encoded(value)
+        if encoded is not None:
+            if encoded.isascii() and b"\x7f" not in encoded:
+                return encoded.decode("ascii")
+            text = encoded.decode()
+            return text if text.isprintable() else _STEERS.sub(_escaped, text)
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None)
     if "Infinity" in text:
         text = _NON_FINITE.sub(
             lambda found: found[0].replace("Infinity", "1e999") if found[0][0] != '"' else found[0], text
         )
     return _STEERS.sub(_escaped, text)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return ``json_text(value)`` in UTF-8."""
+    encoded = _encoded(value)
+    if encoded is not None and encoded.isascii() and b"\x7f" not in encoded:
+        return encoded  # as most are: no text is made of it
+    return json_text(value).encode()
+
+
+def _encoded(value: Any) -> bytes | None:
+    """Return ``value`` as msgspec writes it; None where that may say something else."""
+    try:
+        encoded = _encoder()(value)
+    except (ValueError, TypeError, OverflowError, RecursionError):  # lone surrogates, integers beyond 64 bits
+        return None
+    # msgspec also writes null for a number that is not finite.
+    if encoded == b"null" or b":null" in encoded or b",null" in encoded or b"[null" in encoded:
+        return None
+    return encoded
 
 
 def _escaped(found: re.Match[str]) -> str:

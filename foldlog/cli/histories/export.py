@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -15,6 +14,7 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing, resolved
+from foldlog.words.safe_text import json_bytes
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -101,7 +101,7 @@ def _export(conversation: str, format: str | None, output: Path | None, db: str,
             readable = _readable(records, findings)
             terminal.emit_list(head, "records", readable, lambda: {"findings": findings, **_noted(notes)})
         else:
-            _write(sys.stdout, records)
+            _to_stdout(records)
     for finding in findings:
         terminal.warn(finding)
     for note in notes:
@@ -128,19 +128,24 @@ def _format_of(store: Store, conversation: str) -> str:
     return NATIVE if first.origin is None else first.origin.format
 
 
-def _write(file: TextIO, records: Iterable[Any]) -> int:
+def _write(file: BinaryIO, records: Iterable[Any]) -> int:
     count = 0
     for record in records:
-        file.write(f"{terminal.json_text(record)}\n")
+        file.write(b"%b\n" % json_bytes(record))
         count += 1
     return count
 
 
 def _to_file(path: Path, records: Iterable[Any]) -> int:
-    with whole_file(path) as binary:
-        file = io.TextIOWrapper(binary, encoding="utf-8", write_through=True)
-        try:
-            return _write(file, records)
-        finally:
-            file.flush()
-            file.detach()  # the file is synced before it is closed
+    with whole_file(path) as file:
+        return _write(file, records)
+
+
+def _to_stdout(records: Iterable[Any]) -> None:
+    file: BinaryIO | None = getattr(sys.stdout, "buffer", None)
+    if file is not None:  # UTF-8 as it is: most records are never made a text
+        sys.stdout.flush()
+        _write(file, records)
+        return
+    for record in records:
+        sys.stdout.write(f"{terminal.json_text(record)}\n")
