@@ -15,6 +15,7 @@ knows of Views or models.
 from eventstore.conversation import ANY_VERSION, AnyVersion
 from eventstore.documents.changes import DELETED, Documents
 from eventstore.errors import (
+    CannotRedact,
     ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
@@ -48,6 +49,8 @@ from eventstore.events import (
     Message,
     Observation,
     Origin,
+    Redacted,
+    Redaction,
     Retraction,
     Source,
     SystemMessage,
@@ -72,6 +75,7 @@ __all__ = [
     "AgentCondensationObservation",
     "Annotation",
     "AnyVersion",
+    "CannotRedact",
     "CondensationAction",
     "CondensationRequest",
     "CondensationRequestAction",
@@ -104,6 +108,8 @@ __all__ = [
     "ReadTransaction",
     "Record",
     "Recorded",
+    "Redacted",
+    "Redaction",
     "Retraction",
     "Source",
     "Store",

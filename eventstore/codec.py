@@ -37,6 +37,7 @@ from eventstore.events import (
     Message,
     Observation,
     Origin,
+    Redaction,
     Retraction,
     Source,
     SystemMessage,
@@ -45,7 +46,7 @@ from eventstore.events import (
 from eventstore.values.json_values import not_json
 from eventstore.values.shapes import Shapes
 
-__all__ = ["KINDS", "Encoded", "Undecodable", "decode", "decode_all", "encode"]
+__all__ = ["KINDS", "Encoded", "Undecodable", "decode", "decode_all", "encode", "encode_ours"]
 
 _SOURCES = ", ".join(map(repr, get_args(Source)))
 
@@ -59,6 +60,7 @@ _Known = (
     | CondensationRequest
     | CondensationAction
     | Retraction
+    | Redaction
     | CondensationSummary
 )
 
@@ -93,6 +95,7 @@ KINDS: Mapping[str, _Kind] = {
     "condensation_request": _Kind(CondensationRequest),
     "condensation": _Kind(CondensationAction, (_condensation_2,)),
     "retraction": _Kind(Retraction),
+    "redaction": _Kind(Redaction),
     "condensation_summary": _Kind(CondensationSummary),
 }
 """The registry: every stored kind, the type that holds it, and how older schema versions are brought up."""
@@ -101,7 +104,7 @@ _NAME_OF: Mapping[type, str] = {kind.type: name for name, kind in KINDS.items()}
 _TYPE_OF: Mapping[str, type] = {name: kind.type for name, kind in KINDS.items()}
 _SCHEMA_OF: Mapping[str, int] = {name: kind.schema for name, kind in KINDS.items()}
 _TYPE_AT: Mapping[tuple[bytes, int], type] = {(name.encode(), kind.schema): kind.type for name, kind in KINDS.items()}
-_TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids"})
+_TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 _EXACT = "$exact"
 _BEGINS_EXACT = b'{"$exact":'
 
@@ -151,6 +154,17 @@ def encode(event: Event) -> Encoded:
             pass  # lone surrogates
         else:
             return _new(Encoded, (kind, _SCHEMA_OF[kind], flat.shown, False, body, flat))
+    if kind is not None and (event.redacted is not None or isinstance(event, Redaction)):
+        raise InvalidEvent(
+            f"this {kind} says that content was redacted, and only a redaction writes that; leave it out, or append a "
+            f"copy with redacted=None"
+        )
+    return encode_ours(event)
+
+
+def encode_ours(event: Event) -> Encoded:
+    """Return what ``encode`` returns, also for what only the store writes: redacted events, and their receipts."""
+    kind = _NAME_OF.get(type(event))
     if isinstance(event, UnknownEvent):
         _check_unknown(event)
         return Encoded(event.stored_kind, event.stored_schema, event.shown, event.is_structural, event.body, event)

@@ -11,6 +11,7 @@
     ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
     ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another one
     │   └── InvalidOption      an option or an address is wrong, such as a mistyped URL: correct it
+    ├── CannotRedact           the event cannot be redacted, and the message says why: erase the conversation
     ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
     ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair what it names
@@ -114,6 +115,10 @@ class InvalidEvent(EventStoreError, ValueError):
 
 class InvalidArgument(EventStoreError, ValueError):
     """A number that does not fit 64 bits, or a moment outside of the years 1970 to 9999. Nothing was done."""
+
+
+class CannotRedact(EventStoreError):
+    """The content of this event cannot be erased by itself. Nothing was changed; the message says what helps."""
 
 
 class InvalidOption(InvalidArgument):

@@ -1,6 +1,6 @@
 """The event kinds: frozen, tagged values without behaviour.
 
-A conversation is a sequence of these. Ten kinds are enough, because a tool is data and not a class. A kind that this
+A conversation is a sequence of these. Eleven kinds are enough, because a tool is data and not a class. A kind that this
 version does not know is carried whole, as an ``UnknownEvent``.
 
     SystemMessage        the system prompt
@@ -12,6 +12,7 @@ version does not know is carried whole, as an ``UnknownEvent``.
     CondensationRequest  "please condense"                     structural: changes a View
     CondensationAction   "these are forgotten, this stands for them"   structural: changes a View
     Retraction           "these events are taken back"         structural: changes a View
+    Redaction            the receipt of a redaction: these events lost their content
     CondensationSummary  stands in a View for what was forgotten; synthetic, with id -(c+2)
 """
 
@@ -44,6 +45,8 @@ __all__ = [
     "Message",
     "Observation",
     "Origin",
+    "Redacted",
+    "Redaction",
     "Retraction",
     "Source",
     "SystemMessage",
@@ -103,6 +106,24 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     rest: Any = None
 
 
+class Redacted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """That the content of an event was erased: ``History.redact`` does it. The head of the event is what it was.
+
+    ``at``      when, UTC
+    ``by``      who did it
+    ``reason``  why
+    ``hash``    the commitment to what was there, in hexadecimal: SHA-256 of 16 random bytes, which were erased too, and
+                the stored body
+    ``bytes``   how many bytes the stored body had
+    """
+
+    at: datetime
+    by: str
+    reason: str
+    hash: str
+    bytes: int
+
+
 # Events hold JSON, so no cycle goes through one. Looking for cycles takes two thirds of reading 10,000 events.
 class _Common(
     msgspec.Struct,
@@ -123,6 +144,7 @@ class _Common(
     ``stays_with_next``  it means nothing to a model without the agent's event after it, nor that one without it: they
                    are forgotten and sent together, as a reasoning item and the call that it led to
     ``extra``      fields that a newer version wrote and this one does not know, kept whole
+    ``redacted``   that its content was erased, and by whom; None for other events. Only the store sets it
     """
 
     structural: ClassVar[bool] = False
@@ -134,6 +156,7 @@ class _Common(
     meta: dict[str, Any] = {}
     stays_with_next: bool = False
     extra: dict[str, Any] = {}
+    redacted: Redacted | None = None
 
 
 class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
@@ -408,6 +431,24 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
             raise InvalidEvent(f"a retraction's version is a whole number from 0, not {short(self.version)}")
 
 
+class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
+    """The content of these earlier events of the conversation was erased. Only a redaction appends it: it is the
+    receipt, and tells followers.
+
+    ``event_ids``  the ids of the redacted events
+    ``hashes``     for each of them the commitment to what was there, as in ``Redacted``
+    ``by``         who did it
+    ``reason``     why
+    """
+
+    event_ids: tuple[int, ...]
+    hashes: tuple[str, ...]
+    by: str
+    reason: str
+    source: Source = "user"
+    shown: bool = False
+
+
 def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
     start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
     return action.given_ids if start is None or end is None else ids_of_range(start, end)
@@ -459,6 +500,7 @@ Event = (
     | CondensationRequest
     | CondensationAction
     | Retraction
+    | Redaction
     | CondensationSummary
     | UnknownEvent
 )
@@ -477,6 +519,7 @@ _COMMON_FIELDS = """
     ``meta``       open map: trace, correlation, writer, tenant; no model is shown it
     ``stays_with_next``  it and the agent's event after it are forgotten and sent together
     ``extra``      fields that a newer version wrote and this one does not know, kept whole
+    ``redacted``   that its content was erased, and by whom; only the store sets it
     """
 for _kind in get_args(Event):
     _kind.__doc__ = f"{(_kind.__doc__ or '').rstrip()}\n{_COMMON_FIELDS}"

@@ -37,7 +37,14 @@ from eventstore.stored.rows import (
     event_of,
     from_microseconds,
 )
-from eventstore.stored.transaction import InlineProjection, ReadTransaction, WriteTransaction, find_begun, find_existing
+from eventstore.stored.transaction import (
+    HIDDEN_KEYS,
+    InlineProjection,
+    ReadTransaction,
+    WriteTransaction,
+    find_begun,
+    find_existing,
+)
 from eventstore.values.arguments import NUMBER_MAX, whole
 from eventstore.writing import origins
 from eventstore.writing.appending import Appending
@@ -408,8 +415,9 @@ def _check_given(conversation: object, idempotency_key: object, dedupe: object) 
         raise TypeError(f"a conversation is named by a text, not by {conversation!r}")
     if idempotency_key is not None and type(idempotency_key) is not str:
         raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
-    if isinstance(idempotency_key, str) and idempotency_key.startswith(origins.RESERVED):
-        raise InvalidArgument(f"idempotency key {idempotency_key!r} begins with {origins.RESERVED!r}; use another one")
+    if isinstance(idempotency_key, str) and idempotency_key.startswith((origins.RESERVED, HIDDEN_KEYS)):
+        reserved = origins.RESERVED if idempotency_key.startswith(origins.RESERVED) else HIDDEN_KEYS
+        raise InvalidArgument(f"idempotency key {idempotency_key!r} begins with {reserved!r}; use another one")
     if dedupe not in (None, "origin"):
         raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
     if dedupe is not None and idempotency_key is not None:

@@ -13,16 +13,16 @@
             history.append_tool_result(call.call_id, run(call.tool, call.arguments))
 
 Open           open -> Histories -> History; KeyRing (encryption)
-Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, CondensationAction,
-               CondensationRequest, CondensationSummary; Event is any of them, Recorded one with its position;
-               from_openai makes events of a model's reply
+Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction,
+               CondensationAction, CondensationRequest, CondensationSummary; Event is any of them, Recorded one
+               with its position; from_openai makes events of a model's reply
 Views          View (the events that the model is shown), Difference, Why
 Forgetting     Condensation, LLM and LLMConfig (a model, with its limits), request_condensation_tool,
                is_context_window_error
 Errors         EventStoreError is the base of all. Of the store: VersionConflict, IdempotencyConflict,
                HistoryDiverged, ConversationNotFound, ConversationErased, InvalidEvent, InvalidArgument,
                InvalidOption, UnknownEventType, CorruptEvent, StoreUnavailable, StoreUnusable,
-               KeyUnavailable. Of Views: NoSuchEvent, NoSuchVersion. Of condensers: InvalidCondenser,
+               KeyUnavailable, CannotRedact. Of Views: NoSuchEvent, NoSuchVersion. Of condensers: InvalidCondenser,
                NoCondensationAvailable, ModelCallFailed
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the packages
                below: eventstore, projections, condensers. help(foldlog.History) lists the methods.
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from eventstore import DELETED as DELETED
     from eventstore import Action as Action
     from eventstore import Annotation as Annotation
+    from eventstore import CannotRedact as CannotRedact
     from eventstore import CondensationAction as CondensationAction
     from eventstore import CondensationRequest as CondensationRequest
     from eventstore import CondensationSummary as CondensationSummary
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from eventstore import Message as Message
     from eventstore import Observation as Observation
     from eventstore import Recorded as Recorded
+    from eventstore import Redaction as Redaction
     from eventstore import Retraction as Retraction
     from eventstore import StoreUnavailable as StoreUnavailable
     from eventstore import StoreUnusable as StoreUnusable

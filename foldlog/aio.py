@@ -359,6 +359,7 @@ class AsyncHistory:
     interrupt = _method(History.interrupt, writes=True)
     request_condensation = _method(History.request_condensation, writes=True)
     retract = _method(History.retract, writes=True)
+    redact = _method(History.redact, writes=True)
     pop = _method(History.pop, writes=True)
     step = _method(History.step, writes=True, steps=True)
     prepare = _method(History.prepare, writes=True, steps=True)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from condensers import Condensation
+    from eventstore.maintenance.redact import RedactionReceipt
     from foldlog.histories import Histories
     from foldlog.reports.stats import Stats
     from projections import Lifetimes
@@ -381,6 +382,36 @@ class History:
             except VersionConflict:
                 continue  # others appended: the newest events are theirs
             return popped
+
+    def redact(
+        self,
+        event: int | Event,
+        *,
+        reason: str,
+        by: str | None = None,
+        with_summaries: bool = False,
+        complete: bool = True,
+    ) -> RedactionReceipt:
+        """Erase the content of one event for good, given by its id or itself. Return the receipt, once its bytes are
+        gone from the store's files.
+
+        Its id, kind, place, times and size stay, and so does its head: published heads still verify. Readers and the
+        model see ``[redacted]``. The receipt is the next event of the history. It names the condensations whose
+        summaries may quote the event; ``with_summaries`` redacts these too. ``by`` says who does it, by default the
+        user of the operating system. Without ``complete`` the bytes go with the next redaction, or with a vacuum.
+        Called again, it finishes what was begun.
+
+        Raises ``CannotRedact`` for an event that an earlier version of foldlog recorded, ``InvalidArgument`` where the
+        history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where a reader that
+        was open before stays open. Cost: the condensations and the idempotency keys of the history, and reading the
+        file once.
+        """
+        self._meet()
+        event_id = event if isinstance(event, int) else event.id
+        maintenance = self._histories.maintenance
+        return maintenance.redact(
+            self.id, event_id, reason=reason, by=by, with_summaries=with_summaries, complete=complete
+        )
 
     def why(self, event_id: int) -> Why:
         """Why an event, or the summary with this id, is in the View now, or is not. Raises ``NoSuchEvent``."""

@@ -27,6 +27,7 @@ KINDS = (
     "request",
     "condensation",
     "retraction",
+    "redaction",
     "summary",
     "unknown",
 )
@@ -61,6 +62,8 @@ def label(event: Event) -> str:
             return "condensation"
         case events.Retraction():
             return "retraction"
+        case events.Redaction():
+            return "redaction"
         case events.CondensationSummary():
             return "summary"
     return "unknown"

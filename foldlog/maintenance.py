@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from eventstore import ConversationRow, Store
+from eventstore import ConversationRow, EventStoreError, Store
 
 if TYPE_CHECKING:
     from eventstore.maintenance.backup import BackedUp, Vacuumed
     from eventstore.maintenance.copy_store import Moved, UnequalConversation
+    from eventstore.maintenance.redact import RedactionReceipt
     from eventstore.maintenance.rekey import Rekeyed
     from eventstore.maintenance.verify import Published, Verdict
     from eventstore.recorders.server import Status
 
 __all__ = ["Maintenance"]
+
+
+def _user() -> str:
+    """Return the name of the user that this process runs as; its number where it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
 
 
 class Maintenance:
@@ -48,6 +59,38 @@ class Maintenance:
             expected=expected,
         )
         erase_from_index(self._store)
+        return receipt
+
+    def redact(
+        self,
+        conversation: str,
+        event_id: int,
+        *,
+        reason: str,
+        by: str | None = None,
+        with_summaries: bool = False,
+        complete: bool = True,
+    ) -> RedactionReceipt:
+        """Erase the content of one event for good, from the search index too. Return the receipt.
+
+        ``by`` is the user of the operating system if it is not given. See ``maintenance.redact.redact``.
+        """
+        from eventstore.maintenance.redact import redact
+        from foldlog.search import erase_from_index
+
+        receipt = redact(
+            self._store,
+            conversation,
+            event_id,
+            reason=reason,
+            by=_user() if by is None else by,
+            with_summaries=with_summaries,
+            complete=complete,
+        )
+        try:
+            erase_from_index(self._store)
+        except (EventStoreError, OSError) as error:
+            return receipt._replace(unconfirmed=(*receipt.unconfirmed, f"search index: {error}"))
         return receipt
 
     def verify(

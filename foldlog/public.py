@@ -18,7 +18,8 @@ _HOMES: Mapping[str, tuple[str, ...]] = {
         *("is_context_window_error", "request_condensation_tool"),
     ),
     "eventstore": (
-        *("ANY_VERSION", "Action", "Annotation", "CondensationAction", "CondensationRequest", "CondensationSummary"),
+        *("ANY_VERSION", "Action", "Annotation", "CannotRedact", "CondensationAction", "CondensationRequest"),
+        *("CondensationSummary", "Redaction"),
         *("ConversationErased", "ConversationNotFound", "CorruptEvent", "Event", "EventStoreError", "HistoryDiverged"),
         *("IdempotencyConflict", "InvalidArgument", "InvalidEvent", "InvalidOption", "KeyRing", "KeyUnavailable"),
         *("Message", "Observation", "Recorded", "Retraction", "StoreUnavailable", "StoreUnusable", "SystemMessage"),

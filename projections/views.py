@@ -52,11 +52,13 @@ _SHORT = 256
 @dataclass(slots=True)
 class _Latest:
     """The last View of a conversation, and the head of its events: a View made in a transaction that was rolled back
-    must not be used when other events get the same ids. ``moment`` is the store's before the View was read last.
+    must not be used when other events get the same ids. ``redactions`` is how many events were redacted: the View may
+    have the content of those that were redacted since. ``moment`` is the store's before the View was read last.
     """
 
     folded: ViewFold
     head: bytes | None
+    redactions: int
     view: View
     moment: str | None = None
 
@@ -132,7 +134,7 @@ class Views:
             at = snapshot.version if version is None else version
             if not 0 <= at <= snapshot.version:
                 raise NoSuchVersion(conversation, at, snapshot.version)
-            latest = self._latest.get(conversation)
+            latest = self._latest_of(snapshot)
             if latest and latest.folded.version == at and latest.head == snapshot.head_at(at):
                 return at, latest.view.tail(count)
             return at, read_tail(snapshot, at, count, StoredPast(snapshot))
@@ -251,7 +253,7 @@ class Views:
             version = present
         elif not 0 <= version <= present:
             raise NoSuchVersion(conversation, version, present)
-        latest = self._latest.get(conversation)
+        latest = self._latest_of(snapshot)
         if latest and latest.folded.version == version and latest.head == snapshot.head_at(version):
             return latest.view, []
         folded, missing = self._load(snapshot, version, StoredPast(snapshot))
@@ -262,7 +264,7 @@ class Views:
     def _load(self, snapshot: ReadTransaction, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]]:
         """Return the fold at a version, and the revisions that are not stored yet."""
         folded, records = EMPTY_FOLD, list[Record]()
-        latest = self._latest.get(snapshot.conversation)
+        latest = self._latest_of(snapshot)
         since = None
         if latest and 0 < version - latest.folded.version <= _FEW:
             since = snapshot.events_behind(latest.head, latest.folded.version, version)
@@ -279,13 +281,18 @@ class Views:
             records = []
         return folded, records
 
+    def _latest_of(self, snapshot: ReadTransaction) -> _Latest | None:
+        """Return the last View of a conversation, if no content of it was erased since."""
+        latest = self._latest.get(snapshot.conversation)
+        return latest if latest and latest.redactions == snapshot.redactions else None
+
     def _remember(self, snapshot: ReadTransaction, folded: ViewFold) -> View:
         view = self._view_of(snapshot.conversation, folded)
         with self._lock:
             self._latest.pop(snapshot.conversation, None)
             while len(self._latest) >= _REMEMBERED:
                 del self._latest[next(iter(self._latest))]
-            self._latest[snapshot.conversation] = _Latest(folded, snapshot.head, view)
+            self._latest[snapshot.conversation] = _Latest(folded, snapshot.head, snapshot.redactions, view)
         return view
 
     def _view_of(self, conversation: str, folded: ViewFold) -> View:

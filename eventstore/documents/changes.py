@@ -66,7 +66,7 @@ class Documents:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[bytes | None, dict[str, DocumentValue]]] = {}
+        self._known: dict[str, tuple[bytes | None, int, dict[str, DocumentValue]]] = {}
 
     def get(self, conversation: str, name: str, default: Any = None, *, version: int | None = None) -> Any:
         """Return the value of a document now, or when the conversation had ``version`` events; ``default`` where it
@@ -149,8 +149,8 @@ class Documents:
         def read(reading: ReadTransaction) -> tuple[Newest, dict[str, DocumentValue]]:
             newest = newest_documents(reading, None)
             generation.key = generation.key or reading.key
-            head, values = self._known.get(conversation, (None, {}))
-            known = values if head is not None and head == newest.head else {}
+            head, redactions, values = self._known.get(conversation, (None, 0, {}))
+            known = values if head is not None and (head, redactions) == (newest.head, newest.redactions) else {}
             kept = {
                 name: known.get(name) or read_value(reading, name, newest.ids[name])
                 for name in names
@@ -169,7 +169,7 @@ class Documents:
         self._known.pop(conversation, None)
         while len(self._known) >= _REMEMBERED:
             self._known.pop(next(iter(self._known), conversation), None)
-        self._known[conversation] = newest.head, values
+        self._known[conversation] = newest.head, newest.redactions, values
         return newest, values
 
     def _repeated(self, conversation: str, key: str, values: Mapping[str, Any]) -> list[DocumentChanges | None]:

@@ -33,10 +33,13 @@ class DocumentValue(NamedTuple):
 
 
 class Newest(NamedTuple):
-    """The newest documents of a conversation, as of the event with this head; None before the first one."""
+    """The newest documents of a conversation, as of the event with this head; None before the first one.
+    ``redactions`` is how many of its events were redacted.
+    """
 
     head: bytes | None
     ids: Mapping[str, int]
+    redactions: int = 0
 
 
 def newest_documents(read: ReadTransaction, version: int | None) -> Newest:
@@ -48,7 +51,7 @@ def newest_documents(read: ReadTransaction, version: int | None) -> Newest:
     if found is None:
         return Newest(None, {})
     head, changes = found
-    return Newest(head, changes.newest())
+    return Newest(head, changes.newest(), read.redactions)
 
 
 def newest_value(read: ReadTransaction, name: str, version: int | None = None, default: Any = None) -> Any:

@@ -306,6 +306,7 @@ class Arrival:
     def _stage(self, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
         writing = staged(transaction, self._target, key)
         writing.stage(rows)
+        _count_redacted(writing, rows)
         writing.end()
 
     def _append(self, transaction: Transaction, rows: Sequence[Row]) -> None:
@@ -314,6 +315,7 @@ class Arrival:
             raise VersionConflict(self._what.id, rows[0].id, 0 if found is None else found.version)
         writing = WriteTransaction(transaction, found, self._target)
         writing.insert(rows)
+        _count_redacted(writing, rows)
         writing.end()
 
     def _publish(self, transaction: Transaction, key: int) -> None:
@@ -340,6 +342,12 @@ class Arrival:
             when = from_microseconds(self._what.erasure.erased_at).isoformat()
             reason = f"{self._what.erasure.reason}; there where it comes from, and not here: erase it here too"
             raise ConversationErased(self._what.id, when, reason)
+
+
+def _count_redacted(writing: WriteTransaction, rows: Sequence[Row]) -> None:
+    redacted = sum(hash_chain.is_redacted(row.proof) for row in rows)
+    if redacted:
+        writing.count_redactions(redacted)
 
 
 def _is_receipt(found: Conversation, erasure: Erasure | None) -> bool:
@@ -377,7 +385,7 @@ def _sound(come: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> li
             raise CorruptEvent(come.id, expected, "it is missing")
         before, salt = follows(come.id, come.salt, links, row.id, head)
         head = hash_chain.link(
-            before, salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
+            before, salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body, row.proof
         )
         if head != row.head:
             raise CorruptEvent(come.id, row.id, "its head is not that of what has come: one of the two was changed")

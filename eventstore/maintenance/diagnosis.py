@@ -208,8 +208,9 @@ class _Ward:
             return None
         try:
             return hash_chain.link(
-                head, self._salt, event_id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
-            )
+                head, self._salt, event_id, row.kind, row.schema, row.shown, row.structural, row.recorded_at,
+                row.body, row.proof,
+            )  # fmt: skip
         except (TypeError, ValueError, AttributeError):  # a column of another type
             return None
 

@@ -21,7 +21,7 @@ from eventstore.stored.results import ConversationRow, listed
 from eventstore.stored.transaction import staged_keys
 from eventstore.writing import origins
 
-__all__ = ["erase", "forks_of", "purge"]
+__all__ = ["erase", "forks_of", "forks_of_key", "purge"]
 
 _CHUNK = 1_000
 _REST_S = 0.005
@@ -78,7 +78,7 @@ def _detached(store: Store, conversation: str) -> str:
     database = store.database
     with database.recorder.read() as reader:
         found = database.find(reader, conversation)
-        forks = [] if found is None else [fork for fork in _forks_of(reader, found.key) if fork.erasure is None]
+        forks = [] if found is None else [fork for fork in forks_of_key(reader, found.key) if fork.erasure is None]
     for fork in forks:
         origins.index_as(store, conversation, fork.id)
         detach(database, fork.id)
@@ -96,7 +96,7 @@ def _forks(database: Database, conversation: str) -> Iterator[str]:
 
     def names(reader: Reader) -> list[str]:
         found = database.find(reader, conversation)
-        return [] if found is None else [fork.id for fork in _forks_of(reader, found.key)]
+        return [] if found is None else [fork.id for fork in forks_of_key(reader, found.key)]
 
     for fork in database.recorder.query(names):
         yield from _forks(database, fork)
@@ -130,10 +130,11 @@ def _erased(
 
 def _names(reader: Reader, key: int) -> list[str]:
     """Return the ids of the forks of a conversation that are not erased."""
-    return [fork.id for fork in _forks_of(reader, key) if fork.erasure is None]
+    return [fork.id for fork in forks_of_key(reader, key) if fork.erasure is None]
 
 
-def _forks_of(reader: Reader, key: int) -> Iterator[Conversation]:
+def forks_of_key(reader: Reader, key: int) -> Iterator[Conversation]:
+    """Yield the forks of the conversation with this key that are not erased."""
     after: str | None = None
     while page := reader.conversations(start_after(after), _CHUNK, forks_of=key):
         yield from page

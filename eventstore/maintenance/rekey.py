@@ -20,7 +20,7 @@ from eventstore.maintenance.damage import Unreadable, readable_conversations, re
 from eventstore.maintenance.erase import purge
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import KeyReplaced
-from eventstore.recorders.types import Conversation, NewForm, NewKey, NewMark, NewPast, Row, as_rows
+from eventstore.recorders.types import Conversation, NewForm, NewKey, NewMark, NewPast, Row, as_rows, head_of
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, encrypted, start_after, translated
@@ -380,7 +380,7 @@ class _Chain:
         self._head: bytes | None = None
         if start == found.begins != 0:
             shared = database.recorder.query(lambda reader: reader.rows(found.parent or 0, start - 1, start, 1))
-            self._head = shared[0][8] if shared else None
+            self._head = head_of(shared[0][8]) if shared else None
         elif start == 0:
             self._head = follows(found.id, self._salt, self._links, 0, None)[0]
         else:
@@ -407,6 +407,7 @@ class _Chain:
                 row.structural,
                 row.recorded_at,
                 row.body,
+                row.proof,
             )
             if head != row.head:
                 return False

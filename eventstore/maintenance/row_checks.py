@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from eventstore.maintenance.damage import Unreadable, is_damage, next_there, readable_rows
 from eventstore.maintenance.diagnosis import Suspects
+from eventstore.maintenance.receipts import KIND, Receipts
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.errors import RecorderError
-from eventstore.recorders.types import Row
+from eventstore.recorders.types import Row, as_rows, head_of
 from eventstore.stored import hash_chain
 from eventstore.stored.past import Link, follows
 from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
@@ -17,6 +18,7 @@ from eventstore.stored.row_codec import DAMAGED, PLAIN, Limit, RowCodec
 __all__ = ["MISSING", "Pass", "Start", "VerifyFinding"]
 
 _PAGE = 1_000
+_RECEIPT = KIND.encode()
 MISSING = ("it is missing", "they are missing")
 _BESIDE = "what is stored beside the content was changed (checksum or counts), the content was not"
 
@@ -62,6 +64,7 @@ class Pass:
     ) -> None:
         self.findings: list[VerifyFinding] = []
         self.suspects = Suspects()
+        self.receipts = Receipts()
         self.wanted = wanted
         """Heads that were published, by version; those that were met with are taken out."""
         self._codec = codec
@@ -112,8 +115,10 @@ class Pass:
         count, chain = hash_chain.sound_rows(chain, self._salt, self._codec.checksum_seed, rows)
         self.proved |= count > 0
         self._head, self._next, self._counts = chain.head, chain.next_id, (chain.shown, chain.structural)
+        for row in as_rows([row for row in rows[:count] if row[1] == _RECEIPT]):
+            self.receipts.take(row)
         for version, head in list(self.wanted.items()):
-            if start < version <= self._next and rows[version - 1 - start][8] == head:
+            if start < version <= self._next and head_of(rows[version - 1 - start][8]) == head:
                 del self.wanted[version]
         if count < len(rows) and type(rows[count][0]) is int and rows[count][0] < self._next:
             self._find(rows[count][0], "it is there twice", sound=True)
@@ -155,6 +160,8 @@ class Pass:
             elif self._counts not in (None, (row.shown_before, row.structural_before)):
                 problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
                 self._find(row.id, problem, sound=True)
+            elif (problem_of_redaction := self.receipts.take(row)) is not None:
+                self._find(row.id, problem_of_redaction)
             self._head = row.head
             self._counts = (row.shown_before + row.shown, row.structural_before + row.structural)
         self._next = stored.id + 1
@@ -168,7 +175,7 @@ class Pass:
         try:
             head = hash_chain.link(
                 self._head, self._salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at,
-                row.body,
+                row.body, row.proof,
             )  # fmt: skip
         except (TypeError, ValueError):  # a column of another type
             return False

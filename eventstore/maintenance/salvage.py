@@ -23,7 +23,7 @@ from eventstore.events import Annotation, Event, Message, UnknownEvent
 from eventstore.maintenance.copy import Arrival, Carried, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.verify import VerifyFinding, verdicts
-from eventstore.recorders.types import Conversation, Row
+from eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, Segment, is_moment, translated
@@ -253,6 +253,6 @@ def _linked(what: Carried, rows: Iterable[Row]) -> Iterator[Row]:
     for row in rows:
         before, salt = follows(what.id, what.salt, what.past, row.id, head)
         head = hash_chain.link(
-            before, salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
+            before, salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body, row.proof
         )
-        yield row._replace(head=head)
+        yield row._replace(proof=head + row.proof[HEAD_BYTES:])

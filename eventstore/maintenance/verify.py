@@ -13,6 +13,7 @@ from typing import NamedTuple
 from eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
 from eventstore.maintenance.damage import is_damage, readable_conversations
 from eventstore.maintenance.diagnosis import ONLY_ITS_HEAD, UNPROVEN, diagnosed
+from eventstore.maintenance.receipts import KIND, Receipts
 from eventstore.maintenance.row_checks import MISSING, Pass, Start, VerifyFinding
 from eventstore.recorders.base import Reader, RecorderOnDisk
 from eventstore.recorders.errors import RecorderError
@@ -22,11 +23,13 @@ from eventstore.stored import hash_chain
 from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.database import Database, Segment, columns_are_sound, start_after, translated
 from eventstore.stored.past import Link, decode_past
-from eventstore.stored.row_codec import RowCodec
+from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.transaction import staged_keys
 from eventstore.writing.generation import receipts_before
 
 __all__ = ["Published", "Verdict", "VerifyFinding", "verdicts", "verify"]
+
+_PAGE = 1_000
 
 
 class Published(NamedTuple):
@@ -232,6 +235,8 @@ def _findings(
     yield from chain.findings
     for first, last, problem in diagnosed(database, found.key, codec, salt, chain.suspects, _others(database, found)):
         yield VerifyFinding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
+    copied = found.begins if found.parent is not None else (found.parent_version or 0)
+    yield from _of_receipts(database, found.key, chain.receipts, copied)
     for version, head in kept:
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
@@ -242,6 +247,31 @@ def _findings(
     if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
         yield from _of_its_past(database, found, kept)
     yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
+
+
+def _of_receipts(database: Database, key: int, receipts: Receipts, start: int) -> Iterator[VerifyFinding]:
+    """Yield redacted events without a receipt, and receipts without a redacted event, from event ``start`` on: of the
+    copied events before it, the receipts are with the conversation that they were copied of.
+    """
+    for each in receipts.without_receipt():
+        if each >= start:
+            yield VerifyFinding(each, each, "it is redacted, and no later event is the receipt of that with this hash")
+    for each in receipts.without_redaction():
+        rows = database.recorder.query(lambda reader, each=each: reader.rows(key, each, each + 1, 1))  # type: ignore[misc]
+        if rows and type(rows[0][8]) is bytes and not hash_chain.is_redacted(rows[0][8]):
+            yield VerifyFinding(each, each, "a later event is the receipt of its redaction, and its content is there")
+
+
+def _later_receipts(database: Database, part: Segment, version: int, receipts: Receipts) -> None:
+    """Take the receipts of an ancestor that were recorded after a fork left it."""
+    if not receipts.without_receipt():
+        return
+    for start in range(part.stop, version, _PAGE):
+        bare = database.recorder.query(lambda reader, start=start: reader.rows(part.key, start, version, _PAGE))  # type: ignore[misc]
+        some = [row for row in bare if row[1] == KIND.encode()]
+        for row in part.codec.decoded(some, database):
+            if row.encoding == PLAIN:
+                receipts.take(row)
 
 
 def _copied(database: Database, found: Conversation) -> tuple[Link, ...]:
@@ -288,6 +318,9 @@ def _of_its_past(database: Database, found: Conversation, kept: Sequence[tuple[i
         chain = Pass(part.codec, database, salt, heads, start, _copied(database, ancestor))
         chain.over(database.recorder, part.key, part.stop)
         yield from chain.findings
+        _later_receipts(database, part, ancestor.version, chain.receipts)
+        copied = 0 if ancestor.parent is not None else ancestor.parent_version or 0
+        yield from _of_receipts(database, part.key, chain.receipts, max(part.start, copied))
         for first, last, problem in diagnosed(database, part.key, part.codec, salt, chain.suspects, iter(())):
             yield VerifyFinding(first, last, problem, problem in (ONLY_ITS_HEAD, UNPROVEN))
         for version, head in chain.wanted.items():

@@ -69,6 +69,9 @@ class Index(Protocol):
         down to the last one returned.
         """
 
+    def trackings_behind(self, position: int) -> Sequence[str]:
+        """Return the applications of the eventsourcing library whose projections have not come to a position."""
+
 
 class WritableIndex(Index, Protocol):
     """The same in a write transaction."""
@@ -183,6 +186,9 @@ class Transaction(Reader, Protocol):
         """Store what a new idempotency key stands for. One that exists: ``IntegrityError``. ``again``: store the proof
         of one that exists.
         """
+
+    def forget_key(self, key: int, idempotency_key: str) -> None:
+        """Delete an idempotency key, if it is there."""
 
     def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
         """Keep records; one of the same version is replaced. ``replace_all``: the others are deleted."""

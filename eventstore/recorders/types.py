@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 __all__ = [
     "DIGEST_BYTES",
+    "HEAD_BYTES",
     "SOURCE_KEYS",
     "Ancestor",
     "BareRow",
@@ -16,6 +17,8 @@ __all__ = [
     "Fork",
     "Grown",
     "ListedConversation",
+    "MoreRedactions",
+    "NewContent",
     "NewForm",
     "NewKey",
     "NewMark",
@@ -28,11 +31,15 @@ __all__ = [
     "Record",
     "Row",
     "as_rows",
+    "head_of",
     "kind_name",
 ]
 
 SOURCE_KEYS: Final = "foldlog:source:"
 """How idempotency keys begin that can be found over all conversations."""
+
+HEAD_BYTES: Final = 32
+"""The size of a head, with which the proof of a row begins."""
 
 DIGEST_BYTES: Final = 16
 """The size of a digest that stands for an attribute in lists."""
@@ -41,8 +48,10 @@ DIGEST_BYTES: Final = 16
 class Row(NamedTuple):
     """One event as stored. ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text.
 
-    ``shown_before`` and ``structural_before`` count such events before this one, so that a reader who walks an index
-    sees where one is missing. ``checksum`` is that of the row (``integrity.checksum``). A recorder only keeps them.
+    ``proof`` is the head, and after it the salt of the body, or the commitment to a body that was redacted; see
+    ``stored.hash_chain``. ``shown_before`` and ``structural_before`` count such events before this one, so that a
+    reader who walks an index sees where one is missing. ``checksum`` is that of the row (``hash_chain.checksum``). A
+    recorder only keeps them.
     """
 
     id: int
@@ -53,10 +62,15 @@ class Row(NamedTuple):
     recorded_at: int
     encoding: int
     body: bytes
-    head: bytes
+    proof: bytes
     shown_before: int = 0
     structural_before: int = 0
     checksum: int = 0
+
+    @property
+    def head(self) -> bytes:
+        """The head after this event. In a damaged row it may be of any type."""
+        return head_of(self.proof)
 
 
 BareRow = tuple[Any, ...]
@@ -108,7 +122,9 @@ class Conversation(NamedTuple):
     event of its own, the last one is its parent's. ``lineage`` holds its ancestors, its parent first; a list leaves it
     out. ``past`` is there where a fork has copied its past instead, see ``stored.past``: then it has a
     ``parent_version`` and no parent. ``replaces`` is the key of the erased
-    conversation whose id it uses again.
+    conversation whose id it uses again. ``redactions`` counts the events that were redacted here, of a
+    fork also those that it shares and that were redacted since it began: a copy of the events in memory is right while
+    it stays.
     """
 
     key: int
@@ -132,6 +148,7 @@ class Conversation(NamedTuple):
     lineage: tuple[Ancestor, ...] = ()
     past: bytes | None = None
     replaces: int | None = None
+    redactions: int = 0
 
     @property
     def begins(self) -> int:
@@ -141,9 +158,9 @@ class Conversation(NamedTuple):
     def grown(self, last: Row) -> Conversation:
         """Return the conversation with ``last`` as its newest row."""
         # As ``_replace`` does it, without the names: every append does this.
-        event_id, _, _, shown, structural, recorded_at, _, _, head, shown_before, structural_before, _ = last
+        event_id, _, _, shown, structural, recorded_at, _, _, proof, shown_before, structural_before, _ = last
         return tuple.__new__(Conversation, (
-            *self[:4], event_id + 1, recorded_at, head, *self[7:12], shown_before + shown,
+            *self[:4], event_id + 1, recorded_at, proof[:HEAD_BYTES], *self[7:12], shown_before + shown,
             structural_before + structural, *self[14:],
         ))  # fmt: skip
 
@@ -174,6 +191,11 @@ class RecalledKey(NamedTuple):
     position: int | None = None
 
 
+def head_of(proof: bytes) -> bytes:
+    """Return the head with which the proof of a row begins; another value as it is."""
+    return proof[:HEAD_BYTES] if type(proof) is bytes else proof
+
+
 _KINDS_MAX: Final = 1_000
 _KINDS: Final[dict[bytes, str]] = {}
 """Texts of the kinds met so far: there are few, and rows are many."""
@@ -183,12 +205,12 @@ _new: Final = tuple.__new__  # what Row(...) calls, without the call around it
 def as_rows(bare: Iterable[BareRow]) -> list[Row]:
     """Return rows as a recorder has read them. A column that cannot be one is given a value that no check accepts."""
     rows = []
-    for event_id, kind, schema, shown, structural, at, encoding, body, head, before, turns, check in bare:
+    for event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check in bare:
         if type(event_id) is not int:
             event_id = -1
         name = kind_name(kind)
         rows.append(
-            _new(Row, (event_id, name, schema, shown == 1, structural == 1, at, encoding, body, head, before, turns,
+            _new(Row, (event_id, name, schema, shown == 1, structural == 1, at, encoding, body, proof, before, turns,
                        check))
         )  # fmt: skip
     return rows
@@ -261,6 +283,20 @@ class NewForm(NamedTuple):
     rows: Sequence[Row]
 
 
+class NewContent(NamedTuple):
+    """Existing rows with another content, since they are redacted: encoding, body, checksum, and what follows the head
+    in their proof.
+    """
+
+    rows: Sequence[Row]
+
+
+class MoreRedactions(NamedTuple):
+    """This number of events were redacted that the conversation shows."""
+
+    events: int
+
+
 class Fork(NamedTuple):
     """Where a fork begins: in ``parent``, after ``border``, one of the rows stored under the parent's own key."""
 
@@ -276,7 +312,7 @@ class Fork(NamedTuple):
         return forked._replace(lineage=(ancestor, *parent.lineage)).grown(border)
 
 
-Change = NewKey | NewMark | NewForm | NewPast | PastRows | Grown | Erasure
+Change = NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | Grown | Erasure
 """What can be changed of a conversation that exists. An ``Erasure`` replaces it: its rows cannot be read any more, salt
 and key are gone at once, and ``delete`` removes the rest.
 """

@@ -1,7 +1,15 @@
 """Two guards over every stored event: heads, against those who change a history, and checksums, against decay. Pure.
 
-    head(-1) = SHA-256("foldlog" || salt || id of the conversation)
-    head(n)  = SHA-256(head(n-1) || salt || id, schema, shown, structural, recorded_at, kind || body)
+    head(-1)   = SHA-256("foldlog" || salt || id of the conversation)
+    head(n)    = SHA-256(head(n-1) || salt || "salted " || id, schema, shown, structural, recorded_at, kind ||
+                         commitment)
+    commitment = SHA-256(salt of the event || body)
+
+Each event has a salt of its own, which stands behind its head (``Row.proof``). A redaction replaces the body, and the
+salt by the commitment: the head stays what it was, and nothing tells whether a guess is the body that was there. Events
+of earlier versions have no salt; their heads, which cannot do without the body, are
+
+    head(n)    = SHA-256(head(n-1) || salt || id, schema, shown, structural, recorded_at, kind || body)
 
 The first event of a fork's own follows, in the place of its parent's head:
 
@@ -17,6 +25,7 @@ is an error and not another text. ``docs/STORED_BYTES.md`` gives the bytes of bo
 
 from __future__ import annotations
 
+import os
 import secrets
 import struct
 from collections.abc import Iterable, Sequence
@@ -26,27 +35,33 @@ from itertools import repeat
 from operator import add
 from typing import Any, NamedTuple
 
-from eventstore.recorders.types import Row
+from eventstore.recorders.types import HEAD_BYTES, Row
 from eventstore.stored.crc import crc32
 
 __all__ = [
+    "COMMITMENT_BYTES",
     "HEAD_BYTES",
     "SALT_BYTES",
     "Chain",
     "border",
     "checksum",
     "checksum_seed",
+    "commitment",
+    "commitment_of",
+    "is_redacted",
     "link",
     "linked",
     "new_salt",
+    "new_salts",
     "record_checksum",
     "seed",
     "sound_rows",
     "unsound",
 ]
 
-HEAD_BYTES = 32
 SALT_BYTES = 16
+"""The size of the salt of a conversation, and of an event."""
+COMMITMENT_BYTES = 32
 
 _pack = struct.Struct(">8q").pack
 _new = tuple.__new__  # what Row(...) calls, without the call around it
@@ -57,6 +72,11 @@ def new_salt() -> bytes:
     covered.
     """
     return secrets.token_bytes(SALT_BYTES)
+
+
+def new_salts(count: int) -> bytes:
+    """Return the salts of this number of events, one after the other."""
+    return os.urandom(SALT_BYTES * count)
 
 
 def seed(conversation: str, salt: bytes) -> bytes:
@@ -79,18 +99,45 @@ def link(
     structural: bool,
     recorded_at: int,
     body: bytes,
+    proof: bytes = b"",
 ) -> bytes:
-    """Return the head after one more event. ``recorded_at`` is in microseconds since 1970, UTC. Cost: one pass over the
-    body.
+    """Return the head after one more event. ``recorded_at`` is in microseconds since 1970, UTC; ``salt`` is that of the
+    conversation. ``proof`` is the row's, and says which formula its head is made with. Cost: one pass over the body.
 
     The fields before the body are separated by spaces and closed by a line feed; only the kind is text, its length
-    stands before it, so no two events have the same bytes.
+    stands before it, so no two events have the same bytes. Raises ``ValueError`` for a proof that cannot be one.
     """
     name = _bytes(kind)
-    return sha256(
-        b"%b%b%d %d %d %d %d %d %b\n%b"
-        % (head, salt, event_id, schema, shown, structural, recorded_at, len(name), name, body)
-    ).digest()
+    fields = b"%d %d %d %d %d %d %b\n" % (event_id, schema, shown, structural, recorded_at, len(name), name)
+    committed = commitment_of(proof, body)
+    if committed is None:
+        return sha256(b"%b%b%b%b" % (head, salt, fields, body)).digest()
+    return sha256(b"%b%bsalted %b%b" % (head, salt, fields, committed)).digest()
+
+
+def commitment(event_salt: bytes, body: bytes) -> bytes:
+    """Return what a head commits to in the place of a body."""
+    return sha256(event_salt + body).digest()
+
+
+def commitment_of(proof: bytes, body: bytes) -> bytes | None:
+    """Return the commitment of a row with this proof and this plain body; None where its head is over the body.
+
+    Raises ``ValueError`` for a proof that cannot be one.
+    """
+    rest = proof[HEAD_BYTES:]
+    if not rest:
+        return None
+    if len(rest) == SALT_BYTES:
+        return commitment(rest, body)
+    if len(rest) == COMMITMENT_BYTES:
+        return rest
+    raise ValueError(f"the proof of an event has {len(proof)} bytes")
+
+
+def is_redacted(proof: bytes) -> bool:
+    """Return whether a row with this proof says that its body was redacted."""
+    return len(proof) == HEAD_BYTES + COMMITMENT_BYTES
 
 
 @lru_cache(1_024)  # every append of a conversation asks for it
@@ -109,7 +156,7 @@ def checksum(
     recorded_at: int,
     encoding: int,
     body: bytes,
-    head: bytes,
+    proof: bytes,
     shown_before: int,
     structural_before: int,
 ) -> int:
@@ -117,7 +164,7 @@ def checksum(
     link.
     """
     fields = _pack(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
-    return crc32(body, crc32(fields + _bytes(kind) + head, seed))
+    return crc32(body, crc32(fields + _bytes(kind) + proof, seed))
 
 
 def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
@@ -126,19 +173,21 @@ def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
         return []
     try:  # by columns, in which no bytecode is executed for a row
         columns = tuple(zip(*rows, strict=True))
-        ids, kinds, schemas, shown, structural, times, encodings, bodies, heads, befores, turns_before, checks = columns
+        ids, kinds, schemas, shown, structural, times, encodings, bodies, proofs, befores, turns_before, checks = (
+            columns
+        )
         packed = map(_pack, ids, schemas, shown, structural, times, encodings, befores, turns_before)
-        beginnings = map(crc32, map(add, map(add, packed, kinds), heads), repeat(seed))
+        beginnings = map(crc32, map(add, map(add, packed, kinds), proofs), repeat(seed))
         if tuple(map(crc32, bodies, beginnings)) == checks:
             return []
     except (struct.error, TypeError, ValueError):  # a column of another type
         pass
     places = []
     for place, row in enumerate(rows):
-        (event_id, kind, schema, shown, structural, at, encoding, body, head, before, turns, check) = row
+        (event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check) = row
         try:
             fields = _pack(event_id, schema, shown, structural, at, encoding, before, turns)
-            if check != crc32(body, crc32(fields + kind + head, seed)):
+            if check != crc32(body, crc32(fields + kind + proof, seed)):
                 places.append(place)
         except (struct.error, TypeError, AttributeError):  # a column of another type
             places.append(place)
@@ -155,29 +204,38 @@ class Chain(NamedTuple):
 
 
 def linked(
-    chain: Chain, salt: bytes, seed: int, recorded_at: int, events: Iterable[tuple[str, int, bool, bool, bytes, object]]
+    chain: Chain,
+    salt: bytes,
+    salts: bytes,
+    seed: int,
+    recorded_at: int,
+    events: Iterable[tuple[str, int, bool, bool, bytes, object]],
 ) -> list[Row]:
     """Return the rows of plain events that follow ``chain``, given as (kind, schema, shown, structural, body, extra).
+    ``salts`` are theirs, see ``new_salts``.
 
     It is ``link`` and ``checksum`` of each, written out once more because every batch does this.
     """
     head, event_id, before, turns = chain
+    at = 0
     names: dict[str, bytes] = {}
     rows = []
     for kind, schema, shown, structural, body, _ in events:
         name = names.get(kind)
         if name is None:
             name = names[kind] = _bytes(kind)
-        link = sha256(b"%b%b%d %d %d %d %d %d %b\n" % (
-            head, salt, event_id, schema, shown, structural, recorded_at, len(name), name
-        ))  # fmt: skip
-        link.update(body)
-        head = link.digest()
+        event_salt = salts[at : at + SALT_BYTES]
+        head = sha256(b"%b%bsalted %d %d %d %d %d %d %b\n%b" % (
+            head, salt, event_id, schema, shown, structural, recorded_at, len(name), name,
+            sha256(event_salt + body).digest(),
+        )).digest()  # fmt: skip
+        proof = head + event_salt
         fields = _pack(event_id, schema, shown, structural, recorded_at, 0, before, turns)
-        check = crc32(body, crc32(fields + name + head, seed))
+        check = crc32(body, crc32(fields + name + proof, seed))
         rows.append(
-            _new(Row, (event_id, kind, schema, shown, structural, recorded_at, 0, body, head, before, turns, check))
+            _new(Row, (event_id, kind, schema, shown, structural, recorded_at, 0, body, proof, before, turns, check))
         )
+        at += SALT_BYTES
         event_id += 1
         before += shown
         turns += structural
@@ -186,17 +244,25 @@ def linked(
 
 def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any]]) -> tuple[int, Chain]:
     """How many plain rows, from the first, are what was written and in their places, and the chain behind them. The
-    rows are bare: their kinds are UTF-8 bytes.
+    rows are bare: their kinds are UTF-8 bytes. A redacted row needs a closer look, and is not counted.
 
     It is ``link`` and ``checksum`` of each, written out once more because this is where a verification spends its time.
     """
     head, expected, shown_count, structural_count = chain
     try:
-        for event_id, kind, schema, shown, structural, at, encoding, body, own, before, turns, check in rows:
-            link = sha256(b"%b%b%d %d %d %d %d %d %b\n" % (
-                head, salt, event_id, schema, shown, structural, at, len(kind), kind
-            ))  # fmt: skip
-            link.update(body)
+        for event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check in rows:
+            own, event_salt = proof[:HEAD_BYTES], proof[HEAD_BYTES:]
+            if len(event_salt) == SALT_BYTES:
+                link = sha256(b"%b%bsalted %d %d %d %d %d %d %b\n%b" % (
+                    head, salt, event_id, schema, shown, structural, at, len(kind), kind,
+                    sha256(event_salt + body).digest(),
+                ))  # fmt: skip
+            elif event_salt:
+                break
+            else:
+                link = sha256(b"%b%b%d %d %d %d %d %d %b\n%b" % (
+                    head, salt, event_id, schema, shown, structural, at, len(kind), kind, body
+                ))  # fmt: skip
             if (
                 link.digest() != own
                 or event_id != expected
@@ -205,7 +271,7 @@ def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any
                 or turns != structural_count
                 or check != crc32(body, crc32(_pack(
                     event_id, schema, shown, structural, at, encoding, before, turns
-                ) + kind + own, seed))
+                ) + kind + proof, seed))
             ):  # fmt: skip
                 break
             head = own

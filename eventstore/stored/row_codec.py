@@ -57,6 +57,13 @@ EVENT_BYTES_MAX: Final = 16 * 2**20
 _NOT_ENCRYPTED = "the event is plain text and its conversation is encrypted, so it was written without the key"
 _FORM_1 = "the event has a form that its conversation does not use any more, so an earlier row was put back"
 
+_PLACES: Final = {
+    hash_chain.HEAD_BYTES: b"event",
+    hash_chain.HEAD_BYTES + hash_chain.SALT_BYTES: b"salted event",
+    hash_chain.HEAD_BYTES + hash_chain.COMMITMENT_BYTES: b"redacted event",
+}
+"""What the associated data of an encrypted row begins with, by the length of its proof."""
+
 _columns = struct.Struct(">8q").pack
 _record_columns = struct.Struct(">5q").pack
 _key_columns = struct.Struct(">2q").pack
@@ -339,12 +346,13 @@ def _damaged(row: Row, problem: str) -> Row:
 
 def _place(row: Row, encoding: int) -> bytes:
     """Every column of a row but its body and its checksum."""
-    event_id, kind, schema, shown, structural, recorded_at, _, _, head, shown_before, structural_before, _ = row
-    if len(head) != hash_chain.HEAD_BYTES:
-        raise NotAsWritten("its head is of another length")
+    event_id, kind, schema, shown, structural, recorded_at, _, _, proof, shown_before, structural_before, _ = row
     name = kind.encode("utf-8", "surrogatepass")
     columns = _columns(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
-    return b"event\0%b%b%b%b" % (columns, head, _length(len(name)), name)
+    what = _PLACES.get(len(proof))
+    if what is None:
+        raise NotAsWritten("its head is of another length")
+    return b"%b\0%b%b%b%b" % (what, columns, proof, _length(len(name)), name)
 
 
 def _place_of_record(projection: str, record: Record) -> bytes:

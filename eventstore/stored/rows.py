@@ -1,4 +1,4 @@
-"""Events as rows and rows as events: where codec, hash chain and clock meet. Pure."""
+"""Events as rows and rows as events: where codec, hash chain and clock meet. Pure but for the salts of events."""
 
 from __future__ import annotations
 
@@ -43,14 +43,16 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> l
     """Return the rows that append ``batch`` to ``conversation``: ids dense, heads linked, the clock never running
     backwards.
 
-    Cost: one hash and one checksum of each body.
+    Each event has a new salt of its own. Cost: one hash and one checksum of each body.
     """
     head = conversation.head or hash_chain.seed(conversation.id, conversation.salt)
     if conversation.version == conversation.parent_version:
         head = hash_chain.border(conversation.id, conversation.salt, conversation.version, head)
     recorded_at = now if conversation.updated_at is None else max(now, conversation.updated_at)
     chain = hash_chain.Chain(head, conversation.version, conversation.shown, conversation.structural)
-    return hash_chain.linked(chain, conversation.salt, hash_chain.checksum_seed(conversation.id), recorded_at, batch)
+    salts = hash_chain.new_salts(len(batch))
+    seed = hash_chain.checksum_seed(conversation.id)
+    return hash_chain.linked(chain, conversation.salt, salts, seed, recorded_at, batch)
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:

@@ -8,12 +8,15 @@ from the log. The store knows nothing of what it keeps: records, numbered by ver
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, Protocol, TypeVar
 
+from eventstore.codec import Encoded
 from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
 from eventstore.recorders.base import Reader, Transaction
@@ -22,6 +25,8 @@ from eventstore.recorders.types import (
     BareRow,
     Conversation,
     Grown,
+    MoreRedactions,
+    NewContent,
     NewKey,
     NewMark,
     NewPast,
@@ -30,6 +35,7 @@ from eventstore.recorders.types import (
     RecalledKey,
     Record,
     Row,
+    head_of,
 )
 from eventstore.stored.database import Database, Segment, encrypted, translated
 from eventstore.stored.keys import DataKey
@@ -38,6 +44,7 @@ from eventstore.stored.past import Link, decode_past, encode_past
 from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import (
     beginning_with_an_event,
+    chained,
     dense_events,
     dense_events_of,
     event_of,
@@ -48,12 +55,14 @@ from eventstore.stored.rows import (
 from eventstore.values.arguments import whole
 
 __all__ = [
+    "HIDDEN_KEYS",
     "InlineProjection",
     "ReadTransaction",
     "Record",
     "WriteTransaction",
     "find_begun",
     "find_existing",
+    "hidden_key",
     "project",
     "reading",
     "staged",
@@ -66,6 +75,9 @@ _PAGE = 1_000
 _id_of = attrgetter("id")
 _id_of_row, _shown_before, _structural_before = itemgetter(0), itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
+HIDDEN_KEYS = "foldlog:redacted:"
+"""How idempotency keys begin that were replaced by a keyed hash."""
+_HIDDEN_KEY_BYTES = 24
 _HIDDEN = "from it on, a condensation or a request cannot be found"
 
 
@@ -105,6 +117,11 @@ class ReadTransaction:
     @property
     def version(self) -> int:
         return self._conversation.version
+
+    @property
+    def redactions(self) -> int:
+        """The number of events that were redacted, of a fork since it began. While it stays, no content was erased."""
+        return self._conversation.redactions
 
     @property
     def structural(self) -> int:
@@ -155,7 +172,7 @@ class ReadTransaction:
         """
         bare = self._reader.rows(self._conversation.key, start - 1, stop, stop - start + 1)
         if self._codec().are_plain(bare):
-            if not bare or bare[0][0] != start - 1 or bare[0][8] != head:
+            if not bare or bare[0][0] != start - 1 or head_of(bare[0][8]) != head:
                 return None
             events = events_of(bare[1:])
             if events is not None and list(map(_id_of, events)) == list(range(start, stop)):
@@ -277,6 +294,17 @@ class ReadTransaction:
             raise CorruptEvent(self.conversation, decoded.id, "it holds no changes of documents")
         return decoded.head, event
 
+    def document_changes(self, start: int) -> Iterator[DocumentChanges]:
+        """Yield the changes of documents of the conversation's own with an id from ``start`` on, the newest first."""
+        stop = self.version
+        first = max(whole("start", start), self._conversation.begins)
+        while rows := self._decoded(self._reader.rows(self._conversation.key, first, stop, _PAGE, "documents")):
+            for row in rows:
+                event = event_of(self.conversation, row)
+                if isinstance(event, DocumentChanges):
+                    yield event
+            stop = rows[-1].id
+
     def record_at(self, projection: str, version: int | None = None) -> Record | None:
         """Return the newest record of a projection at or before ``version`` (of all, if None).
 
@@ -348,15 +376,27 @@ class ReadTransaction:
     def recall(self, idempotency_key: str) -> RecalledKey | None:
         """Return what an idempotency key stands for. Raises ``CorruptEvent`` where it was changed without the key."""
         recalled = self._reader.recalled(self._conversation.key, idempotency_key, 1, exactly=True)
+        if not recalled and self._conversation.redactions:
+            hidden = hidden_key(self._salt, idempotency_key)
+            recalled = self._reader.recalled(self._conversation.key, hidden, 1, exactly=True)
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 
     def recalled_among(self, idempotency_keys: Sequence[str]) -> set[str]:
         """Return those of these keys that are stored. Raises what ``recall`` raises."""
-        among = self._reader.index.recalled_among(self._conversation.key, idempotency_keys)
+        names = {name: name for name in idempotency_keys}
+        if self._conversation.redactions:
+            names.update((hidden_key(self._salt, name), name) for name in idempotency_keys)
+        among = self._reader.index.recalled_among(self._conversation.key, list(names))
         recalled = [(name, each) for _, name, each in among]
         self.check_proofs(recalled)
-        return {name for name, _ in recalled}
+        return {names[name] for name, _ in recalled}
+
+    def recalled_from(self, start: str, limit: int) -> Sequence[tuple[str, RecalledKey]]:
+        """Return idempotency keys from ``start`` on. Raises what ``recall`` raises."""
+        recalled = self._reader.recalled(self._conversation.key, start, limit)
+        self.check_proofs(recalled)
+        return recalled
 
     def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
         """Raise ``CorruptEvent`` where an idempotency key was changed without the key of the conversation."""
@@ -372,6 +412,11 @@ class ReadTransaction:
         if codec is None:
             codec = self._known_codec = self._database.codec_of(self._conversation)
         return codec
+
+    @property
+    def _salt(self) -> bytes:
+        data_key = self._codec().data_key
+        return self._conversation.salt if data_key is None else data_key.salt
 
     def _own(self) -> Segment:
         found = self._conversation
@@ -480,6 +525,12 @@ class WriteTransaction(ReadTransaction):
         self._conversation = self._conversation.grown(rows[-1])
         return place
 
+    def append(self, batch: Sequence[Encoded], now: int) -> Place:
+        """Insert these events as the next ones."""
+        codec = self._codec_to_write()
+        salt = self._conversation.salt if codec.data_key is None else codec.data_key.salt
+        return self.insert(chained(self._conversation._replace(salt=salt), batch, now))
+
     def stage(self, rows: Sequence[Row]) -> None:
         """Insert the next rows of a staged conversation, which are plain."""
         self._reader.insert(self._conversation.key, self._encoded(rows), staged=True)
@@ -501,6 +552,28 @@ class WriteTransaction(ReadTransaction):
             mark = codec.mark
             self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
             self._changed = True
+
+    def redact(self, rows: Sequence[Row]) -> None:
+        """Replace the content of rows of the conversation's own by these, which are plain."""
+        self._reader.change(self._conversation.key, NewContent(self._encoded(rows)))
+        self.count_redactions(len(rows))
+        self._changed = True
+
+    def count_redactions(self, count: int) -> None:
+        """Note that this number of events of the conversation, or of the past that it shares, were redacted."""
+        self._reader.change(self._conversation.key, MoreRedactions(count))
+        self._conversation = self._conversation._replace(redactions=self._conversation.redactions + count)
+
+    def hide_key(self, idempotency_key: str, recalled: RecalledKey) -> None:
+        """Store a keyed hash in the place of an idempotency key, so that its text is gone and it is still known."""
+        codec = self._codec_to_write()
+        hidden = hidden_key(self._salt, idempotency_key)
+        self._reader.forget_key(self._conversation.key, idempotency_key)
+        self._reader.remember(self._conversation.key, hidden, codec.proved(hidden, recalled._replace(proof=None)))
+        if codec.data_key is not None and recalled.proof is None:
+            mark = codec.mark
+            self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
+        self._changed = True
 
     def keep_past(self, links: Sequence[Link], version: int) -> None:
         """Keep under which names and salts the copied events up to a version were recorded, and leave the parent."""
@@ -565,6 +638,15 @@ class WriteTransaction(ReadTransaction):
         past = encode_past(decode_past(found.past, codec.data_key), data_key)
         self._reader.change(found.key, NewPast(past, found.parent_version or 0))
         self._conversation = self._conversation._replace(past=past)
+
+
+def hidden_key(salt: bytes, idempotency_key: str) -> str:
+    """Return what stands for an idempotency key once an event that it stands for is redacted."""
+    if idempotency_key.startswith(HIDDEN_KEYS):
+        return idempotency_key
+    name = idempotency_key.encode("utf-8", "surrogatepass")
+    digest = blake2b(name, digest_size=_HIDDEN_KEY_BYTES, key=salt, person=b"foldlog key").digest()
+    return HIDDEN_KEYS + urlsafe_b64encode(digest).decode()
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:

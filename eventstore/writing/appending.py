@@ -26,6 +26,7 @@ from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Place, RecalledKey
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
+from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.results import Recorded
 from eventstore.stored.rows import (
     chained,
@@ -147,7 +148,8 @@ class Appending:
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
         set_times(self._untimed, None)  # an earlier run of this may have set them
         given = self._decided(first_id, Append(self._command.events, ANY_VERSION), reading)
-        if [stored_event_of(conversation, row) for row in rows] != list(given):
+        stored = [stored_event_of(conversation, row) for row in rows]
+        if stored != list(given) and not _are_what_was_given(stored, given, self._batch):
             raise IdempotencyConflict(conversation, str(self._key), first_id)
         if position is None:
             raise CorruptEvent(conversation, first_id, "its position cannot be found")
@@ -155,6 +157,20 @@ class Appending:
             Recorded(position + n, conversation, from_microseconds(row.recorded_at), event)
             for n, (row, event) in enumerate(zip(rows, recorded, strict=True))
         )
+
+
+def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event], batch: Sequence[Encoded]) -> bool:
+    """Return whether stored events, some of them redacted, are those that are given again. Of a redacted one its size,
+    its kind and the other fields that stay can be compared, and nothing else.
+    """
+    return len(stored) == len(given) and all(
+        one == other
+        if one.redacted is None
+        else one.redacted.bytes == len(encoded.body)
+        and can_be_redacted(other)
+        and without_content(other, one.redacted) == one
+        for one, other, encoded in zip(stored, given, batch, strict=True)
+    )
 
 
 def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:

@@ -33,6 +33,7 @@ __all__ = [
     "find",
     "index",
     "index_as",
+    "is_of_index",
     "known",
     "source_key",
     "unknown",
@@ -78,6 +79,11 @@ def source_key(format: str, source_id: Any) -> str | None:
         return None
     text = f"{format}\0{source_id!r}".encode("utf-8", "surrogatepass")
     return SOURCE_KEYS + urlsafe_b64encode(blake2b(text, digest_size=18).digest()).decode()
+
+
+def is_of_index(idempotency_key: str) -> bool:
+    """Return whether a key says that a conversation has the index; it stands for no events."""
+    return idempotency_key == _INDEXED
 
 
 def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknown:

@@ -15,7 +15,8 @@ from msgspec import Meta
 from eventstore import CorruptEvent, codec, is_structural
 from eventstore.errors import EventStoreError
 from eventstore.maintenance.copy import Carried
-from eventstore.recorders.types import Erasure, Row
+from eventstore.recorders.types import HEAD_BYTES, Erasure, Row
+from eventstore.stored.hash_chain import is_redacted
 from eventstore.stored.past import Link
 from eventstore.stored.row_codec import PLAIN
 from foldlog.archives.compression import NotReadable, decompressed
@@ -36,7 +37,8 @@ __all__ = [
     "row_of",
 ]
 
-VERSION = 1
+VERSION = 2
+"""Version 1 had no salts of events."""
 
 T = TypeVar("T")
 
@@ -44,6 +46,7 @@ _Moment = Annotated[int, Meta(ge=0, lt=253_402_300_800_000_000)]
 """Microseconds since 1970, before the year 10000."""
 _Whole = Annotated[int, Meta(ge=0, le=2**53)]
 _Head = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+_Salt = Annotated[str, Meta(pattern="^([0-9a-f]{32})?$")]
 _Hex = Annotated[str, Meta(pattern="^([0-9a-f]{2}){0,64}$")]
 
 
@@ -66,6 +69,9 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True):
     structural: bool
     recorded_at: _Moment
     head: _Head
+    salt: _Salt = ""
+    commitment: _Head | None = None
+    """Of a redacted event, in the place of its salt."""
     body: msgspec.Raw = msgspec.Raw()
     body64: str | None = None
 
@@ -171,10 +177,16 @@ def event_line(conversation: str, row: Row) -> bytes:
         "structural": row.structural,
         "recorded_at": row.recorded_at,
         "head": row.head.hex(),
+        **_proof_fields(row.proof),
     }
     if _stands_in_a_line(row):
         return b'%b,"body":%b}\n' % (line(fields)[:-2], row.body)
     return line({**fields, "body64": base64.b64encode(row.body).decode()})
+
+
+def _proof_fields(proof: bytes) -> dict[str, str]:
+    rest = proof[HEAD_BYTES:]
+    return {"commitment" if is_redacted(proof) else "salt": rest.hex()} if rest else {}
 
 
 def _stands_in_a_line(row: Row) -> bool:
@@ -274,7 +286,7 @@ def row_of(lines: ArchiveLines, conversation: str, text: bytes) -> Row:
         raise CorruptEvent(conversation, read.event, "its line says otherwise whether it is shown, or structural")
     return Row(
         read.event, read.kind, read.schema, read.shown, read.structural, read.recorded_at, PLAIN, body,
-        bytes.fromhex(read.head),
+        bytes.fromhex(read.head + (read.commitment or read.salt)),
     )  # fmt: skip
 
 

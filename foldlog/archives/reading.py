@@ -66,8 +66,8 @@ def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterato
         if first is None:
             raise lines.bad("an archive of foldlog does not begin so")
         version = lines.read(first, ArchiveLine).foldlog_archive
-        if version != VERSION:
-            raise lines.bad(f"the archive is of version {version}, and this foldlog reads {VERSION}; upgrade it")
+        if not 1 <= version <= VERSION:
+            raise lines.bad(f"the archive is of version {version}, and this foldlog reads up to {VERSION}; upgrade it")
         count = events = 0
         while (last := lines.next_of("end")) is None:
             rest = _Rest(lines)

@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Views": ("why", "diff", "stats", "audit", "rebuild", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
     "The store": ("copy", "backup", "restore", "vacuum", "status", "adapters"),
-    "Trust": ("verify", "head", "salvage", "rekey", "erase"),
+    "Trust": ("verify", "head", "salvage", "rekey", "erase", "redact"),
 }
 """Commands by the heading that the help puts them under, in its order."""
 _FOLDERS: Mapping[str, str] = {

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["apply", "delta", "object_delta"]
+__all__ = ["apply", "apply_what_fits", "delta", "object_delta"]
 
 Delta = dict[str, Any] | list[Any] | None
 
@@ -107,4 +107,27 @@ def apply(predicted: Any, difference: Delta) -> Any:
     record.update(difference.get("set", {}))
     for key, inside in difference.get("in", {}).items():
         record[key] = apply(predicted[key], inside)
+    return record
+
+
+def apply_what_fits(predicted: Any, difference: Delta) -> Any:
+    """Return the same where ``predicted`` is not what it was, since it was made of redacted events: what a difference
+    changes and is not there stays away.
+    """
+    if difference is None:
+        return predicted
+    if isinstance(difference, list):
+        if type(predicted) is not list or len(predicted) != len(difference):
+            return predicted
+        return [apply_what_fits(*pair) for pair in zip(predicted, difference, strict=True)]
+    if "=" in difference:
+        return difference["="]
+    if type(predicted) is not dict:
+        return predicted
+    gone = frozenset(difference.get("del", ()))
+    record = {key: value for key, value in predicted.items() if key not in gone}
+    record.update(difference.get("set", {}))
+    for key, inside in difference.get("in", {}).items():
+        if key in predicted:
+            record[key] = apply_what_fits(predicted[key], inside)
     return record

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from eventstore.events import Event
+from eventstore.events import DocumentChanges, Event, Redaction, Retraction
 
 if TYPE_CHECKING:
     from projections import View
 
 __all__ = [
+    "LEFT_OUT",
     "LOOK_AT",
     "Format",
     "Lookalike",
@@ -25,6 +26,13 @@ __all__ = [
     "RestartableEncoder",
     "unnamed",
 ]
+
+LEFT_OUT: Final[Mapping[type, str]] = {
+    Retraction: "retraction",
+    Redaction: "receipt of a redaction",
+    DocumentChanges: "change of documents",
+}
+"""Events of ours that most formats have no record for, and what people call them."""
 
 LOOK_AT = 50
 """The format and the name of a history show in its first records, or they do not."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eventstore.events import Event
-from foldlog.formats.delta import apply, object_delta
+from foldlog.formats.delta import apply, apply_what_fits, object_delta
 
 __all__ = ["KeyOrder"]
 
@@ -33,11 +33,14 @@ class KeyOrder:
 
     ``held`` names the fields of events that hold objects of a record as they are. Both methods take the ``events`` that
     were made of a record, and ``parts`` of it that are in order already.
+
+    From the first redacted event on, records cannot be what they were: what is known of them is written.
     """
 
     def __init__(self, *held: str) -> None:
         self._fields = ("arguments", "thinking", "extras", "data", "tools", *held)
         self._last: dict[_Shape, tuple[str, ...]] = {}
+        self._redacted = False
 
     def difference(self, predicted: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
         """Return what ``origin.rest`` keeps of ``record`` beside its marks: see ``delta``, and ``order``."""
@@ -53,6 +56,7 @@ class KeyOrder:
     ) -> dict[str, Any]:
         """Return the record that ``rest``, with the marks in it, was kept of."""
         held: set[int] = set()
+        self._redacted = self._redacted or any(event.redacted is not None for event in events)
         for event in events:
             for field in self._fields:
                 _hold(getattr(event, field, None), _DEPTH, held)
@@ -61,7 +65,8 @@ class KeyOrder:
                 _hold(value, _DEPTH, held)
         for value in (*_values_in(rest), *parts):
             _hold(value, 0, held)
-        return self._ordered_object(apply(predicted, rest), "", 0, rest.get("order", {}), held)
+        record = apply_what_fits(predicted, rest) if self._redacted else apply(predicted, rest)
+        return self._ordered_object(record, "", 0, rest.get("order", {}), held)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -100,7 +105,9 @@ class KeyOrder:
         own = tuple(made)
         shape = _shape(own, made)
         order = self._last.get(shape, own)
-        if path in orders:
+        if self._redacted:
+            order = _what_fits(own, order, orders.get(path))
+        elif path in orders:
             order = tuple(order[place] for place in orders[path])
             self._remember(shape, order)
         return {
@@ -123,6 +130,14 @@ class KeyOrder:
     def _remember(self, shape: _Shape, order: tuple[str, ...]) -> None:
         if len(self._last) < _SHAPES_MAX:
             self._last[shape] = order
+
+
+def _what_fits(own: tuple[str, ...], order: tuple[str, ...], places: Sequence[int] | None) -> tuple[str, ...]:
+    """Return the keys that an object has, in the order that is known of them."""
+    if places is not None:
+        order = tuple(order[place] for place in places if place < len(order))
+    known = dict.fromkeys(key for key in order if key in own)
+    return (*known, *(key for key in own if key not in known))
 
 
 def _shape(keys: tuple[str, ...], made: dict[str, Any]) -> _Shape:

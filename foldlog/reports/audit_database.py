@@ -24,9 +24,11 @@ from eventstore import (
     Event,
     EventStoreError,
     Observation,
+    Redaction,
     Store,
 )
-from eventstore.codec import encode
+from eventstore.codec import encode_ours
+from eventstore.maintenance.erase import forks_of
 from eventstore.maintenance.status import lost_after as find_lost_after
 from eventstore.maintenance.whole_file import new_beside, sync_folder
 from foldlog.words.texts import as_json, storable, text_of
@@ -143,7 +145,7 @@ def update(
     on_events: Callable[[int], None] = lambda added: None,
 ) -> Updated:
     """Bring the audit database at ``path`` up to date, for some conversations, or for the whole store; make it first if
-    it is not there. What was erased in the store is erased there too.
+    it is not there. What was erased or redacted in the store is erased there too.
 
     Each step is one transaction, so an interrupted run goes on where it ended. An event that cannot be read is left out
     and named, in what is returned and in the table ``damaged``. Raises ``NoAuditDatabase``,
@@ -155,11 +157,11 @@ def update(
     with closing(database):
         with _written(path):
             if conversations is None:
-                added, touched = _follow_all(store, database, on_events)
+                added, touched, gone = _follow_all(store, database, on_events)
                 touched |= {row.id for row in store.iter_conversations() if row.erased_at is not None}
             else:
-                added, touched = _follow_some(store, database, conversations, on_events)
-            gone, lost = False, list(added.damaged)
+                added, touched, gone = _follow_some(store, database, conversations, on_events)
+            lost = list(added.damaged)
             for conversation in sorted(touched):
                 try:
                     gone |= describe(store, database, conversation)
@@ -285,7 +287,9 @@ def _check_position(store: Store, path: Path, position: int) -> None:
         raise AuditDatabaseAhead(path, position, lost_after)
 
 
-def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str]]:
+def _follow_all(store: Store, database: Database, on_events: Callable[[int], None]) -> tuple[Updated, set[str], bool]:
+    """Add what is new. Return that, the conversations that it is of, and whether anything was taken out."""
+    gone = False
     followed = table_of(database, "followed")
     position = next((row["position"] for row in followed.rows_where("scope = ?", [WHOLE_STORE])), 0)
     events = condensations = 0
@@ -297,12 +301,28 @@ def _follow_all(store: Store, database: Database, on_events: Callable[[int], Non
         rows = [(r.conversation, r.recorded_at, r.event) for r in chunk if not isinstance(r, CorruptEvent)]
         with database.conn:
             condensations += add_events(database, rows, lost)
+            gone |= _replace_redacted(store, database, rows)
             followed.upsert({"scope": WHOLE_STORE, "position": chunk[-1].position}, pk="scope")
         events += len(rows)
         damaged += lost
         touched.update(r.conversation for r in chunk)
         on_events(len(chunk))
-    return Updated(events, condensations, len(touched), tuple(damaged)), touched
+    return Updated(events, condensations, len(touched), tuple(damaged)), touched, gone
+
+
+def _replace_redacted(store: Store, database: Database, rows: Sequence[tuple[str, datetime, Event]]) -> bool:
+    """Replace the events that these rows say were redacted, in forks too. Return whether there were any."""
+    gone = False
+    for conversation, _, event in rows:
+        if isinstance(event, Redaction):
+            for name in (conversation, *forks_of(store, conversation)):
+                for event_id in event.event_ids:
+                    known = "conversation = ? AND id = ?"
+                    if table_of(database, "events").count_where(known, [storable(name), event_id]):
+                        again = [(name, *one) for one in store.log(name, event_id, event_id + 1)]
+                        add_events(database, again, ())
+                        gone = True
+    return gone
 
 
 def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
@@ -320,7 +340,8 @@ def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
 
 def _follow_some(
     store: Store, database: Database, conversations: Iterable[str], on_events: Callable[[int], None]
-) -> tuple[Updated, set[str]]:
+) -> tuple[Updated, set[str], bool]:
+    gone = False
     events = condensations = 0
     damaged: list[Damaged] = []
     touched: set[str] = set()
@@ -335,10 +356,11 @@ def _follow_some(
             rows = [(conversation, *one) for one in chunk if not isinstance(one, CorruptEvent)]
             with database.conn:
                 condensations += add_events(database, rows, lost)
+                gone |= _replace_redacted(store, database, rows)
             events += len(rows)
             damaged += lost
             on_events(len(chunk))
-    return Updated(events, condensations, len(touched), tuple(damaged)), touched
+    return Updated(events, condensations, len(touched), tuple(damaged)), touched, gone
 
 
 def _logged(store: Store, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
@@ -430,7 +452,7 @@ def purge(database: Database) -> None:
 
 
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[str, Any]:
-    stored = encode(event)
+    stored = encode_ours(event)
     return {
         "conversation": storable(conversation),
         "id": event.id,

@@ -112,6 +112,9 @@ class SearchTables(Protocol):
     def remove(self, conversations: Iterable[str], removals: str) -> None:
         """Remove all text of conversations, and every byte of it, and note up to which removal of the store that is."""
 
+    def remove_events(self, events: Iterable[tuple[str, int]]) -> None:
+        """Remove the text of events, given by conversation and id, and every byte of it."""
+
     def find(self, wanted: Wanted) -> list[Hit]: ...
 
     def clear(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
-from eventstore import CorruptEvent, KeyUnavailable, Recorded, Store
+from eventstore import CorruptEvent, KeyUnavailable, Recorded, Redaction, Store
 from eventstore.maintenance.status import lost_after
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.stored.database import translated
@@ -116,8 +116,11 @@ class SearchIndex:
                 chunk = list(islice(_followed(self._store, after), _BATCH))
                 if not chunk:
                     return added
-                texts = [indexed(one) for one in chunk if isinstance(one, Recorded)]
-                unread, last = len(chunk) - len(texts), _position(chunk[-1])
+                redacted = self._remove_redacted(chunk)
+                readable = [one for one in chunk if isinstance(one, Recorded)]
+                # An event may have been read before its redaction.
+                texts = [indexed(one) for one in readable if (one.conversation, one.event.id) not in redacted]
+                unread, last = len(chunk) - len(readable), _position(chunk[-1])
                 if self._tables.add(texts, unread, last, after=after, removals=removals):
                     added += len(texts)
                     on_events(len(chunk))
@@ -128,7 +131,9 @@ class SearchIndex:
             removals = self.remove_erased()
             # The batch may have been read before an erasure that the index has met already.
             kept = {name for name in {one.conversation for one in batch} if not self._is_erased(name)}
-            texts = [indexed(one) for one in batch if isinstance(one, Recorded) and one.conversation in kept]
+            redacted = self._remove_redacted(batch)
+            readable = [one for one in batch if isinstance(one, Recorded) and one.conversation in kept]
+            texts = [indexed(one) for one in readable if (one.conversation, one.event.id) not in redacted]
             unread = sum(isinstance(one, CorruptEvent) for one in batch)
             if self._tables.add(texts, unread, position, after=None, removals=removals):
                 return True
@@ -138,12 +143,16 @@ class SearchIndex:
         return self._store.conversation(conversation).erased_at is not None
 
     def remove_erased(self) -> str:
-        """Remove the texts of conversations that were erased from the store. Return up to which removal that is.
+        """Remove the texts of conversations that were erased from the store, and of events that were redacted. Return
+        up to which removal that is.
 
-        Cost: two look-ups where none was since.
+        Cost: two look-ups where none was since; else also the events that are not in the index yet.
         """
         removals = _removals(self._store)
         if removals != self._tables.value("removals"):
+            position = self._tables.position()
+            if position:
+                self._remove_redacted(_followed(self._store, position))
             rows = [row for row in self._store.iter_conversations() if row.erased_at is not None or row.generation]
             indexed_ids = set(self._tables.conversations())
             self._tables.remove(indexed_ids.intersection(row.id for row in rows), removals)
@@ -151,6 +160,18 @@ class SearchIndex:
                 self.rebuild()  # texts of another conversation with the id of an erased one went with those
                 self._tables.set_values({"removals": removals})
         return removals
+
+    def _remove_redacted(self, entries: Iterable[Recorded | CorruptEvent]) -> set[tuple[str, int]]:
+        """Remove the texts of the events that these entries say were redacted. Return the conversations and ids."""
+        redacted = {
+            (one.conversation, event_id)
+            for one in entries
+            if isinstance(one, Recorded) and isinstance(one.event, Redaction)
+            for event_id in one.event.event_ids
+        }
+        if redacted:
+            self._tables.remove_events(redacted)
+        return redacted
 
     def rebuild(self) -> None:
         """Empty the index. The next search makes it again from the log."""

@@ -48,6 +48,9 @@ _FIND = """
 _DELETE = """
     DELETE FROM {schema}.search_texts WHERE sha256(conversation) = sha256(%s) AND conversation = %s
 """
+_DELETE_EVENT = """
+    DELETE FROM {schema}.search_texts WHERE sha256(conversation) = sha256(%s) AND conversation = %s AND id = %s
+"""
 _SET = """
     INSERT INTO {schema}.search_facts VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
@@ -127,6 +130,14 @@ class PostgresTables:
             for name in conversations:
                 gone += connection.execute(self._sql(_DELETE), (_bytes(name), _bytes(name))).rowcount
             connection.execute(self._sql(_SET), ("removals", removals))
+        if gone:
+            self._purge()
+
+    def remove_events(self, events: Iterable[tuple[str, int]]) -> None:
+        gone = 0
+        with self._transaction() as connection:
+            for name, event_id in events:
+                gone += connection.execute(self._sql(_DELETE_EVENT), (_bytes(name), _bytes(name), event_id)).rowcount
         if gone:
             self._purge()
 

@@ -143,6 +143,23 @@ class SQLiteTables:
                 self._set("pending", "")
                 self._set("removals", removals)
 
+    def remove_events(self, events: Iterable[tuple[str, int]]) -> None:
+        with self._transaction() as execute:
+            for name, event_id in events:
+                found = execute(
+                    "SELECT t.position, t.text FROM texts t JOIN conversations c ON c.key = t.conversation"
+                    " WHERE c.id = ? AND t.id = ?",
+                    (_bytes(name), event_id),
+                ).fetchall()
+                for position, text in found:
+                    execute("INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", (position, text))
+                    execute("DELETE FROM texts WHERE position = ?", (position,))
+                    self._set("pending", "bytes")
+        if self.value("pending"):
+            self._purge()
+            with self._transaction():
+                self._set("pending", "")
+
     def find(self, wanted: Wanted) -> list[Hit]:
         conditions, values = _conditions(wanted)
         query = _FIND.format(conditions=conditions)

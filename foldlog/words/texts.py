@@ -16,6 +16,7 @@ from eventstore import (
     Event,
     Message,
     Observation,
+    Redaction,
     Retraction,
     SystemMessage,
     UnknownEvent,
@@ -38,7 +39,7 @@ def text_of(event: Event) -> str:
             return f"{name} {as_json(data)}"
         case DocumentChanges(changed=changed):
             return as_json(changed)
-        case CondensationRequest(reason=reason) | Retraction(reason=reason):
+        case CondensationRequest(reason=reason) | Retraction(reason=reason) | Redaction(reason=reason):
             return reason
         case CondensationAction(summary=summary):
             return summary or ""

@@ -97,7 +97,7 @@ def test_the_first_event_of_a_fork_commits_to_the_head_that_it_left(store: Store
         row = store.database.rows(reader, found, 6, 7, 1)[0]
     follows = border("f", found.salt, 6, last.head)
     kind, schema, shown, structural, at = row.kind, row.schema, row.shown, row.structural, row.recorded_at
-    assert row.head == link(follows, found.salt, 6, kind, schema, shown, structural, at, row.body)
+    assert row.head == link(follows, found.salt, 6, kind, schema, shown, structural, at, row.body, row.proof)
 
 
 def test_a_published_head_of_a_fork_is_verified_across_the_border(store: Store):

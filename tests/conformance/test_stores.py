@@ -277,7 +277,16 @@ def test_heads_chain_every_event_to_those_before_it(recorder: Recorder):
     head = hash_chain.seed("c1", found.salt)
     for row in rows:
         head = hash_chain.link(
-            head, found.salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body
+            head,
+            found.salt,
+            row.id,
+            row.kind,
+            row.schema,
+            row.shown,
+            row.structural,
+            row.recorded_at,
+            row.body,
+            row.proof,
         )
         assert row.head == head
     assert store.conversations()[0].head == head.hex()

@@ -1,4 +1,5 @@
-"""Random stores of which conversations are erased or encrypted, and a search of every file for their bytes.
+"""Random stores of which conversations are erased or encrypted, or events redacted, and a search of every file for
+their bytes.
 
 python -m tests.eventstore.erased_bytes [STORES] [FIRST SEED]
 """
@@ -9,12 +10,28 @@ import random
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import SecretStr
 
 import eventstore.writing.importing
-from eventstore import ANY_VERSION, Annotation, Event, KeyRing, Message, Store, open_store
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    Annotation,
+    Event,
+    KeyRing,
+    Message,
+    Observation,
+    Origin,
+    Store,
+    open_store,
+)
+from foldlog.maintenance import Maintenance
+from foldlog.reports import audit_database
+from foldlog.search import SearchIndex
 from tests.crash.bytes_left import bytes_left
 from tests.crash.everywhere import in_memory
 
@@ -26,6 +43,14 @@ _STAGED_EVENTS = 10
 def mark(kind: str, name: str) -> str:
     """What every few bytes of a conversation's texts repeat, so that a short part of one shows too."""
     return f"{kind}{name}~"
+
+
+class Secret(NamedTuple):
+    """An event to be redacted, and what its text repeats."""
+
+    conversation: str
+    id: int
+    mark: str
 
 
 class RandomStore:
@@ -62,6 +87,24 @@ class RandomStore:
             self._numbers += 1
             key = f"{self.rng.randrange(10**6)}-{self._numbers}-{self._text('k', name)[:600]}"
         store.append(name, events, expected_version=ANY_VERSION, idempotency_key=key)
+
+    def append_secret(self, stores: Sequence[Store], number: int) -> Secret:
+        """Append one event with a text of its own, among others and under a key that has the text too."""
+        name, text = self.rng.choice(self.names), mark("s", f"{number:02}")
+        content = text * (1 + self.rng.choice(_SIZES) // len(text))
+        event: Event = self.rng.choice(
+            (
+                Message(source="user", content=content),
+                Annotation(name="note", data=[content]),
+                Action(tool="t", arguments={"said": content}, thought=content, call_id="1"),
+                Observation(tool="t", content="x", extras={"raw": content}, meta={"also": content}),
+                Message(source="user", content="x", origin=Origin(format="f", id=content, rest={"raw": content})),
+            )
+        )
+        batch = [event, self._event(name)][: self.rng.choice((1, 2))]
+        key = content[:600] if self.rng.random() < 0.5 else None
+        recorded = self.rng.choice(stores).append(name, batch, expected_version=ANY_VERSION, idempotency_key=key)
+        return Secret(name, recorded[0].event.id, text)
 
     def _history(self, stores: Sequence[Store], name: str, appended: Sequence[str]) -> Iterator[Event]:
         for _ in range(self.rng.choice((15, 40, 120))):
@@ -117,11 +160,46 @@ def after_encryption(folder: Path, seed: int) -> list[str]:
     return found
 
 
-WAYS = {"erasures": after_erasures, "encryption": after_encryption}
+def after_redactions(folder: Path, seed: int) -> list[str]:
+    """What is left of some events once each of them is redacted: in the store's files, in its search index, in an audit
+    database and in a backup.
+    """
+    store = RandomStore(folder / "store.db", seed)
+    with ExitStack() as stack:
+        keys = KEYS if store.rng.random() < 0.2 else None
+        opened = partial(open_store, store.url, durability="relaxed", keys=keys)
+        stores = [stack.enter_context(opened()) for _ in range(2)]
+        store.fill(stores)
+        secrets = [store.append_secret(stores, n) for n in range(3)]
+        for _ in range(store.rng.choice((0, 20, 100))):
+            store.append(store.rng.choice(stores), store.rng.choice(store.names[:2]))
+        if store.rng.random() < 0.5:
+            stores[0].fork(secrets[0].conversation, secrets[0].id + 1, "fork")
+        audit, found = folder / "audit.db", list[str]()
+        if keys is None and store.rng.random() < 0.3:
+            audit_database.update(stores[0], audit)
+            with SearchIndex(stores[0]) as index:
+                index.catch_up()
+        for secret in secrets:
+            with_summaries = store.rng.random() < 0.5
+            receipt = Maintenance(store.rng.choice(stores)).redact(
+                secret.conversation, secret.id, reason="asked to", with_summaries=with_summaries
+            )
+            found += ["bytes pending"] * receipt.bytes_pending + list(receipt.unconfirmed)
+            if audit.exists():
+                audit_database.update(stores[0], audit, [secret.conversation])
+            stores[0].back_up(str(folder / "backup.db"))
+            found += bytes_left(folder, [secret.mark])
+            (folder / "backup.db").unlink()
+        found += [str(finding) for verdict in stores[1].verify() for finding in verdict.findings]
+    return found
+
+
+WAYS = {"erasures": after_erasures, "encryption": after_encryption, "redactions": after_redactions}
 
 
 def look(seed: int, way: str) -> list[str]:
-    """What is left in a random store, made and searched in one of two ways: ``erasures`` or ``encryption``."""
+    """What is left in a random store, made and searched in one of the ways."""
     with tempfile.TemporaryDirectory(prefix="foldlog-bytes-", dir=in_memory()) as folder:
         return WAYS[way](Path(folder), seed)
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore import CondensationAction, Event, Message, Store, open_store
+from eventstore import CondensationAction, Event, Message, Redaction, Store, open_store
 from projections import Views, audit
 
 __all__ = ["Acknowledged", "Ledger", "batch_of", "contents", "inspect", "open_at"]
@@ -104,10 +104,16 @@ def inspect(
     return findings
 
 
+def is_of_redaction(event: Event) -> bool:
+    """Whether an event was redacted, so that it does not say its batch any more, or is the receipt."""
+    return event.redacted is not None or isinstance(event, Redaction)
+
+
 def _inspect_conversation(
     store: Store, conversation: str, batches: dict[str, tuple[str, int, int]], without_views: bool
 ) -> Iterator[str]:
-    for name, run in groupby(store.events(conversation), key=lambda event: event.meta["batch"]):
+    events = [event for event in store.events(conversation) if not is_of_redaction(event)]
+    for name, run in groupby(events, key=lambda event: event.meta["batch"]):
         batch = list(run)
         first = batch[0]
         if [event.meta["place"] for event in batch] != list(range(first.meta["size"])):
@@ -121,7 +127,7 @@ def _inspect_conversation(
         yield f"{audited.missing} revisions of {conversation} are missing, which were to be written with their events"
 
 
-FORKS = {"f": 12, "branch": 14, "leaf": 16}
+FORKS = {"f": 12, "f2": 13, "branch": 14, "leaf": 16}
 """Forks, and the first event of their own: those before are followed as events of their parent."""
 
 

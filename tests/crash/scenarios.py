@@ -14,9 +14,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 import eventstore.writing.importing
-from eventstore import ANY_VERSION, Origin, VersionConflict, open_store
+from eventstore import ANY_VERSION, Origin, Store, VersionConflict, open_store
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure
+from eventstore.maintenance.redact import redact as redact_event
 from eventstore.recorders.sqlite import schema
 from eventstore.recorders.statements import migrations
 from projections import Views
@@ -164,6 +165,31 @@ def erase(path: Path, ledger: Ledger) -> None:
         ledger.enter("c1", recorded[0].id, 2, "after")
 
 
+def _with_a_secret_event(path: Path) -> None:
+    _some_history(path)
+    with open_at(path) as store:
+        for n in range(30):
+            store.append("c2", batch_of(f"mixed-{n}", 1, text="public~" * (5 * n)), expected_version=ANY_VERSION)
+            if n == 20:
+                _append_secret(store)
+        store.fork("c1", 13, "f2")
+
+
+def _append_secret(store: Store) -> None:
+    secret = batch_of("private", 1, text=SECRET * 300)
+    store.append("c1", secret, expected_version=ANY_VERSION, idempotency_key=SECRET)
+
+
+def redact(path: Path, ledger: Ledger) -> None:
+    """An event of a conversation that has a fork is redacted, and its append is sent again."""
+    with open_at(path) as store:
+        redact_event(store, "c1", 12, reason="asked to", by="me")
+        recorded = store.append("c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
+        ledger.enter("c1", recorded[0].id, 2, "after")
+        _append_secret(store)
+        assert store.version("c1") == 16
+
+
 def fork(path: Path, ledger: Ledger) -> None:
     """A fork begins, and gets its first events."""
     with open_at(path) as store:
@@ -242,6 +268,7 @@ SCENARIOS = {
     "catch_up": Scenario(_without_views, catch_up, without_views=True),
     "rebuild": Scenario(_some_history, rebuild),
     "erase": Scenario(_with_a_secret, erase, erases=SECRET),
+    "redact": Scenario(_with_a_secret_event, redact, erases=SECRET),
     "fork": Scenario(_some_history, fork),
     "detach": Scenario(_with_a_fork, detach, erases=SECRET),
     "erase_with_forks": Scenario(_with_secret_forks, erase_with_forks, erases=SECRET),

@@ -288,7 +288,7 @@ def test_the_newest_state_is_taken_from_the_log(path: Path):
 
 
 def test_conversations_whose_own_rows_are_lost_are_found_by_their_names_in_an_index(path: Path):
-    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 19)
+    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 20)
     content = bytearray(path.read_bytes())
     content[(page - 1) * PAGE : page * PAGE] = b"\xff" * PAGE
     path.write_bytes(content)
@@ -363,7 +363,7 @@ def test_noise_in_pages_ends_quickly_and_without_an_error(path: Path):
     [
         ("checksum = checksum + 1", {}),
         ("shown_before = 7", {}),
-        ("head = zeroblob(32)", {}),
+        ("head = CAST(zeroblob(32) || substr(head, 33) AS BLOB)", {}),
         ("checksum = checksum + 1", {"keys": KEYS, "compression": "zlib"}),
         ("shown_before = 7", {"keys": KEYS, "compression": "zlib"}),
     ],
@@ -385,7 +385,10 @@ def test_a_content_that_its_head_proves_is_kept_though_what_stands_beside_it_was
 def test_an_encrypted_event_whose_head_was_changed_is_lost_and_the_others_are_kept(tmp_path: Path):
     path = tmp_path / "history.db"
     fill(path, keys=KEYS)
-    execute(path, "UPDATE events SET head = zeroblob(32) WHERE conversation = 1 AND id = 30")
+    execute(
+        path,
+        "UPDATE events SET head = CAST(zeroblob(32) || substr(head, 33) AS BLOB) WHERE conversation = 1 AND id = 30",
+    )
     done, target = salvaged(path, KEYS)
     with target:
         assert [(lost.first, lost.last) for lost in done["a"].lost] == [(30, 30)]
@@ -419,7 +422,7 @@ def test_checksums_say_whose_events_are_where_the_row_of_a_conversation_is_damag
     damaged = path.with_name("damaged.db")
     shutil.copy(path, damaged)
     execute(damaged, f"UPDATE conversations SET {change} WHERE id = 'a'")
-    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 19)
+    page = next(row.page for row in rows(path) if row.rowid is not None and len(row.columns) == 20)
     content = bytearray(path.read_bytes())
     content[(page - 1) * PAGE : page * PAGE] = damaged.read_bytes()[(page - 1) * PAGE : page * PAGE]
     path.write_bytes(content)

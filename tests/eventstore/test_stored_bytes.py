@@ -67,7 +67,11 @@ def seed(salt: bytes, name: bytes) -> bytes:
 
 def next_head(head: bytes, salt: bytes, row: Row, body: bytes) -> bytes:
     fields = f"{row.id} {row.schema} {row.shown} {row.structural} {row.recorded_at} {len(row.kind)} ".encode()
-    return hashlib.sha256(head + salt + fields + row.kind + b"\n" + body).digest()
+    behind = row.head[32:]
+    if not behind:
+        return hashlib.sha256(head + salt + fields + row.kind + b"\n" + body).digest()
+    commitment = hashlib.sha256(behind + body).digest() if len(behind) == 16 else behind
+    return hashlib.sha256(head + salt + b"salted " + fields + row.kind + b"\n" + commitment).digest()
 
 
 def checksum(name: bytes, row: Row) -> int:
@@ -86,7 +90,8 @@ def opened(row: Row, name: bytes, data_key: bytes | None) -> bytes:
             ">8q", row.id, row.schema, row.shown, row.structural, row.recorded_at, encoding, row.shown_before,
             row.structural_before,
         )  # fmt: skip
-        place = b"event\0" + columns + row.head + struct.pack(">I", len(row.kind)) + row.kind + name
+        what = {32: b"event", 48: b"salted event", 64: b"redacted event"}[len(row.head)]
+        place = what + b"\0" + columns + row.head + struct.pack(">I", len(row.kind)) + row.kind + name
         body = AESGCM(data_key).decrypt(body[:12], body[12:], place)
         encoding -= 8
     elif encoding >= 4:
@@ -134,7 +139,7 @@ def assert_reads(path: Path) -> dict[bytes, list[Any]]:
         for place, row in enumerate(rows):
             body = opened(row, name, data_key)
             head = next_head(head, salt, row, body)
-            assert (row.id, row.head, row.checksum) == (place, head, checksum(name, row))
+            assert (row.id, row.head[:32], row.checksum) == (place, head, checksum(name, row))
             assert (row.shown_before, row.structural_before) == (shown, structural)
             shown, structural = shown + row.shown, structural + row.structural
             events.setdefault(name, []).append(said(body))
@@ -202,7 +207,7 @@ def test_marks_proofs_and_encrypted_records_are_read_by_the_page(tmp_path: Path)
             last = rows[-1]
             shown, structural = last.shown_before + last.shown, last.structural_before + last.structural
             ends = struct.pack(">5q", created_at, last.id + 1, last.recorded_at, shown, structural)
-            assert proved(data_key, mark[25:], b"mark\0" + mark[:25] + b"\1" + ends + last.head + name)
+            assert proved(data_key, mark[25:], b"mark\0" + mark[:25] + b"\1" + ends + last.head[:32] + name)
             assert mark[0] == 1
             assert (keys, first, until) == {b"c1": (1, 0, 2), b"other imported": (0, 0, 0)}.get(name, (1, 0, 0))
             assert [row.id for row in rows if row.encoding < 8] == list(range(until))
@@ -246,7 +251,7 @@ def test_the_example_on_the_page_can_be_computed_again():
             int(check), bytes.fromhex(written), body,
         )  # fmt: skip
         head = next_head(head, salt, row, body)
-        assert (head.hex(), checksum(b"c1", row)) == (written, int(check))
+        assert (head.hex(), checksum(b"c1", row)) == (written[:64], int(check))
 
 
 def test_the_records_beside_the_events_have_the_checksums_of_the_page(tmp_path: Path):
@@ -273,7 +278,7 @@ def test_an_archive_is_read_by_the_page(tmp_path: Path):
     with (tmp_path / "archive").open("rb") as file:
         lines = zstandard.ZstdDecompressor().stream_reader(file).read().split(b"\n")
     assert lines.pop() == b""
-    assert json.loads(lines[0])["foldlog_archive"] == 1
+    assert json.loads(lines[0])["foldlog_archive"] == 2
     ends: dict[str, str] = {}
     name, salt, head, events = "", b"", b"", 0
     for line in lines[1:-1]:
@@ -290,7 +295,8 @@ def test_an_archive_is_read_by_the_page(tmp_path: Path):
             body = line[start + 8 : -1] if start >= 0 else base64.b64decode(fields["body64"])
             row = Row(
                 fields["event"], fields["kind"].encode(), fields["schema"], int(fields["shown"]),
-                int(fields["structural"]), fields["recorded_at"], 0, 0, 0, 0, b"", body,
+                int(fields["structural"]), fields["recorded_at"], 0, 0, 0, 0,
+                bytes(32) + bytes.fromhex(fields["salt"]), body,
             )  # fmt: skip
             head = next_head(head, salt, row, body)
             assert head.hex() == fields["head"]
@@ -311,7 +317,19 @@ def test_every_kind_and_field_is_on_the_page():
         for row in re.findall(r"^\| `(\w+)` \| (\d) \| (.*?) \| [^|]*\|$", PAGE, re.MULTILINE)
     }
     assert {kind: known.schema for kind, known in KINDS.items()} == {kind: row[0] for kind, row in table.items()}
-    common = {"kind", "id", "timestamp", "cause", "origin", "meta", "stays_with_next", "source", "shown", "extra"}
+    common = {
+        "kind",
+        "id",
+        "timestamp",
+        "cause",
+        "origin",
+        "meta",
+        "stays_with_next",
+        "source",
+        "shown",
+        "extra",
+        "redacted",
+    }
     for kind, known in KINDS.items():
         fields = set(known.type.__struct_encode_fields__) - common
         assert {field for field in fields if f"`{field}`" not in table[kind][1]} == set()

@@ -135,7 +135,7 @@ def test_an_archive_says_how_much_it_holds_and_is_its_owners_only(source: Store,
 
 def test_its_lines_are_json_whose_bodies_are_those_of_the_store(archive: Path):
     lines = [json.loads(line) for line in lines_of(archive)]
-    assert lines[0]["foldlog_archive"] == 1
+    assert lines[0]["foldlog_archive"] == 2
     event = next(line for line in lines if line.get("event") == 3)
     assert event["body"] == {"kind": "message", "content": "message 3", "source": "user"}
     assert lines[-1] == {"end": True, "conversations": 8, "events": 2_524}
@@ -365,7 +365,7 @@ def test_an_archive_that_somebody_made_up_is_looked_through_though_its_heads_are
         del line["body"]
         head = hash_chain.link(
             head, salt, line["event"], line["kind"], line["schema"], line["shown"], line["structural"],
-            line["recorded_at"], body,
+            line["recorded_at"], body, bytes(32) + bytes.fromhex(line["salt"]),
         )  # fmt: skip
         line["head"] = head.hex()
     made_up[0]["head"] = head.hex()

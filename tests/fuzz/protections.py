@@ -177,14 +177,14 @@ PROTECTIONS = {
     "places": Protection(
         "an encrypted body is of its place",
         "eventstore/stored/row_codec.py",
-        'return b"event\\0%b%b%b%b" % (columns, head, _length(len(name)), name)',
+        'return b"%b\\0%b%b%b%b" % (what, columns, proof, _length(len(name)), name)',
         'return b"event\\0"',
         _ATTACKER,
     ),
     "columns": Protection(
         "… and of every other column",
         "eventstore/stored/row_codec.py",
-        'return b"event\\0%b%b%b%b" % (columns, head, _length(len(name)), name)',
+        'return b"%b\\0%b%b%b%b" % (what, columns, proof, _length(len(name)), name)',
         'return b"event\\0%b" % columns[:8]',
         _ATTACKER,
     ),

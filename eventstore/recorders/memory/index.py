@@ -54,6 +54,11 @@ class MemoryIndex:
             listed.append(ListedConversation(key, one.id, one.created_at, encrypted, at, version, record))
         return listed
 
+    def trackings_behind(self, position: int) -> Sequence[str]:
+        facts = self._tables.facts
+        tracked = {name.partition(" ")[2]: int(at) for name, at in facts.items() if name.startswith("tracking ")}
+        return sorted(application for application, at in tracked.items() if at < position)
+
 
 class MemoryWritableIndex(MemoryIndex):
     def list_as(self, key: int, at: int, version: int, digests: Iterable[bytes] | None) -> None:

@@ -16,6 +16,8 @@ from eventstore.recorders.types import (
     Erasure,
     Fork,
     Grown,
+    MoreRedactions,
+    NewContent,
     NewForm,
     NewKey,
     NewMark,
@@ -105,8 +107,10 @@ class MemoryTransaction(MemoryReader):
         match change:
             case NewMark(mark):
                 self._change(found._replace(mark=mark))
-            case NewForm(rows):
+            case NewForm(rows) | NewContent(rows):
                 self._replace(key, rows)
+            case MoreRedactions(count):
+                self._change(found._replace(redactions=found.redactions + count))
             case NewPast(past, version):
                 self._change(found._replace(parent=None, parent_id=None, parent_version=version, past=past))
             case PastRows(rows):
@@ -128,7 +132,9 @@ class MemoryTransaction(MemoryReader):
             for row in rows:
                 place = bisect.bisect_left(kept, row.id, key=lambda stored: stored.id)
                 if place < len(kept) and kept[place].id == row.id:
-                    kept[place] = kept[place]._replace(encoding=row.encoding, body=row.body, checksum=row.checksum)
+                    kept[place] = kept[place]._replace(
+                        encoding=row.encoding, body=row.body, checksum=row.checksum, proof=row.proof
+                    )
 
     def _expunge(self, key: int) -> bool:
         tables = self._tables
@@ -168,6 +174,23 @@ class MemoryTransaction(MemoryReader):
             sources = self._tables.source_keys[idempotency_key]
             self._tables.undo.append(lambda: sources.discard(key))
             sources.add(key)
+
+    def forget_key(self, key: int, idempotency_key: str) -> None:
+        keys, sources = self._tables.idempotency_keys, self._tables.source_keys
+        before = keys.get((key, idempotency_key))
+        if before is None:
+            return
+        was_of_source = key in sources.get(idempotency_key, ())
+
+        def restore() -> None:
+            keys[key, idempotency_key] = before
+            if was_of_source:
+                sources[idempotency_key].add(key)
+
+        self._tables.undo.append(restore)
+        del keys[key, idempotency_key]
+        if was_of_source:
+            sources[idempotency_key].discard(key)
 
     def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
         kept = self._tables.records[projection, key]

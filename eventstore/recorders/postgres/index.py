@@ -58,6 +58,10 @@ class PostgresIndex:
             for n in range(result.ntuples)
         ]
 
+    def trackings_behind(self, position: int) -> Sequence[str]:
+        result = self._ask("trackings_behind", bigint(position))
+        return [to_text(values(result)(n, 0)) for n in range(result.ntuples)]
+
 
 class PostgresWritableIndex(PostgresIndex):
     def __init__(self, ask: Callable[..., PGresult], write: Callable[..., None]) -> None:

@@ -9,7 +9,7 @@ from typing import Final, cast
 from psycopg.pq.abc import PGresult
 
 from eventstore.recorders.postgres.binary import to_text
-from eventstore.recorders.types import BareRow, Conversation, Erasure, RecalledKey, Record
+from eventstore.recorders.types import BareRow, Conversation, Erasure, RecalledKey, Record, head_of
 
 __all__ = [
     "TRUE",
@@ -104,7 +104,7 @@ def conversation_at(result: PGresult, n: int) -> Conversation:
         salt=may_be_null(n, 5) or b"",
         version=0 if is_empty else unsigned(value(n, 12)) + 1,
         updated_at=None if is_empty else moment(value(n, 13)),
-        head=may_be_null(n, 14),
+        head=None if (proof := may_be_null(n, 14)) is None else head_of(proof),
         parent=None if parent is None else unsigned(parent),
         parent_version=None if parent_version is None else unsigned(parent_version),
         key_id=None if key_id is None else to_text(key_id),
@@ -120,4 +120,5 @@ def conversation_at(result: PGresult, n: int) -> Conversation:
         past=may_be_null(n, 22),
         astray=may_be_null(n, 23) == TRUE,
         replaces=None if (replaces := may_be_null(n, 24)) is None else unsigned(replaces),
+        redactions=0 if (redactions := may_be_null(n, 25)) is None else unsigned(redactions),
     )

@@ -31,6 +31,8 @@ from eventstore.recorders.types import (
     Erasure,
     Fork,
     Grown,
+    MoreRedactions,
+    NewContent,
     NewForm,
     NewKey,
     NewMark,
@@ -217,6 +219,11 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
                 self._write("grow_fork", bigint(key))
             case NewForm(rows):
                 self._replace(key, rows)
+            case NewContent(rows):
+                self._met.pop(key, None)
+                self._redact(key, rows)
+            case MoreRedactions(count):
+                self._write("count_redactions", bigint(key), bigint(count))
             case Erasure():
                 self._erase(key, change)
 
@@ -229,6 +236,20 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             array(INTEGER, [integer(row.checksum) for row in rows]),
             array(BYTEA, [row.body for row in rows]),
         )
+
+    def _redact(self, key: int, rows: Sequence[Row]) -> None:
+        self._write(
+            "redact_rows",
+            bigint(key),
+            array(BIGINT, [bigint(row.id) for row in rows]),
+            array(SMALLINT, [smallint(row.encoding) for row in rows]),
+            array(INTEGER, [integer(row.checksum) for row in rows]),
+            array(BYTEA, [row.body for row in rows]),
+            array(BYTEA, [row.proof for row in rows]),
+        )
+
+    def forget_key(self, key: int, idempotency_key: str) -> None:
+        self._write("forget_key", bigint(key), text_bytes(idempotency_key))
 
     def _erase(self, key: int, erasure: Erasure) -> None:
         erased_at, reason, events, head = erasure
@@ -380,7 +401,7 @@ def _columns(row: Row, position: int | None) -> tuple[Parameter, ...]:
         bigint(row.recorded_at),
         smallint(row.encoding),
         row.body,
-        row.head,
+        row.proof,
         integer(row.shown_before),
         integer(row.structural_before),
         integer(row.checksum),

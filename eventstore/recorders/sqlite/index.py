@@ -51,6 +51,9 @@ class SQLiteIndex:
             for key, name, created_at, encrypted, at, version, *record in rows
         ]  # fmt: skip
 
+    def trackings_behind(self, position: int) -> Sequence[str]:
+        return [as_text(name) for (name,) in self._execute(SQL["trackings_behind"], (position,))]
+
 
 class SQLiteWritableIndex(SQLiteIndex):
     def __init__(self, execute: Callable[..., Cursor], executemany: Callable[[str, Iterable[Any]], Cursor]) -> None:

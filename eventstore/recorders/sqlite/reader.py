@@ -21,6 +21,7 @@ from eventstore.recorders.types import (
     PlacedRow,
     RecalledKey,
     Record,
+    head_of,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class SQLiteReader:
             found = self._execute(SQL["conversation_as_known"], bound_name).fetchone()
             if found is not None and found == (
                 known.key, known.created_at, known.salt, known.version, known.updated_at, known.head,
-                known.sealed_key, known.shown, known.structural, known.mark,
+                known.sealed_key, known.shown, known.structural, known.mark, known.redactions,
             ) and (known.parent is None or self._lineage(known.key) == known.lineage):  # fmt: skip
                 return known
         row = self._execute(SQL["conversation"], bound_name).fetchone()
@@ -208,8 +209,8 @@ def _sort(rows: list[BareRow]) -> None:
 
 def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
     (key, visible, created_at, parent, parent_version, salt, key_id, sealed_key,
-     erased_at, erased_reason, erased_events, erased_head, mark, replaces, parent_id, past, last_id, updated_at, head,
-     shown, structural, astray) = found  # fmt: skip
+     erased_at, erased_reason, erased_events, erased_head, mark, replaces, parent_id, past, redactions, last_id,
+     updated_at, head, shown, structural, astray) = found  # fmt: skip
     return Conversation(
         key=key,
         id=conversation_id,
@@ -217,7 +218,7 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
         salt=salt or b"",
         version=last_id + 1 if type(last_id) is int else 0,
         updated_at=updated_at,
-        head=head,
+        head=head_of(head),
         parent=parent,
         parent_version=parent_version,
         key_id=None if key_id is None else as_text(key_id),
@@ -233,4 +234,5 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
         replaces=replaces,
         parent_id=None if parent_id is None else as_text(parent_id),
         past=past,
+        redactions=redactions or 0,
     )

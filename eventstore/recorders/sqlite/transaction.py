@@ -16,6 +16,8 @@ from eventstore.recorders.types import (
     Erasure,
     Fork,
     Grown,
+    MoreRedactions,
+    NewContent,
     NewForm,
     NewKey,
     NewMark,
@@ -138,6 +140,10 @@ class SQLiteTransaction(SQLiteReader):
                 self._execute(SQL["erase_conversation"], (erased_at, bound(reason), events, head, key))
             case NewForm(rows):
                 self._replace(key, rows)
+            case NewContent(rows):
+                self._redact(key, rows)
+            case MoreRedactions(count):
+                self._execute(SQL["count_redactions"], (count, key))
             case NewPast(past, version):
                 self._execute(SQL["set_past"], (version, past, key))
             case PastRows(rows):
@@ -163,6 +169,16 @@ class SQLiteTransaction(SQLiteReader):
             SQL["replace_row"],
             [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, key, r.id) for r in rows],
         )
+
+    def _redact(self, key: int, rows: Sequence[Row]) -> None:
+        self._executemany(
+            SQL["redact_row"],
+            [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, r.proof, key, r.id) for r in rows],
+        )
+
+    def forget_key(self, key: int, idempotency_key: str) -> None:
+        self._leave_bytes()
+        self._execute(SQL["forget_key"], (key, bound(idempotency_key)))
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
         if again:

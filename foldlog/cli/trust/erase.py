@@ -18,7 +18,7 @@ from foldlog.words.gist import count, gist
 if TYPE_CHECKING:
     from eventstore import ConversationRow, Store
 
-__all__ = ["run"]
+__all__ = ["check_audit", "erase_there", "run"]
 
 _LOOKED_AT_MAX = 1_000
 _WORDS_MAX = 200
@@ -57,7 +57,7 @@ def run(
     with open_existing(db) as store:
         whole(store, conversation)
         if audit is not None:
-            _check(store, audit)
+            check_audit(store, audit, "nothing was erased")
         if not yes:
             _ask(store, conversation)
         forks = list(forks_of(store, conversation)) if with_forks else []
@@ -66,7 +66,7 @@ def run(
         except ConversationHasForks as error:
             raise Refused(str(error)) from error
         left = _erase_from_search(store)
-        problem = None if audit is None else _erase_there(store, audit, [conversation, *forks])
+        problem = None if audit is None else erase_there(store, audit, [conversation, *forks])
     if as_json:
         terminal.emit(_document(receipt))
     else:
@@ -135,14 +135,14 @@ def _first_words(store: Store, conversation: str) -> str:
     return f"no message of the user among its first {_LOOKED_AT_MAX} events"
 
 
-def _check(store: Store, audit: Path) -> None:
-    """Refused where it could not be erased from the audit database: the history itself could not be brought back."""
+def check_audit(store: Store, audit: Path, so: str) -> None:
+    """Raise ``Refused`` where nothing can be erased from the audit database: an erased content does not come back."""
     from foldlog.reports.audit_database import AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase, check
 
     try:
         check(store, audit)
     except (AuditDatabaseAhead, AuditDatabaseMismatch, NoAuditDatabase) as error:
-        raise Refused(f"{error}; nothing was erased") from error
+        raise Refused(f"{error}; {so}") from error
 
 
 def _erase_from_search(store: Store) -> str | None:
@@ -157,7 +157,7 @@ def _erase_from_search(store: Store) -> str | None:
     return None
 
 
-def _erase_there(store: Store, audit: Path, conversations: list[str]) -> str | None:
+def erase_there(store: Store, audit: Path, conversations: list[str]) -> str | None:
     """Erase the conversations from the audit database. Return what went wrong, or None."""
     import sqlite3
 

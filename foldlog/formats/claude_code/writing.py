@@ -19,6 +19,7 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Redaction,
     Retraction,
     SystemMessage,
     UnknownEvent,
@@ -28,6 +29,7 @@ from foldlog.formats.claude_code.blocks import blocks_of, given
 from foldlog.formats.claude_code.compaction import ShownMembers
 from foldlog.formats.claude_code.context import LinesBefore, Response
 from foldlog.formats.claude_code.results import structured
+from foldlog.formats.format import LEFT_OUT
 from foldlog.formats.record import rest_of, time_text
 
 __all__ = ["NAME", "SPEAKERS", "ClaudeCodeEncoder", "Marks", "predicted"]
@@ -57,8 +59,8 @@ class ClaudeCodeEncoder:
 
     def records(self, event: Event) -> list[Any]:
         """Return the lines that are complete with ``event``; a retraction and changes of documents have none."""
-        if isinstance(event, Retraction | DocumentChanges):
-            self.left_out["retraction" if isinstance(event, Retraction) else "change of documents"] += 1
+        if type(event) in LEFT_OUT:
+            self.left_out[LEFT_OUT[type(event)]] += 1
             self._standing.follow(event, None)
             self._before.next_id += 1
             return []
@@ -148,7 +150,7 @@ def predicted(events: Sequence[Event], marks: Marks, before: LinesBefore) -> dic
             record["type"], record["content"] = "system", given(event.content)
         case CondensationRequest():
             record |= {"type": "system", "subtype": "condensation_request", "content": event.reason}
-        case UnknownEvent() | Retraction() | DocumentChanges():
+        case UnknownEvent() | Retraction() | Redaction() | DocumentChanges():
             pass
         case Action() | Observation() | Message():
             _predict_said("assistant" if event.source == "agent" else "user", events, marks, before, record)

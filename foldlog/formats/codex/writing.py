@@ -19,6 +19,7 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Redaction,
     Retraction,
     SystemMessage,
     UnknownEvent,
@@ -27,6 +28,7 @@ from foldlog.formats.codex.lines import Line, line_of
 from foldlog.formats.codex.parts import parts_of
 from foldlog.formats.codex.repeats import ITEMS, Repeats
 from foldlog.formats.codex.standing import ShownItems
+from foldlog.formats.format import LEFT_OUT
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import rest_of, time_text
 
@@ -102,8 +104,8 @@ class CodexEncoder:
     def _added(self, event: Event) -> list[Any]:
         if isinstance(event, CondensationAction | Retraction):
             return self._compacted(event)
-        if isinstance(event, DocumentChanges):
-            self.left_out["change of documents"] += 1
+        if isinstance(event, DocumentChanges | Redaction):
+            self.left_out[LEFT_OUT[type(event)]] += 1
         records = _added(event)
         self._standing.follow(event, [record["payload"] for record in records])
         return records

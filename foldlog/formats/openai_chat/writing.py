@@ -16,10 +16,12 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Redaction,
     Retraction,
     SystemMessage,
     UnknownEvent,
 )
+from foldlog.formats.format import LEFT_OUT
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openai_chat.dialect import MARKS, NAME, Dialect, Marks, OpenAI
 from foldlog.formats.record import rest_of, time_text
@@ -72,8 +74,8 @@ class OpenAIChatEncoder:
         marks = {mark: self._rest[mark] for mark in (*MARKS, *self._dialect.marks) if mark in self._rest}
         if isinstance(group[0], CondensationAction) and group[0].metadata.get("outcome") != "declined":
             self.left_out["condensation"] += 1
-        if isinstance(group[0], Retraction | DocumentChanges):
-            self.left_out["retraction" if isinstance(group[0], Retraction) else "change of documents"] += 1
+        if type(group[0]) in LEFT_OUT:
+            self.left_out[LEFT_OUT[type(group[0])]] += 1
         predicted_message = predicted(group, marks)
         if predicted_message is None:
             return []
@@ -119,7 +121,7 @@ def predicted(events: list[Event], marks: Marks) -> dict[str, Any] | None:
             message["role"], message["content"] = "user", event.content
         case Annotation() | DocumentChanges() | CondensationAction() | CondensationRequest():
             return None
-        case Retraction() | UnknownEvent():
+        case Retraction() | Redaction() | UnknownEvent():
             return None
     if event.origin is not None and event.origin.format == NAME and event.origin.id is not None:
         message["id"] = event.origin.id

@@ -17,10 +17,12 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Redaction,
     Retraction,
     SystemMessage,
     UnknownEvent,
 )
+from foldlog.formats.format import LEFT_OUT
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openhands_v0.memory import parsed
 from foldlog.formats.openhands_v0.recalled import with_texts
@@ -143,8 +145,8 @@ class OpenHandsV0Encoder:
         """Return the records that are complete with ``event``: one, or none while an array is open. A retraction and
         changes of documents have none.
         """
-        if isinstance(event, Retraction | DocumentChanges):
-            self.left_out["retraction" if isinstance(event, Retraction) else "change of documents"] += 1
+        if type(event) in LEFT_OUT:
+            self.left_out[LEFT_OUT[type(event)]] += 1
             self._before.add(event, {})
             self._source_ids.add(None)
             return []
@@ -243,7 +245,7 @@ def _predict_body(event: Event, marks: Marks, before: RecordsBefore, record: dic
         case CondensationRequest():
             record["action"] = "condensation_request"
             return {}
-        case UnknownEvent() | Retraction() | DocumentChanges():
+        case UnknownEvent() | Retraction() | Redaction() | DocumentChanges():
             return None
 
 

@@ -17,11 +17,13 @@ from eventstore.events import (
     Event,
     Message,
     Observation,
+    Redaction,
     Retraction,
     SystemMessage,
     UnknownEvent,
     summary_of,
 )
+from foldlog.formats.format import LEFT_OUT
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.openhands_v1.blocks import blocks_of, split
 from foldlog.formats.recent import Recent
@@ -102,8 +104,8 @@ class OpenHandsV1Encoder:
 
     def records(self, event: Event) -> list[Any]:
         """Return the record of ``event``; a retraction and changes of documents have none."""
-        if isinstance(event, Retraction | DocumentChanges):
-            self.left_out["retraction" if isinstance(event, Retraction) else "change of documents"] += 1
+        if type(event) in LEFT_OUT:
+            self.left_out[LEFT_OUT[type(event)]] += 1
             self._before.add(event, None)
             self._source_ids.add(None)
             return []
@@ -175,7 +177,7 @@ def predicted(event: Event, marks: Marks, before: EventsBefore) -> dict[str, Any
             record["kind"], record["summary"] = "CondensationSummaryEvent", event.content
         case CondensationRequest():
             record["kind"] = "CondensationRequest"
-        case UnknownEvent() | Retraction() | DocumentChanges():
+        case UnknownEvent() | Retraction() | Redaction() | DocumentChanges():
             pass
     return record
 

@@ -72,7 +72,7 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
        coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces
+       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces, c.redactions
 FROM {schema}.conversations c
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.events
@@ -94,7 +94,8 @@ SELECT (
         WHEN EXISTS (
             SELECT FROM {schema}.conversations c
             CROSS JOIN LATERAL (SELECT id, head FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e
-            WHERE c.key = $1::bigint AND c.erased_at IS NULL AND e.id = $2::bigint AND e.head = $3::bytea
+            WHERE c.key = $1::bigint AND c.erased_at IS NULL AND e.id = $2::bigint
+                AND substring(e.head FOR 32) = $3::bytea
                 AND c.salt = $4::bytea AND c.key_id IS NOT DISTINCT FROM $5::bytea
                 AND c.sealed_key IS NOT DISTINCT FROM $6::bytea AND c.mark IS NOT DISTINCT FROM $7::bytea
         )
@@ -125,7 +126,7 @@ SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, 
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
        coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural), c.visible, c.mark,
-       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces
+       p.id, c.past, c.grown AND c.erased_at IS NULL AND e.id IS NULL, c.replaces, c.redactions
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
@@ -144,7 +145,7 @@ ORDER BY substring(c.id, 1, 256), c.id
 SELECT c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
        e.id, e.recorded_at, e.head, e.shown_before, e.shown, e.structural_before, e.structural, c.visible, c.mark,
-       NULL::bytea, c.past, NULL::boolean
+       NULL::bytea, c.past, NULL::boolean, c.replaces, c.redactions
 FROM (
     SELECT * FROM {schema}.conversations
     WHERE NOT visible AND erased_at IS NULL AND id >= $1::bytea
@@ -417,6 +418,17 @@ UPDATE {schema}.events e SET encoding = r.encoding, checksum = r.checksum, body 
 FROM unnest($2::bigint[], $3::smallint[], $4::integer[], $5::bytea[]) r (id, encoding, checksum, body)
 WHERE e.conversation = $1::bigint AND e.id = r.id
 
+-- name: redact_rows
+UPDATE {schema}.events e SET encoding = r.encoding, checksum = r.checksum, body = r.body, head = r.head
+FROM unnest($2::bigint[], $3::smallint[], $4::integer[], $5::bytea[], $6::bytea[]) r (id, encoding, checksum, body, head)
+WHERE e.conversation = $1::bigint AND e.id = r.id
+
+-- name: count_redactions
+UPDATE {schema}.conversations SET redactions = coalesce(redactions, 0) + $2::bigint WHERE key = $1::bigint
+
+-- name: forget_key
+DELETE FROM {schema}.idempotency_keys WHERE conversation = $1::bigint AND sha256(key) = sha256($2::bytea)
+
 -- name: erase_conversation
 UPDATE {schema}.conversations
 SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, past = NULL,
@@ -447,12 +459,15 @@ SET code = excluded.code, base = excluded.base, body = excluded.body, encoding =
 -- name: delete_records
 DELETE FROM {schema}.records WHERE projection = $1::bytea AND conversation = $2::bigint
 
+-- name: trackings_behind
+SELECT application FROM {schema}.tracking GROUP BY application HAVING max(notification_id) < $1::bigint ORDER BY application
+
 -- name: insert_tracking
 INSERT INTO {schema}.tracking (application, notification_id, token) VALUES ($1::bytea, $2::bigint, $3::bigint)
 
 -- name: stands_event
 SELECT position >> 20 FROM {schema}.events
-WHERE conversation = $1::bigint AND id = $2::bigint AND head = $3::bytea
+WHERE conversation = $1::bigint AND id = $2::bigint AND substring(head FOR 32) = $3::bytea
     AND (position & 1048575) IS NOT DISTINCT FROM $4::bigint
 
 -- name: stands_conversation

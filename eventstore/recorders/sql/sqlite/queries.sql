@@ -9,7 +9,7 @@
 -- deleted from the last one on); the next rows that were recorded, or the newest of all, are of the same conversation; or the very newest is not in the index.
 -- part: conversations_as_found
 SELECT c.id, c.key, c.visible, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, c.replaces, p.id, c.past,
+       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, c.mark, c.replaces, p.id, c.past, c.redactions,
        coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
        coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
        coalesce(e.structural_before + e.structural, b.structural_before + b.structural),
@@ -54,8 +54,8 @@ LEFT JOIN conversations p ON p.key = c.parent
 -- as it was then.
 -- name: conversation_as_known
 SELECT c.key, c.created_at, coalesce(c.salt, x''), coalesce(e.id, b.id) + 1, coalesce(e.recorded_at, b.recorded_at),
-       coalesce(e.head, b.head), c.sealed_key, coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
-       coalesce(e.structural_before + e.structural, b.structural_before + b.structural), c.mark
+       substr(coalesce(e.head, b.head), 1, 32), c.sealed_key, coalesce(e.shown_before + e.shown, b.shown_before + b.shown),
+       coalesce(e.structural_before + e.structural, b.structural_before + b.structural), c.mark, coalesce(c.redactions, 0)
 FROM conversations c
 LEFT JOIN events e INDEXED BY events_by_id
     ON e.conversation = c.key AND e.id = (
@@ -280,6 +280,16 @@ UPDATE idempotency_keys SET proof = ? WHERE conversation = ? AND key = CAST(? AS
 UPDATE events SET encoding = ?, checksum = ?, body = CASE WHEN ? THEN CAST(? AS TEXT) ELSE ? END
 WHERE conversation = ? AND id = ?
 
+-- name: redact_row
+UPDATE events SET encoding = ?, checksum = ?, body = CASE WHEN ? THEN CAST(? AS TEXT) ELSE ? END, head = ?
+WHERE conversation = ? AND id = ?
+
+-- name: count_redactions
+UPDATE conversations SET redactions = coalesce(redactions, 0) + ? WHERE key = ?
+
+-- name: forget_key
+DELETE FROM idempotency_keys WHERE conversation = ? AND key = CAST(? AS TEXT)
+
 -- name: erase_conversation
 UPDATE conversations
 SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, past = NULL, first_position = NULL, published = NULL,
@@ -384,9 +394,12 @@ INSERT INTO tracking (application, notification_id) VALUES (?, ?)
 -- name: max_tracking_id
 SELECT max(notification_id) FROM tracking WHERE application = ?
 
+-- name: trackings_behind
+SELECT application FROM tracking GROUP BY application HAVING max(notification_id) < ? ORDER BY application
+
 -- name: carve_conversation
 INSERT OR IGNORE INTO conversations
-VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
+VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)
 
 -- name: carve_event
 INSERT OR REPLACE INTO events

@@ -21,9 +21,9 @@ from eventstore.stored import hash_chain
 __all__ = ["Carved", "carve"]
 
 _EVENT_COLUMNS = 14
-_CONVERSATION_COLUMNS = 19
-_EARLIER_COLUMNS = (15, 16, 18)
-"""Of a conversation's row that was written before schema 3, 7 and 8."""
+_CONVERSATION_COLUMNS = 20
+_EARLIER_COLUMNS = (15, 16, 18, 19)
+"""Of a conversation's row that was written before schema 3, 7, 8 and 9."""
 _TRIED_MAX = 16
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 _ASTRAY_MAX = 200
@@ -167,7 +167,7 @@ class _Names:
             columns = rows.get(name) or self._rows.get(key)
             if columns is None and key not in self._name_of and name in _OF_THE_STORE:
                 continue
-            columns = _typed(columns or (key, name, 1, 0, *[None] * 15))
+            columns = _typed(columns or (key, name, 1, 0, *[None] * 16))
             is_hidden_receipt = columns[2] == 0 and columns[11] is not None
             if columns[2] == 1 or columns[10] is not None or is_hidden_receipt or key in self._seen_before:
                 found.setdefault(key, (key, name, 0 if is_hidden_receipt else 1, *columns[3:]))

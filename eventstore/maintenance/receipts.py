@@ -1,0 +1,63 @@
+"""Redacted events and their receipts, as a verification meets them: each must have the other. Pure."""
+
+from __future__ import annotations
+
+from eventstore import codec
+from eventstore.events import Redaction
+from eventstore.recorders.types import HEAD_BYTES, Row
+from eventstore.stored.hash_chain import is_redacted
+from eventstore.stored.redacted import can_be_redacted, without_content
+
+__all__ = ["KIND", "Receipts"]
+
+KIND = "redaction"
+"""The stored kind of a receipt."""
+
+
+class Receipts:
+    """What the rows of one conversation say of redactions. Give it every sound row that matters."""
+
+    def __init__(self) -> None:
+        self._redacted: dict[int, str] = {}
+        self._receipts: dict[int, set[str]] = {}
+
+    def take(self, row: Row) -> str | None:
+        """Take a plain row whose head is right. Return what is wrong with it: a redacted row is what a redaction leaves
+        of an event, and nothing else.
+        """
+        if row.kind == KIND:
+            self.take_receipt(row)
+        if not is_redacted(row.proof):
+            return None
+        own = row.proof[HEAD_BYTES:].hex()
+        self._redacted[row.id] = own
+        try:
+            event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)
+        except codec.Undecodable as error:
+            return f"its content is not what was written: {error}"
+        if event.redacted is None:
+            return "its content was erased or replaced, and it has no receipt of a redaction"
+        if event.redacted.hash != own:
+            return "its content was erased or replaced, and its receipt is for another content"
+        if not can_be_redacted(event) or without_content(event, event.redacted) != event:
+            return "its receipt says that it is redacted, and it has content"
+        return None
+
+    def take_receipt(self, row: Row) -> None:
+        """Take a plain row of a receipt."""
+        try:
+            event = codec.decode(row.kind, row.schema, row.body, row.id)
+        except codec.Undecodable:
+            return  # what reads it says so
+        if isinstance(event, Redaction):
+            for event_id, its_hash in zip(event.event_ids, event.hashes, strict=False):
+                if event_id < row.id:
+                    self._receipts.setdefault(event_id, set()).add(its_hash)
+
+    def without_receipt(self) -> list[int]:
+        """Return the redacted events that no later event is the receipt of."""
+        return [each for each, its_hash in self._redacted.items() if its_hash not in self._receipts.get(each, ())]
+
+    def without_redaction(self) -> list[int]:
+        """Return the events that a later event is the receipt of, and that were not met as redacted."""
+        return sorted(self._receipts.keys() - self._redacted.keys())

@@ -1,0 +1,333 @@
+"""Redact events: erase their content for good, from every reader at once, then from the files.
+
+Id, kind, place, times and sizes stay, and so does the head: it commits to a hash of the body under a salt of the event,
+and the salt is erased with the body. The receipt is an event of the conversation, so followers read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+from uuid import uuid4
+
+from eventstore.codec import encode_ours
+from eventstore.documents.listing import list_again
+from eventstore.documents.values import newest_value
+from eventstore.errors import CannotRedact, CorruptEvent, InvalidArgument
+from eventstore.events import (
+    ATTRIBUTES,
+    CondensationAction,
+    DocumentChanges,
+    Event,
+    Redacted,
+    Redaction,
+    summary_id,
+)
+from eventstore.maintenance.erase import forks_of_key, purge
+from eventstore.recorders.base import Transaction
+from eventstore.recorders.types import Conversation, Place, RecalledKey, Row
+from eventstore.store import Store
+from eventstore.stored import hash_chain
+from eventstore.stored.database import Database, start_after, translated
+from eventstore.stored.redacted import can_be_redacted, without_content
+from eventstore.stored.row_codec import PLAIN
+from eventstore.stored.rows import from_microseconds, sound, stored_event_of
+from eventstore.stored.transaction import ReadTransaction, WriteTransaction, find_existing
+from eventstore.values.arguments import whole
+from eventstore.writing import origins
+
+__all__ = ["Quote", "RedactionReceipt", "redact"]
+
+_PAGE = 1_000
+_PATIENCE_S = 60.0
+_KEPT = ("views", ATTRIBUTES)
+"""Projections whose records stay: those of Views hold numbers only, and attributes are listed again."""
+_PROJECTIONS_MAX = 1_000
+_V0 = "openhands-v0"
+"""The format whose condensations name ids of the source."""
+
+
+class Quote(NamedTuple):
+    """A condensation whose summary may quote a redacted event: it stands for that event. ``redacted``: its summary is
+    erased too.
+    """
+
+    conversation: str
+    event_id: int
+    redacted: bool
+
+
+class RedactionReceipt(NamedTuple):
+    """What was redacted, when, by whom and why.
+
+    ``event_ids`` are the redacted events, ``hashes`` the commitments to what was there (see ``Redacted``), ``position``
+    is that of the entry that tells followers, None where all was redacted before. ``quotes`` are the summaries that may
+    quote the events, ``forks`` the conversations that share an event and show it redacted too. ``unconfirmed`` are the
+    read models that may hold the content, since they have not come to this position. ``bytes_pending``: bytes of it may
+    still be in unused parts of the file, and ``vacuum`` completes the redaction.
+    """
+
+    conversation: str
+    event_ids: tuple[int, ...]
+    hashes: tuple[str, ...]
+    at: datetime
+    by: str
+    reason: str
+    position: int | None
+    quotes: tuple[Quote, ...]
+    forks: tuple[str, ...]
+    unconfirmed: tuple[str, ...]
+    bytes_pending: bool
+
+
+class _Done(NamedTuple):
+    """What one transaction did: the receipts by event, the place of the entry that tells of it, and what it found."""
+
+    receipts: dict[int, Redacted]
+    place: Place | None
+    quotes: tuple[Quote, ...]
+    forks: tuple[str, ...]
+
+
+def redact(
+    store: Store,
+    conversation: str,
+    event_id: int,
+    *,
+    reason: str,
+    by: str,
+    with_summaries: bool = False,
+    complete: bool = True,
+    patience_s: float = 60.0,
+) -> RedactionReceipt:
+    """Erase the content of an event. Return the receipt, and whether its bytes are gone from the files: where they are
+    not, ``vacuum`` completes it; without ``complete``, that is left to it. Called again, it finishes what was begun.
+
+    ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too. Readers
+    that are open keep what they read alive: it waits up to ``patience_s`` seconds for them, then raises
+    ``StoreUnavailable``, and has to be run again.
+
+    Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation has no such
+    event of its own, and ``CannotRedact``, for example for an event that an earlier version of foldlog recorded. Cost:
+    the structural events and the idempotency keys of the conversation; for the bytes, as ``erase``.
+    """
+    whole("event_id", event_id)
+    database = store.database
+    what = _What(database, reason, by, with_summaries)
+    with translated():
+        done = database.recorder.transact(partial(_redact, conversation=conversation, ids=[event_id], what=what))
+        redacted = {(conversation, each) for each in done.receipts}
+        for name in dict.fromkeys(each.conversation for each in done.quotes if with_summaries):
+            ids = [each.event_id for each in done.quotes if each.conversation == name]
+            if name != conversation:
+                more = database.recorder.transact(partial(_redact, conversation=name, ids=ids, what=what))
+                redacted.update((name, each) for each in more.receipts)
+        gone = complete and purge(database.recorder, patience_s, f"event {event_id} of {conversation!r} is redacted")
+        position = None if done.place is None else done.place()
+        newest = int(database.recorder.value("last_position")) if position is None else position
+        unconfirmed = database.recorder.query(lambda reader: reader.index.trackings_behind(newest))
+    first = done.receipts[event_id]
+    return RedactionReceipt(
+        conversation,
+        tuple(done.receipts),
+        tuple(each.hash for each in done.receipts.values()),
+        first.at,
+        first.by,
+        first.reason,
+        position,
+        tuple(each._replace(redacted=(each.conversation, each.event_id) in redacted) for each in done.quotes),
+        done.forks,
+        tuple(unconfirmed),
+        not gone,
+    )
+
+
+class _What(NamedTuple):
+    """What all transactions of a redaction know."""
+
+    database: Database
+    reason: str
+    by: str
+    with_summaries: bool
+
+
+def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], what: _What) -> _Done:
+    """Redact those of these events that are not redacted yet, and with summaries, the condensations that quote them."""
+    database = what.database
+    found = find_existing(database, transaction, conversation)
+    writing = WriteTransaction(transaction, found, database)
+    first = _read(writing, found, ids[0])[1]
+    own = _quotes(writing, [(each, _read(writing, found, each)[1]) for each in ids])
+    forks = [*_forks_that_share(database, transaction, found.key, first.id)]
+    quotes = [Quote(conversation, each, redacted=False) for each in own]
+    for fork in forks:
+        reading = ReadTransaction(transaction, fork, database)
+        shared = [(each, event) for each, event in _events(writing, [*ids, *own]) if each < fork.begins]
+        quotes += [Quote(fork.id, each, redacted=False) for each in _quotes(reading, shared) if each >= fork.begins]
+    receipts: dict[int, Redacted] = {}
+    rows: list[Row] = []
+    now = max(database.now(), found.updated_at or 0)
+    for event_id in [*ids, *(each for each in own if what.with_summaries and each not in ids)]:
+        row, event = _read(writing, found, event_id)
+        if event.redacted is not None:
+            receipts[event_id] = event.redacted
+            continue
+        commitment = _commitment(conversation, row, event)
+        if isinstance(event, DocumentChanges):
+            for reading in (writing, *(ReadTransaction(transaction, fork, database) for fork in forks)):
+                _check_that_none_builds_on(reading, event)
+        receipt = Redacted(
+            at=from_microseconds(now), by=what.by, reason=what.reason, hash=commitment.hex(), bytes=len(row.body)
+        )
+        receipts[event_id] = receipt
+        _hide_keys(writing, event)
+        rows.append(_without_content(conversation, row, event, receipt))
+    done = _Done(receipts, None, tuple(quotes), tuple(fork.id for fork in forks))
+    if not rows:
+        return done
+    writing.redact(rows)
+    redacted = [row.id for row in rows]
+    hashes = tuple(receipts[event_id].hash for event_id in redacted)
+    announced = Redaction(event_ids=tuple(redacted), hashes=hashes, by=what.by, reason=what.reason)
+    place = writing.append([encode_ours(announced)], now)
+    _leave_nothing_beside(transaction, writing, redacted)
+    writing.end()
+    for fork in forks:
+        beside = WriteTransaction(transaction, fork, database)
+        beside.count_redactions(sum(event_id < fork.begins for event_id in redacted))
+        _leave_nothing_beside(transaction, beside, redacted)
+        beside.end()
+    transaction.set_value("removals", uuid4().hex)
+    return done._replace(place=place)
+
+
+# -- what to redact ---------------------------------------------------------------------------------------------------
+
+
+def _read(writing: WriteTransaction, found: Conversation, event_id: int) -> tuple[Row, Event]:
+    """Return an event of the conversation's own, as it is stored. Raises ``InvalidArgument``, ``CorruptEvent``."""
+    if not 0 <= event_id < found.version:
+        raise InvalidArgument(
+            f"conversation {found.id!r} has no event {event_id}; it has events 0 to {found.version - 1}"
+        )
+    if event_id < found.begins:
+        owner = next(part.id for part in writing.past if part.start <= event_id < part.stop)
+        raise InvalidArgument(
+            f"event {event_id} of {found.id!r} belongs to conversation {owner!r}, which it was forked from; redact it "
+            f"there, and every fork shows it redacted"
+        )
+    rows = writing.rows(event_id, event_id + 1, 1)
+    if not rows or rows[0].id != event_id:
+        raise CorruptEvent(found.id, event_id, "it is missing")
+    return sound(found.id, rows[0]), stored_event_of(found.id, rows[0])
+
+
+def _events(writing: WriteTransaction, ids: Iterable[int]) -> list[tuple[int, Event]]:
+    return [(each, event) for each in dict.fromkeys(ids) for event in writing.events(each, each + 1)]
+
+
+def _commitment(conversation: str, row: Row, event: Event) -> bytes:
+    """Return what the head of an event commits to. Raises ``CannotRedact``."""
+    if not can_be_redacted(event):
+        raise CannotRedact(
+            f"conversation {conversation!r}, event {row.id}: an event of kind {row.kind!r} cannot be redacted, because "
+            f"it is a receipt or of a later version of foldlog; redact another event, or erase the conversation"
+        )
+    commitment = hash_chain.commitment_of(row.proof, row.body)
+    if commitment is None:
+        raise CannotRedact(
+            f"conversation {conversation!r}, event {row.id}: an earlier version of foldlog recorded it, and the hash "
+            f"chain of that version needs its content; erase the conversation instead"
+        )
+    return commitment
+
+
+def _quotes(reading: ReadTransaction, events: Sequence[tuple[int, Event]]) -> list[int]:
+    """Return the ids of the condensations whose summaries stand for one of these events, ascending. One that forgets
+    the summary of such a condensation is one too.
+    """
+    ids = {event_id for event_id, _ in events}
+    sources = {event.origin.id for _, event in events if event.origin is not None and event.origin.format == _V0}
+    found: list[int] = []
+    for event in reading.structural_events(min(ids) + 1) if ids else ():
+        if not isinstance(event, CondensationAction) or event.summary is None:
+            continue
+        is_v0 = event.origin is not None and event.origin.format == _V0
+        intervals, summaries = event.forgotten
+        named = sources if is_v0 else ids
+        if any(first <= each <= last for each in named if type(each) is int for first, last in intervals) or (
+            not is_v0 and not {summary_id(each) for each in found}.isdisjoint(summaries)
+        ):
+            found.append(event.id)
+            if is_v0 and event.origin is not None:
+                sources.add(event.origin.id)
+    return found
+
+
+def _forks_that_share(database: Database, transaction: Transaction, key: int, event_id: int) -> Iterator[Conversation]:
+    for fork in forks_of_key(transaction, key):
+        if fork.erasure is None and event_id < fork.begins:
+            whole_fork = database.find_key(transaction, fork.key)  # a list leaves out its ancestors
+            if whole_fork is not None:
+                yield whole_fork
+                yield from _forks_that_share(database, transaction, fork.key, event_id)
+
+
+def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges) -> None:
+    """Raise ``CannotRedact`` where a later value of a document is stored as a difference to one of this event."""
+    for later in reading.document_changes(event.id + 1):
+        for name, change in later.changed.items():
+            if change.get("base") == event.id and name in event.changed:
+                raise CannotRedact(
+                    f"conversation {reading.conversation!r}, event {event.id}: event {later.id} stores document "
+                    f"{name!r} as a difference to it; redact event {later.id} first"
+                )
+
+
+# -- what becomes of it -----------------------------------------------------------------------------------------------
+
+
+def _without_content(conversation: str, row: Row, event: Event, receipt: Redacted) -> Row:
+    """Return the row that stays of an event, plain."""
+    body = encode_ours(without_content(event, receipt)).body
+    row = row._replace(encoding=PLAIN, body=body, proof=row.head + bytes.fromhex(receipt.hash))
+    return row._replace(checksum=hash_chain.checksum(hash_chain.checksum_seed(conversation), *row[:-1]))
+
+
+def _hide_keys(writing: WriteTransaction, event: Event) -> None:
+    """Replace the idempotency keys that stand for an event by keyed hashes, that of its source's id too."""
+    source = None if event.origin is None else origins.source_key(event.origin.format, event.origin.id)
+    for name, recalled in _keys_of(writing, event.id):
+        writing.hide_key(name, recalled)
+        source = None if name == source else source
+    if source is not None and writing.recall(source) is None:
+        writing.hide_key(source, RecalledKey(event.id, 1))  # the conversation has no index of them yet
+
+
+def _keys_of(writing: WriteTransaction, event_id: int) -> list[tuple[str, RecalledKey]]:
+    found: list[tuple[str, RecalledKey]] = []
+    start = ""
+    while page := writing.recalled_from(start, _PAGE):
+        found += [
+            (name, recalled)
+            for name, recalled in page
+            if recalled.first_id <= event_id < recalled.first_id + recalled.events and not origins.is_of_index(name)
+        ]
+        start = start_after(page[-1][0])
+    return found
+
+
+def _leave_nothing_beside(transaction: Transaction, writing: WriteTransaction, redacted: Sequence[int]) -> None:
+    """Delete what projections keep of a conversation, and list it with the attributes that it has now."""
+    for newest in transaction.records(writing.key, None, 0, _PROJECTIONS_MAX):
+        if newest.projection not in _KEPT:
+            writing.delete_records(newest.projection)
+    if any(
+        isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed
+        for event_id in redacted
+        if event_id < writing.version
+        for event in writing.events(event_id, event_id + 1)
+    ):
+        list_again(writing, newest_value(writing, ATTRIBUTES))

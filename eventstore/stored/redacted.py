@@ -1,0 +1,101 @@
+"""What stays of an event whose content was erased. Pure.
+
+The kind, the id, the place in the log, times and what pairs a call with its result stay: tool, call id, response id,
+cause, source. So do names of tools, annotations and documents, and what a condensation or a retraction does to a View.
+Everything that somebody said, called with or got back is ``[redacted]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from eventstore.events import (
+    ATTRIBUTES,
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    DocumentChanges,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Redacted,
+    Retraction,
+    SystemMessage,
+)
+
+__all__ = ["TEXT", "can_be_redacted", "without_content"]
+
+TEXT: Final = "[redacted]"
+"""What stands in the place of a text."""
+
+_DECLINED: Final = "declined"
+
+
+def can_be_redacted(event: Event) -> bool:
+    """Return whether it is known what of this event is content: not of a kind of a later version, or of a receipt."""
+    return isinstance(
+        event,
+        SystemMessage
+        | Message
+        | Action
+        | Observation
+        | Annotation
+        | DocumentChanges
+        | CondensationRequest
+        | CondensationAction
+        | Retraction
+        | CondensationSummary,
+    )
+
+
+def without_content(event: Event, redacted: Redacted) -> Event:
+    """Return the event without its content. Of an event that is redacted with the same receipt: an equal event."""
+    return replace(
+        event, meta={}, extra={}, origin=_origin(event.origin), redacted=redacted, **_fields_without_content(event)
+    )
+
+
+def _fields_without_content(event: Event) -> dict[str, Any]:
+    match event:
+        case SystemMessage():
+            return {"content": TEXT, "tools": ()}
+        case Message():
+            return {"content": TEXT, "thinking": ()}
+        case Action(arguments=arguments, thought=thought):
+            called = None if arguments is None else {"redacted": TEXT}
+            return {"arguments": called, "thought": TEXT if thought else "", "thinking": ()}
+        case Observation():
+            return {"content": TEXT, "extras": {}}
+        case Annotation():
+            return {"data": None}
+        case DocumentChanges(changed=changed):
+            return {"changed": {name: _document(name, change) for name, change in changed.items()}}
+        case CondensationRequest(reason=reason) | Retraction(reason=reason):
+            return {"reason": TEXT if reason else ""}
+        case CondensationAction(summary=summary, metadata=metadata):
+            declined = metadata.get("outcome") == _DECLINED
+            return {
+                "summary": None if summary is None else TEXT,
+                "metadata": {"outcome": _DECLINED, "reason": TEXT} if declined else {},
+            }
+        case CondensationSummary():
+            return {"content": TEXT}
+    raise TypeError(f"an event of type {type(event).__name__} cannot be redacted")
+
+
+def _document(name: str, change: dict[str, Any]) -> dict[str, Any]:
+    if "deleted" in change:
+        return change
+    return {"value": {} if name == ATTRIBUTES else TEXT}
+
+
+def _origin(origin: Origin | None) -> Origin | None:
+    """Keep the format, a time, and a number as id: condensations that came from OpenHands V0 name such numbers."""
+    if origin is None:
+        return None
+    return Origin(format=origin.format, id=origin.id if type(origin.id) is int else None, time=origin.time)

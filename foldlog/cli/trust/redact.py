@@ -1,0 +1,126 @@
+"""``foldlog redact``: the content of one event, for good."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldlog.cli import terminal
+from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
+from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.stores import open_existing, whole
+from foldlog.cli.trust.erase import check_audit, erase_there
+from foldlog.words.gist import count, gist
+
+if TYPE_CHECKING:
+    from eventstore import Store
+    from eventstore.maintenance.redact import RedactionReceipt
+
+__all__ = ["run"]
+
+_WORDS_MAX = 200
+
+
+def run(
+    conversation: ConversationId,
+    event: EventId,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the receipt keeps it.")],
+    with_summaries: Annotated[
+        bool, typer.Option("--with-summaries", help="Redact the summaries that may quote the event too.")
+    ] = False,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="NAME", help="Who does it.", show_default="the user of the operating system"),
+    ] = None,
+    audit: Annotated[
+        Path | None, typer.Option("--audit", metavar="FILE", help="Redact it in this audit database too.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> int:
+    """Erase the content of one event for good, from tables, derived data, free pages and logs.
+
+    In a terminal it shows the event and asks first. Id, kind, place, times and size stay, and published heads still
+    verify. The model sees [redacted]. The receipt is a new event: who, when, why, and a hash of the content that was
+    there. Archives and backups made before still hold the content.
+
+    Example: foldlog redact tidewatch 17 --reason "asked to"
+    """
+    from eventstore import CannotRedact, InvalidArgument
+    from foldlog.maintenance import Maintenance
+
+    if not reason.strip():
+        raise Refused("--reason is empty; say why, the receipt keeps it")
+    with open_existing(db) as store:
+        whole(store, conversation)
+        if audit is not None:
+            check_audit(store, audit, "nothing was redacted")
+        if not yes:
+            _ask(store, conversation, event)
+        try:
+            receipt = Maintenance(store).redact(
+                conversation, event, reason=reason, by=by, with_summaries=with_summaries
+            )
+        except (CannotRedact, InvalidArgument) as error:
+            raise Refused(str(error)) from error
+        touched = dict.fromkeys([conversation, *(quote.conversation for quote in receipt.quotes)])
+        problem = None if audit is None else erase_there(store, audit, list(touched))
+    if as_json:
+        terminal.emit(_document(receipt))
+    else:
+        _show(receipt)
+    if receipt.bytes_pending:
+        terminal.warn(
+            f"bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum --db {db}'"
+        )
+    for name in receipt.unconfirmed:
+        terminal.warn(f"a read model has not confirmed, and may still hold the content: {name}")
+    if problem is not None:
+        there = f"{audit} still holds it: {problem}; 'foldlog audit --to {audit}' redacts it there"
+        terminal.warn(f"event {event} of {conversation!r} is redacted, and {there}")
+    return DONE if problem is None and not receipt.unconfirmed else FINDINGS
+
+
+def _document(receipt: RedactionReceipt) -> dict[str, object]:
+    return {
+        **receipt._asdict(),
+        "at": receipt.at.isoformat(),
+        "quotes": [quote._asdict() for quote in receipt.quotes],
+    }
+
+
+def _show(receipt: RedactionReceipt) -> None:
+    name = terminal.printable(receipt.conversation, one_line=True)
+    for event_id, its_hash in zip(receipt.event_ids, receipt.hashes, strict=True):
+        said = f"{name}: event {event_id} redacted at {receipt.at.isoformat()} by {receipt.by}, hash {its_hash}"
+        terminal.console().print(terminal.printable(said, one_line=True), soft_wrap=True)
+    kept = [quote for quote in receipt.quotes if not quote.redacted]
+    for quote in kept:
+        where = terminal.printable(quote.conversation, one_line=True)
+        said = f"{where}: the summary of condensation {quote.event_id} stands for it and may quote it"
+        terminal.console().print(f"{said}; --with-summaries redacts it", soft_wrap=True)
+    if receipt.forks:
+        names = ", ".join(terminal.printable(fork, one_line=True) for fork in receipt.forks)
+        terminal.console().print(f"{count(len(receipt.forks), 'fork')} show it redacted too: {names}", soft_wrap=True)
+
+
+def _ask(store: Store, conversation: str, event_id: int) -> None:
+    """Raise ``Refused`` unless a person in a terminal agrees. An event that is redacted already is not asked for."""
+    events = list(store.events(conversation, event_id, event_id + 1)) if event_id >= 0 else []
+    if not events or events[0].redacted is not None:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused(
+            "redact asks before it acts, which needs a terminal; nothing was redacted. Add --yes to redact "
+            "without a question"
+        )
+    name = terminal.printable(conversation, one_line=True)
+    sys.stderr.write(f"{name}, event {event_id}: {gist(events[0], _WORDS_MAX)}\n")
+    sys.stderr.write("Erase this content for good? Nothing brings it back. [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused(f"event {event_id} of {conversation!r} stays as it is; nothing was redacted")

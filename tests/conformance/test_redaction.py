@@ -1,0 +1,301 @@
+"""Redaction on every recorder: the content of one event goes, everything else of it stays, and readers learn of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from pydantic import SecretStr
+
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    CannotRedact,
+    CondensationAction,
+    DocumentChanges,
+    Event,
+    HistoryDiverged,
+    IdempotencyConflict,
+    InvalidArgument,
+    InvalidEvent,
+    Message,
+    Observation,
+    Origin,
+    Redacted,
+    Redaction,
+    Store,
+)
+from eventstore.documents.changes import Documents
+from eventstore.maintenance.copy_store import compare_stores, copy_store
+from eventstore.maintenance.detach import detach
+from eventstore.maintenance.redact import Quote, RedactionReceipt, redact
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import Published, verify
+from eventstore.recorders.base import Reader
+from eventstore.recorders.types import as_rows
+from eventstore.stored.keys import KeyRing
+from eventstore.stored.row_codec import WriteSettings
+from foldlog.archives import read_archive, write_archive
+from projections import Views, well_formed
+from tests.conformance.conftest import OpenRecorder
+
+KEYS = KeyRing([SecretStr("5c" * 32)])
+TURN: list[Event] = [
+    Message(source="user", content="SECRET asked"),
+    Action(tool="look", arguments={"for": "SECRET sought"}, call_id="call-1", thought="SECRET thought", cause=0),
+    Observation(tool="look", content="SECRET found", call_id="call-1", cause=1, extras={"x": "SECRET"}),
+    Message(source="agent", content="harmless"),
+]
+
+
+@pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
+def store(request: pytest.FixtureRequest, open_recorder: OpenRecorder) -> Store:
+    store = Store(open_recorder(), WriteSettings(keys=request.param))
+    store.register(Views(store))
+    store.append("c", TURN, expected_version=0, idempotency_key="SECRET key")
+    return store
+
+
+def redacted(store: Store, event_id: int, conversation: str = "c", *, with_summaries: bool = False) -> RedactionReceipt:
+    return redact(store, conversation, event_id, reason="asked to", by="me", with_summaries=with_summaries)
+
+
+def stored(store: Store) -> bytes:
+    """Everything that the tables hold of all conversations, of an encrypted one as the key shows it."""
+
+    def read(reader: Reader) -> Iterator[bytes]:
+        for found in [*store.database.listed(reader, None, 100)]:
+            yield repr(store.database.rows(reader, found, found.begins, found.version, 10_000)[:]).encode()
+            yield repr([*as_rows(reader.rows(found.key, 0, 10_000, 10_000))]).encode()
+            yield repr(reader.recalled(found.key, "", 10_000)).encode()
+            yield repr(
+                [reader.records(found.key, each.projection, 0, 100) for each in reader.records(found.key, None, 0, 100)]
+            ).encode()
+
+    return b"\n".join(store.database.recorder.query(lambda reader: list(read(reader))))
+
+
+def problems(store: Store) -> list[str]:
+    return [f"{each.conversation}: {finding}" for each in verify(store) for finding in each.findings]
+
+
+def test_the_content_goes_and_the_rest_of_the_event_stays(store: Store):
+    before = list(store.events("c"))
+    heads = [row.head for row in store.database.recorder.query(lambda reader: rows_of(store, reader))]
+    for event_id in (0, 1, 2):
+        receipt = redacted(store, event_id)
+        assert (receipt.event_ids, receipt.reason, receipt.by) == ((event_id,), "asked to", "me")
+    assert b"SECRET" not in stored(store)
+    assert heads == [row.head for row in store.database.recorder.query(lambda reader: rows_of(store, reader))][:4]
+    after = list(store.events("c"))
+    for was, now in zip(before, after, strict=False):
+        for field in ("id", "timestamp", "source", "cause", "shown", "tool", "call_id"):
+            assert getattr(was, field, None) == getattr(now, field, None)
+    assert [type(event) for event in after] == [*map(type, before), Redaction, Redaction, Redaction]
+    assert [getattr(event, "content", None) for event in after[:4]] == ["[redacted]", None, "[redacted]", "harmless"]
+    assert after[3] == before[3]
+    assert problems(store) == []
+
+
+def rows_of(store: Store, reader: Reader) -> list[object]:
+    found = store.database.find(reader, "c")
+    assert found is not None
+    return list(store.database.rows(reader, found, 0, found.version, 100))
+
+
+def test_a_head_that_was_published_before_still_verifies(store: Store):
+    published = Published(4, bytes.fromhex(str(store.conversation("c").head)))
+    redacted(store, 0)
+    assert [each.findings for each in verify(store, published={"c": [published]}) if each.findings] == []
+
+
+def test_the_view_of_the_process_shows_it_redacted_at_every_version_and_stays_fit(store: Store):
+    views = Views(store)
+    store.register(views)
+    assert len(views.current("c")) == len(views.at("c", 4)) == 4
+    for event_id in (2, 1, 0):
+        redacted(store, event_id)
+        for view in (views.at("c", 4), views.current("c"), views.at("c", 4)):
+            (shown,) = [event for event in view if event.id == event_id]
+            assert shown.redacted is not None
+            assert len(well_formed(view)) == 4
+    assert b"SECRET" not in repr(views.current("c").to_messages()).encode()
+    call, result = views.current("c").to_messages()[1:3]
+    assert call["tool_calls"][0]["id"] == result["tool_call_id"] == "call-1"
+    assert call["tool_calls"][0]["function"]["name"] == "look"
+
+
+def test_followers_meet_the_receipt_at_its_position(store: Store):
+    last = list(store.follow())[-1].position
+    receipt = redacted(store, 1)
+    (told,) = store.follow(last)
+    assert (told.position, told.conversation) == (receipt.position, "c")
+    assert isinstance(told.event, Redaction)
+    assert (told.event.event_ids, told.event.hashes, told.event.by) == ((1,), receipt.hashes, "me")
+    assert [one.event.redacted is not None for one in store.follow()] == [False, True, False, False, False]
+
+
+def test_a_redaction_that_is_done_again_gives_the_first_receipt_and_adds_nothing(store: Store):
+    first = redacted(store, 1)
+    again = redact(store, "c", 1, reason="another", by="another")
+    assert (again.hashes, again.reason, again.at) == (first.hashes, first.reason, first.at)
+    assert again.position is None
+    assert store.version("c") == 5
+
+
+def test_a_retry_of_the_append_is_recognized_and_another_payload_is_not(store: Store):
+    redacted(store, 0)
+    redacted(store, 2)
+    again = store.append("c", TURN, expected_version=0, idempotency_key="SECRET key")
+    assert [one.event.id for one in again] == [0, 1, 2, 3]
+    assert store.version("c") == 6
+    for other in (
+        [replace(TURN[0], content="SECRET askee!"), *TURN[1:]],  # of another size
+        [*TURN[:3], Message(source="agent", content="harmful!")],  # that one is not redacted
+        TURN[:3],
+        [replace(TURN[0], source="environment"), *TURN[1:]],
+    ):
+        with pytest.raises(IdempotencyConflict):
+            store.append("c", other, expected_version=0, idempotency_key="SECRET key")
+
+
+def test_a_source_id_is_still_known_and_its_text_is_gone(store: Store):
+    batch = [replace(event, origin=Origin(format="x", id=f"SECRET {n}")) for n, event in enumerate(TURN)]
+    store.append("dedupe", batch, expected_version=0, dedupe="origin")
+    store.append("later", batch, expected_version=0)  # this one has no index yet
+    for name in ("dedupe", "later"):
+        redacted(store, 0, name)
+        assert store.append(name, batch, expected_version=ANY_VERSION, dedupe="origin") == ()
+        assert store.version(name) == 5
+        assert next(iter(store.events(name))).origin == Origin(format="x")
+
+
+def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: Store):
+    store.append(
+        "c", CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1), expected_version=4
+    )
+    store.append("c", Message(source="user", content="x"), expected_version=5)
+    store.append(
+        "c",
+        CondensationAction(forgotten_event_ids=[-6, 3], summary="SECRET of sums", summary_offset=1),
+        expected_version=6,
+    )
+    store.append("c", CondensationAction(forgotten_event_ids=[5], summary="of x", summary_offset=1), expected_version=7)
+    assert redacted(store, 0).quotes == ()
+    assert redacted(store, 1).quotes == (Quote("c", 4, redacted=False), Quote("c", 6, redacted=False))
+    receipt = redacted(store, 2, with_summaries=True)
+    assert receipt.event_ids == (2, 4, 6)
+    assert receipt.quotes == (Quote("c", 4, redacted=True), Quote("c", 6, redacted=True))
+    assert b"SECRET" not in stored(store)
+    assert [getattr(e, "content", None) for e in Views(store).current("c")] == ["[redacted]", "of x", "[redacted]"]
+    assert [getattr(e, "content", None) for e in Views(store).at("c", 7)] == ["[redacted]", "[redacted]", "x"]
+    assert problems(store) == []
+
+
+def test_forks_show_it_and_their_summaries_are_named(store: Store):
+    views = Views(store)
+    store.register(views)
+    store.fork("c", 3, "f")
+    store.fork("f", 2, "g")
+    store.fork("c", 1, "h")
+    store.append(
+        "f", CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1), expected_version=3
+    )
+    store.append("g", Message(source="user", content="on g"), expected_version=2)
+    seen = {name: len(views.current(name)) for name in "cfgh"}
+    receipt = redacted(store, 1, with_summaries=True)
+    assert receipt.forks == ("f", "g")
+    assert receipt.quotes == (Quote("f", 3, redacted=True),)
+    assert {name: len(views.current(name)) for name in "cfgh"} == seen
+    assert views.current("g").events[1].redacted is not None
+    assert views.current("f").events[1].content == "[redacted]"
+    with pytest.raises(InvalidArgument, match="belongs to conversation 'c', which it was forked from; redact it there"):
+        redacted(store, 1, "g")
+    redacted(store, 0)
+    redacted(store, 2)
+    assert b"SECRET" not in stored(store)
+    assert problems(store) == []
+    assert [str(finding) for each in verify(store, "g") for finding in each.findings] == []
+    detach(store.database, "g")
+    assert views.current("g").events[1].redacted is not None
+    assert problems(store) == []
+
+
+def test_only_a_redaction_writes_redacted_events_and_receipts(store: Store):
+    receipt = redacted(store, 0)
+    for event in (next(iter(store.events("c"))), Redaction(event_ids=(1,), hashes=("",), by="", reason="")):
+        for write in (store.ingest, lambda name, events: store.append(name, events, expected_version=ANY_VERSION)):
+            with pytest.raises(InvalidEvent, match="only a redaction writes that"):
+                write("other", [replace(event, id=-1)])
+    with pytest.raises(CannotRedact, match="it is a receipt"):
+        redacted(store, 4)
+    with pytest.raises(InvalidArgument, match="has no event 5; it has events 0 to 4"):
+        redacted(store, 5)
+    with pytest.raises(InvalidArgument, match="has no event -2"):
+        redacted(store, -2)
+    assert isinstance(next(iter(store.events("c"))).redacted, Redacted)
+    assert receipt.hashes == (next(iter(store.events("c"))).redacted.hash,)
+
+
+def test_an_import_knows_a_redacted_event_again(store: Store):
+    store.ingest("imported", TURN)
+    redacted(store, 0, "imported")
+    assert store.ingest("imported", TURN) == (0, 5)
+    with pytest.raises(HistoryDiverged):
+        store.ingest("imported", [*TURN[:3], Message(source="agent", content="another")])
+    with pytest.raises(HistoryDiverged):
+        store.ingest("imported", [*TURN, Message(source="agent", content="grown")])
+
+
+def test_a_document_goes_unless_a_later_value_builds_on_it(store: Store):
+    documents = Documents(store)
+
+    def change(values: dict[str, object]) -> None:
+        documents.append("c", (), values, expected_version=ANY_VERSION)
+
+    change({"notes": {"said": "SECRET " * 100, "n": 1}, "attributes": {"title": "SECRET"}})
+    change({"notes": {"said": "SECRET " * 100, "n": 2}})
+    first, second = (event.id for event in store.events("c") if isinstance(event, DocumentChanges))
+    with pytest.raises(CannotRedact, match=f"event {second} stores document 'notes' as a difference to it"):
+        redacted(store, first)
+    redacted(store, second)
+    redacted(store, first)
+    assert documents.all("c") == {"attributes": {}, "notes": "[redacted]"}
+    change({"notes": "new"})
+    assert documents.get("c", "notes") == "new"
+    for event_id in (0, 1, 2):
+        redacted(store, event_id)
+    assert b"SECRET" not in stored(store)
+    assert problems(store) == []
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_copies_archives_and_rekeying_carry_it(
+    store: Store, open_recorder: OpenRecorder, tmp_path: Path, compression: str | None
+):
+    store.fork("c", 2, "f")
+    store.append("f", Message(source="user", content="on f"), expected_version=2)
+    for event_id in (0, 1, 2):
+        redacted(store, event_id)
+    seen = {name: list(store.events(name)) for name in "cf"}
+    there = Store(open_recorder(), WriteSettings(compression=compression))  # type: ignore[arg-type]
+    assert {moved.problem for moved in copy_store(store, there)} == {None}
+    assert list(compare_stores(store, there)) == []
+    write_archive(store, tmp_path / "archive", ["c", "f"])
+    again = Store(open_recorder(), WriteSettings(keys=KEYS))
+    assert [type(moved).__name__ for moved in read_archive(again, tmp_path / "archive")] == ["Arrived"] * 2
+    for other in (there, again):
+        assert {name: list(other.events(name)) for name in "cf"} == seen
+        assert problems(other) == []
+        retried = other.append("c", TURN, expected_version=0, idempotency_key="SECRET key")
+        assert len(retried) == 4
+    for settings in (WriteSettings("zstd", KEYS), WriteSettings("zlib", KEYS)):
+        changed = Store(there.database.recorder, settings)
+        assert not any(each.damaged for each in rekey(changed))
+        assert {name: list(changed.events(name)) for name in "cf"} == seen
+        assert problems(changed) == []
+    redacted(changed, 3)
+    assert problems(changed) == []
+    assert b"SECRET" not in stored(changed)

@@ -1,0 +1,172 @@
+"""Redaction in a SQLite file: what verification accepts, stores of earlier versions, and bytes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from eventstore import CannotRedact, Message, Redacted, open_store
+from eventstore.codec import encode_ours
+from eventstore.maintenance.redact import redact
+from eventstore.maintenance.verify import Published, verify
+from eventstore.recorders.types import HEAD_BYTES, Row, as_rows
+from eventstore.stored import hash_chain
+from eventstore.stored.redacted import without_content
+from eventstore.stored.rows import stored_event_of
+from projections import Views
+from tests.crash.erased_bytes import look
+from tests.eventstore.test_golden_stores import KEYS, unpacked
+
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+HEADS_OF_SCHEMA_8 = {
+    "encrypted": "fc75eb7164b95d74a1fd1bb7e60add92174319b855abc515525c3ea3075c05da",
+    "fork": "e191821918e18703e3dcacb3cce6005a3f3aa2fff27d5c864600c80d1d56987a",
+    "plain": "06564e5af2110e8bbc680d0b76ccf593d34e068ab962ec0019e22191b390aa52",
+    "zlib": "35e1354e7b0708b23fda32224a540f1d91bb82617ed9673720bfd52cce8d6b9d",
+}
+
+
+def test_a_store_that_was_made_before_redaction_goes_on_with_the_new_formula(tmp_path: Path):
+    with open_store(f"sqlite:///{unpacked('schema-8.db', tmp_path)}", keys=KEYS) as store:
+        store.register(Views(store))
+        assert {row.id: row.head for row in store.conversations()} == HEADS_OF_SCHEMA_8
+        published = {row.id: [Published(row.version, bytes.fromhex(str(row.head)))] for row in store.conversations()}
+        for name in HEADS_OF_SCHEMA_8:
+            version = store.version(name)
+            before = list(store.events(name))
+            store.append(name, Message(source="user", content="new"), expected_version=version, idempotency_key="new")
+            for event_id in range(version):
+                with pytest.raises(CannotRedact if name != "fork" or event_id > 2 else ValueError):
+                    redact(store, name, event_id, reason="asked to", by="me")
+            with pytest.raises(CannotRedact, match="an earlier version of foldlog recorded it, and the hash chain of"):
+                redact(store, "plain", 0, reason="asked to", by="me")
+            assert redact(store, name, version, reason="asked to", by="me").event_ids == (version,)
+            assert list(store.events(name, 0, version)) == before
+            assert store.append(
+                name, Message(source="user", content="new"), expected_version=version, idempotency_key="new"
+            )[0].event.redacted
+        assert [each.findings for each in verify(store, published=published) if each.findings] == []
+
+
+# -- what verification accepts -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "store.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c", [Message(source="user", content=f"text {n}") for n in range(6)], expected_version=0)
+    return path
+
+
+def row_of(path: Path, event_id: int) -> Row:
+    with open_store(f"sqlite:///{path}") as store, store.database.recorder.read() as reader:
+        (row,) = as_rows(reader.rows(1, event_id, event_id + 1, 1))
+    return row
+
+
+def put(path: Path, row: Row) -> None:
+    """By somebody who knows how checksums and commitments are made."""
+    checksum = hash_chain.checksum(hash_chain.checksum_seed("c"), *row[:-1])
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(
+            "UPDATE events SET body = CAST(? AS TEXT), head = ?, checksum = ? WHERE conversation = 1 AND id = ?",
+            (row.body, row.proof, checksum, row.id),
+        )
+
+
+def redacted_by_hand(row: Row, receipt: Callable[[Redacted], Redacted] = lambda receipt: receipt) -> Row:
+    event = stored_event_of("c", row)
+    commitment = hash_chain.commitment_of(row.proof, row.body)
+    assert commitment is not None
+    made = receipt(Redacted(at=WHEN, by="me", reason="mine", hash=commitment.hex(), bytes=len(row.body)))
+    return row._replace(body=encode_ours(without_content(event, made)).body, proof=row.head + commitment)
+
+
+def findings(path: Path) -> list[str]:
+    with open_store(f"sqlite:///{path}") as store:
+        return [str(finding) for verdict in verify(store) for finding in verdict.findings if not finding.sound]
+
+
+def redact_at(path: Path, event_id: int) -> None:
+    with open_store(f"sqlite:///{path}") as store:
+        redact(store, "c", event_id, reason="asked to", by="me")
+
+
+NO_RECEIPT = "it is redacted, and no later event is the receipt of that with this hash"
+
+
+def test_a_row_that_looks_redacted_is_reported_without_a_receipt_of_its_own(path: Path):
+    sound = row_of(path, 2)
+    put(path, redacted_by_hand(sound))
+    assert findings(path) == [f"event 2: {NO_RECEIPT}"]
+    redact_at(path, 3)  # the receipt of another one
+    assert findings(path) == [f"event 2: {NO_RECEIPT}"]
+    put(path, redacted_by_hand(sound, lambda receipt: replace(receipt, hash="00" * 32)))
+    assert findings(path) == [
+        "event 2: its content was erased or replaced, and its receipt is for another content",
+        f"event 2: {NO_RECEIPT}",
+    ]
+    put(path, redacted_by_hand(sound)._replace(body=b'{"kind":"message","content":"mine","source":"user"}'))
+    assert findings(path)[0] == "event 2: its content was erased or replaced, and it has no receipt of a redaction"
+    put(path, sound)
+    assert findings(path) == []
+
+
+def test_a_redacted_row_with_any_content_is_reported(path: Path):
+    redact_at(path, 2)
+    row = row_of(path, 2)
+    assert findings(path) == []
+    put(path, row._replace(body=row.body.replace(b"[redacted]", b"[mine]")))
+    assert findings(path) == ["event 2: its receipt says that it is redacted, and it has content"]
+    put(path, row._replace(body=row.body.replace(b'"message"', b'"annotation"')))
+    assert "event 2: its content is not what was written" in findings(path)[0]
+
+
+def test_a_content_that_was_put_back_is_reported(path: Path):
+    sound = row_of(path, 2)
+    redact_at(path, 2)
+    put(path, sound)
+    assert findings(path) == ["event 2: a later event is the receipt of its redaction, and its content is there"]
+
+
+def test_another_commitment_breaks_the_chain(path: Path):
+    redact_at(path, 2)
+    row = row_of(path, 2)
+    put(path, row._replace(proof=row.proof[:HEAD_BYTES] + bytes(32)))
+    assert any(line.startswith("event 2: ") for line in findings(path))
+
+
+def test_a_receipt_that_was_cut_off_is_missed(path: Path):
+    redact_at(path, 2)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM events WHERE conversation = 1 AND id = 6")
+    assert f"event 2: {NO_RECEIPT}" in findings(path)
+
+
+# -- other readers -----------------------------------------------------------------------------------------------------
+
+
+def test_another_process_that_has_the_view_in_memory_shows_it_redacted(path: Path):
+    with open_store(f"sqlite:///{path}") as one, open_store(f"sqlite:///{path}") as other:
+        views = Views(other)
+        one.fork("c", 3, "f")
+        assert [event.content for event in views.current("c")][2] == "text 2"
+        assert [event.content for event in views.current("f")][2] == "text 2"
+        one.append("f", Message(source="user", content="on"), expected_version=3)
+        views.current("f")
+        redact(one, "c", 2, reason="asked to", by="me")
+        for view in (views.at("c", 6), views.current("c"), views.current("f"), views.at("f", 4), views.at("f", 3)):
+            assert view.events[2].content == "[redacted]"
+
+
+def test_nothing_is_left_in_random_stores():
+    """``python -m tests.crash bytes`` looks at more of them."""
+    for seed in range(12):
+        assert look(seed, "redactions") == []
