@@ -6,5 +6,6 @@ transaction   one conversation in a read or a write transaction; inline projecti
 database      conversations, transactions and keys, found through a recorder
 hash_chain    heads and checksums, by crc; marks vouch for an encrypted conversation as a whole
 beginning     begin a conversation; past: under which names and salts a fork's copied events were recorded
+redacted      what stays of an event whose content was erased
 keys          wrapping keys from the environment, and the data key of a conversation
 """

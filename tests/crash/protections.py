@@ -224,7 +224,7 @@ PROTECTIONS = {
     "forks-finished": Protection(
         "an erasure with forks that was interrupted is finished when it is run again",
         "eventstore/maintenance/erase.py",
-        "[fork.id for fork in _forks_of(reader, found.key)]\n\n",
+        "[fork.id for fork in forks_of_key(reader, found.key)]\n\n",
         "_names(reader, found.key)\n\n",
         "tests/conformance/test_forks.py -k interrupted_erasure",
     ),
