@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance.redact import redact as redact_event
 from eventstore.recorders.sqlite import schema
+from eventstore.recorders.sqlite.log import checkpoints
 from eventstore.recorders.statements import migrations
 from projections import Views
 from tests.crash.ledger import Ledger, batch_of, open_at
@@ -71,6 +73,20 @@ def append_batches(path: Path, ledger: Ledger) -> None:
             if store.version("c1") == at:
                 recorded = store.append("c1", batch_of(f"batch-{n}", 14), expected_version=at)
                 ledger.enter("c1", recorded[0].id, 14, f"batch-{n}")
+
+
+def append_and_write_back(path: Path, ledger: Ledger) -> None:
+    """After each append the log is written back beside the commits, and begun again."""
+    checkpoints._AT = 1
+    with open_at(path) as store:
+        for n in range(3):
+            recorded = store.append(
+                "c1", batch_of(f"single-{n}", 1), expected_version=ANY_VERSION, idempotency_key=f"single-{n}"
+            )
+            ledger.enter("c1", recorded[0].id, 1, f"single-{n}")
+            for thread in threading.enumerate():
+                if thread.name == checkpoints.THREAD:
+                    thread.join()
 
 
 def append_deduped(path: Path, ledger: Ledger) -> None:
@@ -260,6 +276,7 @@ def _of_schema_1(path: Path) -> None:
 SCENARIOS = {
     "append": Scenario(_some_history, append),
     "append_batches": Scenario(_some_history, append_batches),
+    "append_and_write_back": Scenario(_some_history, append_and_write_back),
     "append_deduped": Scenario(_some_history, append_deduped),
     "begin_conversations": Scenario(_some_history, begin_conversations),
     "ingest": Scenario(_some_history, ingest),

@@ -40,7 +40,7 @@ def test_killed_before_any_write_nothing_is_lost_or_halved(scenario: str):
 
 
 @needs_faults
-@pytest.mark.parametrize("scenario", ["append", "migrate_old"])
+@pytest.mark.parametrize("scenario", ["append", "append_and_write_back", "migrate_old"])
 def test_what_was_acknowledged_survives_a_power_cut_at_any_write(scenario: str):
     assert crashes_of(crash("everywhere", "power", scenario)) > 20
 

@@ -18,12 +18,14 @@ from pathlib import Path
 
 import eventstore.writing.importing
 from eventstore import ANY_VERSION, IdempotencyConflict, Store, VersionConflict, open_store
+from eventstore.recorders.sqlite.log import checkpoints
 from tests.crash.ledger import Ledger, batch_of, inspect, open_at
 
 WRITERS = 8
 THREADS = 2
 SHARED = 5
 CHUNK = 100
+PAGES = 60
 
 
 class Writer:
@@ -106,6 +108,7 @@ class Writer:
 def write(folder: Path, name: str) -> None:
     """The life of a writer process: it ends by SIGKILL, or by the first error, which it leaves in a file."""
     eventstore.writing.importing.CHUNK = CHUNK
+    checkpoints._AT = PAGES  # so that many are killed while they write the log back
     ledger = Ledger(folder / f"{name}.ledger")
     with open_at(folder / "store.db") as store:
 

@@ -8,6 +8,7 @@
     epochs        positions in a copy of the file
     writing       the connection that writes, and what becomes of an exception in its transaction
     write_lock    the lock between processes (docs/decisions/0021-turns-of-writers.md)
+    log           room in it, and writing it back beside commits (docs/decisions/0022-checkpoints-beside-commits.md)
     version_cache what the last commit left, so that the next need not ask
     checked       what need not be checked again when a file is opened again
     process_forks why connections are closed before one

@@ -24,10 +24,12 @@ from eventstore.recorders.sqlite.connections import (
     create_private,
     is_empty,
     open_reader,
+    open_writer,
     status_of,
 )
 from eventstore.recorders.sqlite.erased_bytes.scrub import Scrubber
 from eventstore.recorders.sqlite.errors import raise_translated, translated
+from eventstore.recorders.sqlite.log.checkpoints import Checkpoints
 from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.write_lock import WriteLock, lock_path
@@ -62,6 +64,7 @@ class SQLiteRecorder:
     _holds_writers: bool
     _holds_scrubber: bool
     _checked: Checked
+    _checkpoints: Checkpoints
 
     def __init__(
         self,
@@ -175,6 +178,7 @@ class SQLiteRecorder:
             if self._purging() in INSIDE:
                 raise nested(self.path)
         self._close_because("it was closed")
+        self._checkpoints.stop(self._patience_s)
         self._close_poller()
         with self._scrubbing:
             self._scrubber.close()
@@ -188,14 +192,15 @@ class SQLiteRecorder:
     # -- a fork -------------------------------------------------------------------------------------------------------
 
     def rest(self, patience_s: float) -> bool:
-        self._holds_scrubber = self._scrubbing.acquire(timeout=patience_s)  # first: scrubbing also writes
+        checkpointed = self._checkpoints.stop(patience_s)  # first: it takes the write lock, and so does scrubbing
+        self._holds_scrubber = self._scrubbing.acquire(timeout=patience_s)
         if self._holds_scrubber:
             self._scrubber.close()
         self._holds_writers = self._lock is None or self._queue.stop(patience_s)
         if self._holds_writers and self._lock is not None:
             self._writing.close()
         self._close_poller()
-        return self._readers.rest(patience_s) and self._holds_writers and self._holds_scrubber
+        return self._readers.rest(patience_s) and self._holds_writers and self._holds_scrubber and checkpointed
 
     def resume(self) -> None:
         self._readers.resume()
@@ -203,6 +208,7 @@ class SQLiteRecorder:
             self._queue.go_on()
         if self._holds_scrubber:
             self._scrubbing.release()
+        self._checkpoints.go_on()
 
     def begin_anew(self, *, inherited: bool) -> None:
         if inherited:
@@ -211,7 +217,8 @@ class SQLiteRecorder:
             self._lock.renew_in_child()
         self._file.begin_anew()
         # The parent's are kept: other threads may have been inside of them, and no finalizer must wait for these.
-        self._of_parent = (vars(self).get("_queue"), vars(self).get("_writing"), self._readers, self._scrubber)
+        of_writers = vars(self).get("_queue"), vars(self).get("_writing")
+        self._of_parent = (*of_writers, self._readers, self._scrubber, self._checkpoints)
         self._begin()
 
     # -- opening and closing ------------------------------------------------------------------------------------------
@@ -223,6 +230,7 @@ class SQLiteRecorder:
         self._poller = None
         self._scrubbing = threading.Lock()
         self._scrubber = Scrubber(self._file)
+        self._checkpoints = Checkpoints(self._file, self._connect_to_write, self._alone)
         self._holds_writers = self._holds_scrubber = False
         if self._lock is not None:
             self._begin_writing(self._lock)
@@ -231,6 +239,7 @@ class SQLiteRecorder:
         self._writing = SQLiteWriting(
             self._file,
             lock,
+            self._checkpoints,
             durable=self._durable,
             patience_s=self._patience_s,
             check_open=self._check_open,
@@ -244,6 +253,9 @@ class SQLiteRecorder:
 
     def _connect(self) -> sqlite3.Connection:
         return self._file.connect(partial(open_reader, patience_s=self._patience_s, writable=self.writable))
+
+    def _connect_to_write(self) -> sqlite3.Connection:
+        return self._file.connect(partial(open_writer, durable=self._durable, patience_s=self._patience_s))
 
     def _open(self, create: bool) -> None:
         status = status_of(self.path)
@@ -296,7 +308,8 @@ class SQLiteRecorder:
             self._writing.take(job)
             connection = self._writing.connection or self._writing.open()
             self._file.check()
-            yield connection
+            with self._checkpoints.none_beside():
+                yield connection
 
     def _check_open(self) -> None:
         if self._closed_because is not None:

@@ -19,7 +19,7 @@ import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from eventstore.recorders.errors import OperationalError
@@ -63,6 +63,7 @@ class StoreFile:
         self._log: tuple[_Held, ...] = ()
         self._contents = Contents(self.path)
         self._overwritten = False
+        self._is_written_back = False
         self._keep_the_log: set[sqlite3.Connection] = set()
         """Connections that are in WAL mode: as long as one of them is open, no other process removes the log."""
         self._one_at_a_time = _one_at_a_time(self.path)
@@ -91,6 +92,14 @@ class StoreFile:
             connection = self._connect(open_connection)
             found = [log for held in self._log[:1] for log in held.opened_since(before)]
             return connection, found[0] if len(found) == 1 else None
+
+    def index_of_log(self) -> int | None:
+        """Return the descriptor with which this process has the index of the log open, which SQLite opens once; None if
+        the system does not tell.
+        """
+        with self._one_at_a_time.lock:
+            found = [index for held in self._log[1:] for index in held.opened_since({})]
+        return found[0] if len(found) == 1 else None
 
     def connect_to_file(
         self, open_connection: Callable[[str], sqlite3.Connection]
@@ -128,14 +137,28 @@ class StoreFile:
         return connection in self._keep_the_log
 
     def check_contents(self) -> None:
-        """As ``check``, and that the file was not overwritten in place. To be called under the write lock."""
-        if not self._contents.are_ours(self.check()):
+        """As ``check``, and that the file was not overwritten in place. To be called under the write lock.
+
+        While this process writes the log back, the file changes all the time: then it is looked at once that has ended.
+        """
+        status = self.check()
+        if not self._is_written_back and not self._contents.are_ours(status):
             self._overwritten = True
             raise WrongFile(
                 f"{self.name} was overwritten while it was open, and nothing was written; remove {self.path}-wal and "
                 f"{self.path}-shm, which belong to what it was before, end the process, then open the store again "
                 f"('foldlog restore' does not need that)"
             )
+
+    @contextlib.contextmanager
+    def written_back(self) -> Iterator[None]:
+        """Tell that this process writes the log into the file."""
+        self.check()
+        self._is_written_back = True
+        try:
+            yield
+        finally:
+            self._is_written_back = False
 
     def check(self) -> os.stat_result:
         """Compare the file under the name with the file that was opened; return its status. Raises ``WrongFile``."""

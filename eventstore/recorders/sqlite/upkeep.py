@@ -11,9 +11,9 @@ from eventstore.recorders.errors import StillRead
 from eventstore.recorders.sqlite.epochs import mark_copy
 from eventstore.recorders.sqlite.reader import SQL
 
-__all__ = ["compact", "copy", "empty_wal", "findings", "left_of_erased"]
+__all__ = ["compact", "copy", "empty_wal", "findings", "left_of_erased", "restart_log"]
 
-_PURGE_TIMEOUT_MS: Final = 20
+_PATIENCE_MS: Final = 20
 _PAGES: Final = 1_024
 """Pages copied in one step, between two of which Ctrl-C is heard."""
 
@@ -53,15 +53,28 @@ def empty_wal(writer: sqlite3.Connection) -> None:
 
     Raises ``StillRead`` while a reader needs the WAL.
     """
-    # It waits for readers, and while it waits no other connection can write: so it hardly waits, and is tried again.
+    if not _written_back(writer, "TRUNCATE"):
+        raise StillRead("the store is being read, so its WAL cannot be emptied now; try again")
+
+
+def restart_log(writer: sqlite3.Connection) -> bool:
+    """Write the WAL back, so that the next commit begins it again. Return whether it will: not while a reader needs
+    it.
+    """
+    return _written_back(writer, "RESTART")
+
+
+def _written_back(writer: sqlite3.Connection, mode: str) -> bool:
+    """Write the WAL back to its end. It waits for readers, and while it waits no other connection can write: so it
+    hardly waits.
+    """
     usual = writer.execute("PRAGMA busy_timeout").fetchone()[0]
-    writer.execute(f"PRAGMA busy_timeout = {_PURGE_TIMEOUT_MS}")
+    writer.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
     try:
-        busy, _, _ = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        busy, _, _ = writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     finally:
         writer.execute(f"PRAGMA busy_timeout = {usual}")
-    if busy:
-        raise StillRead("the store is being read, so its WAL cannot be emptied now; try again")
+    return not busy
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:

@@ -15,7 +15,8 @@ from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite import epochs, schema
 from eventstore.recorders.sqlite.connections import open_writer
 from eventstore.recorders.sqlite.errors import NOT_KNOWN, NOTHING_WRITTEN, is_of_disk, is_ours, leaves_doubt, translate
-from eventstore.recorders.sqlite.log_space import LogSpace
+from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, Checkpoints
+from eventstore.recorders.sqlite.log.space import LogSpace
 from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.sqlite.version_cache import SQLiteVersionCache
@@ -47,6 +48,7 @@ class SQLiteWriting:
         self,
         file: StoreFile,
         lock: WriteLock,
+        checkpoints: Checkpoints,
         *,
         durable: bool,
         patience_s: float,
@@ -56,6 +58,7 @@ class SQLiteWriting:
         self._file = file
         self._path = file.path
         self._lock = lock
+        self._checkpoints = checkpoints
         self._durable = durable
         self._patience_s = patience_s
         self._check_open = check_open
@@ -125,6 +128,7 @@ class SQLiteWriting:
         self._in_its_epoch = True
         self._file.check_committed()
         self._stage = _COMMITTED
+        self._checkpoints.look()
 
     def settle(self) -> bool:
         connection = self.connection
@@ -174,11 +178,14 @@ class SQLiteWriting:
         self._versions = SQLiteVersionCache()
         self._in_its_epoch = False
         self._log_space = LogSpace(log)
+        if self._checkpoints.watch(self._file.index_of_log()):
+            self.connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
         return self.connection
 
     def close(self) -> None:
         """Close the connection; what is open on it is rolled back."""
         connection, self.connection = self.connection, None
+        self._checkpoints.watch(None)
         if connection is not None:
             self._file.disconnect(connection)
 

@@ -17,7 +17,7 @@ from typing import Final
 __all__ = ["LOG_BYTES", "LogSpace"]
 
 LOG_BYTES: Final = 4_200_000
-"""What the log takes between two checkpoints, which come when it has 1,000 pages."""
+"""What the log takes between two checkpoints, which begin when it has 1,000 pages."""
 
 _COMMITS_BETWEEN_LOOKS: Final = 64
 """At a log that has its full length. It is shortened where everything is cleared away, after an erasure for example."""

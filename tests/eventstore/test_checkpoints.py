@@ -1,0 +1,232 @@
+"""The log is written back beside the commits, stays short, and nothing depends on the thread that does it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from eventstore import ANY_VERSION, Message, Store, open_store
+from eventstore.recorders.sqlite import writing
+from eventstore.recorders.sqlite.log import checkpoints, space
+from eventstore.recorders.sqlite.log.checkpoints import Checkpoints
+from eventstore.recorders.sqlite.store_file import StoreFile
+
+AT = 50
+PAGE_BYTES = 4_096 + 24
+needs_descriptors = pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="this system does not tell how SQLite has the log open"
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(checkpoints, "_AT", AT)
+    monkeypatch.setattr(space, "LOG_BYTES", 0)
+    with open_store(tmp_path / "history.db") as store:
+        append(store)
+        yield store
+
+
+def append(store: Store, pages: int = 1) -> None:
+    store.append("c1", Message(source="user", content="x" * 4_000 * pages), expected_version=ANY_VERSION)
+
+
+def in_progress() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == checkpoints.THREAD]
+
+
+def append_in_turn(store: Store, count: int) -> None:
+    """Append, and wait each time until what that began has ended."""
+    for _ in range(count):
+        append(store)
+        for thread in in_progress():
+            thread.join()
+
+
+def pages_of_log(path: Path) -> int:
+    return os.path.getsize(f"{path}-wal") // PAGE_BYTES
+
+
+def versions_without_log(path: Path, tmp_path: Path) -> int:
+    """How many events are in the file itself."""
+    subprocess.run(["cp", path, tmp_path / "copy.db"], check=True)  # to open it here would drop the locks of SQLite
+    with sqlite3.connect(f"file:{tmp_path}/copy.db?immutable=1", uri=True) as copy:
+        return int(copy.execute("SELECT count(*) FROM events").fetchone()[0])
+
+
+@pytest.fixture
+def committed_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], None]:
+    """Have something committed after most of the log was written back, and before the write lock is taken. A reader
+    sees to it that this commit does not begin the log again.
+    """
+
+    def between(store: Store) -> None:
+        written_back = StoreFile.written_back
+
+        @contextmanager
+        def then_append(file: StoreFile) -> Iterator[None]:
+            with store.snapshot("c1"):
+                with written_back(file):
+                    yield
+                append(store)
+
+        monkeypatch.setattr(StoreFile, "written_back", then_append)
+
+    return between
+
+
+@needs_descriptors
+def test_a_long_log_is_written_back_beside_the_commits(store: Store, tmp_path: Path):
+    append_in_turn(store, 40)
+    assert store.version("c1") == 41
+    assert versions_without_log(tmp_path / "history.db", tmp_path) > 10
+
+
+@needs_descriptors
+def test_a_log_that_is_always_written_begins_again(
+    store: Store, tmp_path: Path, committed_between: Callable[[Store], None]
+):
+    committed_between(store)
+    append_in_turn(store, 200)
+    assert pages_of_log(tmp_path / "history.db") < 2 * AT
+
+
+@needs_descriptors
+def test_a_log_that_is_read_begins_again_when_nobody_reads_it(
+    store: Store, tmp_path: Path, committed_between: Callable[[Store], None]
+):
+    committed_between(store)
+    with store.snapshot("c1") as snapshot:
+        append_in_turn(store, 60)
+        grown = pages_of_log(tmp_path / "history.db")
+        assert snapshot.version == 1
+    assert grown > 2 * AT
+    append_in_turn(store, 200)
+    assert pages_of_log(tmp_path / "history.db") < grown + 2 * AT
+
+
+@needs_descriptors
+def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(self: Checkpoints) -> int:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(checkpoints, "_AT", AT)
+    monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", 2 * AT)
+    monkeypatch.setattr(writing, "IN_COMMITS_AT", 2 * AT)
+    monkeypatch.setattr(space, "LOG_BYTES", 0)
+    monkeypatch.setattr(Checkpoints, "_write_back", fail)
+    with open_store(tmp_path / "history.db") as store:
+        append_in_turn(store, 200)
+        assert pages_of_log(tmp_path / "history.db") < 3 * AT
+        assert store.version("c1") == 200
+
+
+@needs_descriptors
+def test_a_writer_waits_where_the_thread_does_not_keep_up(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", AT)
+    at_work, go_on = threading.Event(), threading.Event()
+    written_back = StoreFile.written_back
+
+    @contextmanager
+    def slowly(file: StoreFile) -> Iterator[None]:
+        with written_back(file):
+            at_work.set()
+            assert go_on.wait(60)
+            yield
+
+    monkeypatch.setattr(StoreFile, "written_back", slowly)
+    writer = threading.Thread(target=lambda: [append(store) for _ in range(40)])
+    writer.start()
+    assert at_work.wait(60)
+    writer.join(1)
+    waited = writer.is_alive()
+    go_on.set()
+    writer.join()
+    assert waited
+    assert store.version("c1") == 41
+
+
+@needs_descriptors
+def test_what_is_erased_is_gone_though_the_log_was_being_written_back(store: Store, monkeypatch: pytest.MonkeyPatch):
+    at_work, go_on = threading.Event(), threading.Event()
+    written_back = StoreFile.written_back
+
+    @contextmanager
+    def slowly(file: StoreFile) -> Iterator[None]:
+        with written_back(file):
+            at_work.set()
+            assert go_on.wait(60)
+            yield
+
+    monkeypatch.setattr(StoreFile, "written_back", slowly)
+    append(store, 2 * AT)
+    assert at_work.wait(60)
+    purged: list[bool] = []
+    purge = threading.Thread(target=lambda: purged.append(store._recorder.purge()))
+    purge.start()
+    purge.join(0.1)
+    assert purged == []
+    go_on.set()
+    purge.join()
+    assert purged == [True]
+
+
+@needs_descriptors
+def test_a_store_that_is_closed_waits_for_its_checkpoint(store: Store, monkeypatch: pytest.MonkeyPatch):
+    append(store, 2 * AT)
+    store.close()
+    assert in_progress() == []
+
+
+@needs_descriptors
+def test_a_fork_waits_for_a_checkpoint_and_both_processes_go_on(tmp_path: Path):
+    program = """
+import contextlib, os, sys, threading, time
+from eventstore import ANY_VERSION, Message, open_store
+from eventstore.recorders.sqlite.log import checkpoints
+from eventstore.recorders.sqlite.store_file import StoreFile
+checkpoints._AT = 4
+begun, busy = threading.Event(), [False]
+written_back = StoreFile.written_back
+@contextlib.contextmanager
+def slowly(file):
+    with written_back(file):
+        busy[0] = True
+        begun.set()
+        time.sleep(0.1)
+        yield
+        busy[0] = False
+StoreFile.written_back = slowly
+store = open_store(sys.argv[1])
+def append(n):
+    for _ in range(n):
+        store.append("c1", Message(source="user", content="x" * 4_000), expected_version=ANY_VERSION)
+for _ in range(5):
+    append(3)
+    begun.wait(5)
+    begun.clear()
+    child = os.fork()
+    assert not busy[0]
+    if child == 0:
+        append(5)
+        store.close()
+        os._exit(0)
+    append(2)
+    assert os.waitpid(child, 0)[1] == 0
+print(store.version("c1"))
+store.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "h.db"], capture_output=True, text=True, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("50\n", "")
