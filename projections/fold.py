@@ -42,7 +42,7 @@ from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_
 __all__ = ["EMPTY", "EarlierFolds", "Folded", "ViewState", "evolve", "fold", "resume", "summary_event"]
 
 
-_shown = attrgetter("shown")
+_id, _shown = attrgetter("id"), attrgetter("shown")
 
 
 class EarlierFolds(Protocol):
@@ -355,7 +355,7 @@ def _named(action: CondensationAction, items: Sequence[Event]) -> Sequence[int]:
     if not ids:
         return ()
     first = next((place for place, event in enumerate(items) if event.id == ids[0]), 0)
-    if [event.id for event in items[first : first + len(ids)]] == list(ids):  # as condensers name them
+    if list(map(_id, items[first : first + len(ids)])) == list(ids):  # as condensers name them
         return range(first, first + len(ids))
     named = set(ids)
     return [place for place, event in enumerate(items) if event.id in named]

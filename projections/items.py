@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import overload
 
 from eventstore.events import Event
+from projections.units import Units, UnitsSoFar, units
 
 __all__ = ["NO_ITEMS", "Items"]
 
@@ -17,13 +18,15 @@ class Items(Sequence[Event]):
     list: the first that takes the one ``token``. Any other copies. So any number of threads may use one.
     """
 
-    __slots__ = ("_count", "_events", "_token")
+    __slots__ = ("_count", "_events", "_found", "_token")
 
     def __init__(self, events: list[Event]) -> None:
         """Take over ``events``: do not change the list afterwards."""
         self._events = events
         self._count = len(events)
         self._token = [True]
+        self._found: list[UnitsSoFar] = []
+        """The units of the beginning of the list, as far as they were found; they are taken out to be used."""
 
     def plus(self, events: Sequence[Event]) -> Items:
         """Return these items and ``events`` after them. Cost: ``events``, or all, where these were grown before."""
@@ -38,7 +41,25 @@ class Items(Sequence[Event]):
         self._events += events
         grown = Items.__new__(Items)
         grown._events, grown._count, grown._token = self._events, self._count + len(events), [True]
+        grown._found = self._found
         return grown
+
+    def units(self, left_behind: Set[int]) -> Units:
+        """Return the units of these events. Cost: the events since the longest beginning of them that was asked for;
+        all, where that had other events left behind.
+        """
+        try:
+            so_far = self._found.pop()  # at most one caller gets it, of all threads
+        except IndexError:
+            so_far = UnitsSoFar(left_behind)
+        if so_far.count > self._count or so_far.left_behind != left_behind:
+            self._found.append(so_far)
+            return units(self[:], left_behind)
+        events = self[:]
+        so_far.read(events)
+        found = so_far.units(events)
+        self._found.append(so_far)
+        return found
 
     def __len__(self) -> int:
         return self._count

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence, Set
+from operator import attrgetter
 from typing import NamedTuple
 
 from eventstore.events import Action, Event, Observation
@@ -23,6 +24,9 @@ TRIALS = 4
 
 RECENT = 4
 """The newest condensations, whose forgotten events are remembered. The end of a View lived through fewer."""
+
+
+_stays_with_next = attrgetter("stays_with_next")
 
 
 class _Cut(NamedTuple):
@@ -101,7 +105,7 @@ class _Keys:
     def __init__(self, events: Sequence[Event]) -> None:
         acts = [event for event in events if type(event) is Action or type(event) is Observation]
         open_calls = _OpenCalls()
-        bound = any(event.stays_with_next for event in events)
+        bound = any(map(_stays_with_next, events))
         self._none = not acts and not bound
         self._plain = open_calls.read(acts, ()) and not open_calls.thinking and not bound
         self._waiting = open_calls.waiting
@@ -113,7 +117,7 @@ class _Keys:
 
         Cost: ``gone``.
         """
-        if any(event.stays_with_next for event in gone):
+        if any(map(_stays_with_next, gone)):
             return False
         if self._none or not self._plain:
             return self._none
@@ -130,10 +134,10 @@ class _Keys:
 
 def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]) -> set[int]:
     """Return the ids that stay of each unit that loses a member when the events with the ``forgotten`` ids go."""
-    parallel_calls, _, loops, _, _, bonds, _ = units(events, left_behind)
+    found = units(events, left_behind)
     gone = {position for position, event in enumerate(events) if event.id in forgotten}
     parted: set[int] = set()
-    for members in (*(calls.members for calls in parallel_calls), *loops, *bonds):
+    for members in (*(calls.members for calls in found.parallel_calls), *found.loops, *found.bonds):
         if not gone.isdisjoint(members):
             parted.update(members)
     return {events[position].id for position in parted - gone}

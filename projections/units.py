@@ -22,7 +22,9 @@ Cost: the events given, once, whatever the length of the history.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import compress
+from operator import attrgetter
 from typing import NamedTuple
 
 from eventstore.events import Action, Annotation, Event, Observation, UnknownEvent
@@ -31,6 +33,7 @@ __all__ = [
     "UNSEEN",
     "ParallelCalls",
     "Units",
+    "UnitsSoFar",
     "WaitingCalls",
     "cut_positions",
     "fit_positions",
@@ -43,76 +46,131 @@ UNSEEN = frozenset({Annotation, UnknownEvent})
 """Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""
 
 
+_stays_with_next = attrgetter("stays_with_next")
+
+
 class ParallelCalls:
     """The actions of one response and their observations: ``members`` are positions, ascending, an action first."""
 
     __slots__ = ("members", "unanswered")
 
-    def __init__(self) -> None:
-        self.members: list[int] = []
-        self.unanswered = 0
+    def __init__(self, members: list[int], unanswered: int) -> None:
+        self.members = members
+        self.unanswered = unanswered
 
 
 class Units(NamedTuple):
     """Parallel calls in the order of their first actions; ``answers`` are the observations by their actions; loops,
     orphans and bonds are ascending. Of the positions that are not left behind, ``seen`` are those that a model may see,
-    ``unseen`` those of kinds without a form as messages.
+    ``unseen`` those of kinds without a form as messages. ``unanswered`` is the number of actions without an
+    observation.
     """
 
-    parallel_calls: list[ParallelCalls]
-    answers: dict[int, int]
-    loops: list[list[int]]
-    orphans: list[int]
-    seen: list[int]
-    bonds: list[list[int]]
-    unseen: list[int]
+    parallel_calls: Sequence[ParallelCalls]
+    answers: Mapping[int, int]
+    loops: Sequence[Sequence[int]]
+    orphans: Sequence[int]
+    seen: Sequence[int]
+    bonds: Sequence[Sequence[int]]
+    unseen: Sequence[int]
+    unanswered: int
 
 
 def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units:
     """Return the units of a View."""
-    parallel_calls, answers, loops, orphans, seen, _, unseen = found = Units([], {}, [], [], [], [], [])
-    waiting = WaitingCalls()
-    of_response: dict[str, ParallelCalls] = {}
-    of_call: dict[int, ParallelCalls] = {}
-    loop: list[int] | None = None
-    for position, event in enumerate(events):
-        if event.id in left_behind:
-            continue
-        if type(event) in UNSEEN:
-            unseen.append(position)
-            continue
-        seen.append(position)
-        if type(event) is Action:
-            response_id = event.response_id
-            calls = None if response_id is None else of_response.get(response_id)
-            if calls is None:
-                calls = ParallelCalls()
-                parallel_calls.append(calls)
-                if response_id is not None:
-                    of_response[response_id] = calls
-            calls.members.append(position)
-            calls.unanswered += 1
-            of_call[position] = calls
-            waiting.add(event, position)
-            if event.thinking:
-                loop = []
-                loops.append(loop)
-        elif type(event) is Observation:
-            call = waiting.take(event)
-            if call is None:
-                orphans.append(position)
+    so_far = UnitsSoFar(left_behind)
+    so_far.read(events)
+    return so_far.units(events)
+
+
+class UnitsSoFar:
+    """The units of events of which more may come: a View mostly grows at its end. One thread at a time may use it.
+
+    What ``units`` returned stays as it is: parallel calls and loops that go on are replaced, and not changed.
+    """
+
+    def __init__(self, left_behind: Set[int]) -> None:
+        self.left_behind = left_behind
+        self.count = 0
+        """How many events were read."""
+        self._parallel_calls: list[ParallelCalls] = []
+        self._answers: dict[int, int] = {}
+        self._loops: list[list[int]] = []
+        self._orphans: list[int] = []
+        self._seen: list[int] = []
+        self._unseen: list[int] = []
+        self._unanswered = 0
+        self._waiting = WaitingCalls()
+        self._of_response: dict[str, int] = {}
+        self._of_call: dict[int, int] = {}
+        self._in_loop = False
+        self._has_bonds = False
+
+    def read(self, events: Sequence[Event]) -> None:
+        """Go on with all of ``events`` that follow those that were read. Cost: these."""
+        parallel_calls, of_response, of_call = self._parallel_calls, self._of_response, self._of_call
+        returned, loop = len(parallel_calls), None
+        if self._in_loop:
+            loop = self._loops[-1] = self._loops[-1].copy()
+        start = self.count
+        for position, event in enumerate(events[start:] if start else events, start):
+            if event.id in self.left_behind:
                 continue
-            answers[call] = position
-            calls = of_call[call]
-            calls.members.append(position)
-            calls.unanswered -= 1
-        else:
-            loop = None
-        if loop is not None:
-            loop.append(position)
-    if [event for event in events if event.stays_with_next]:
-        found.bonds.extend(_bonds(events, left_behind))
-    return found
+            if type(event) in UNSEEN:
+                self._unseen.append(position)
+                continue
+            self._seen.append(position)
+            if type(event) is Action:
+                place = len(parallel_calls)
+                if event.response_id is not None:
+                    place = of_response.setdefault(event.response_id, place)
+                if place == len(parallel_calls):
+                    parallel_calls.append(ParallelCalls([position], 1))
+                else:
+                    self._change(place, returned, position, 1)
+                of_call[position] = place
+                self._unanswered += 1
+                self._waiting.add(event, position)
+                if event.thinking:
+                    loop = []
+                    self._loops.append(loop)
+            elif type(event) is Observation:
+                call = self._waiting.take(event)
+                if call is None:
+                    self._orphans.append(position)
+                    continue
+                self._answers[call] = position
+                self._unanswered -= 1
+                self._change(of_call[call], returned, position, -1)
+            else:
+                loop = None
+            if loop is not None:
+                loop.append(position)
+        self._in_loop = loop is not None
+        self._has_bonds = self._has_bonds or any(map(_stays_with_next, events[start:] if start else events))
+        self.count = len(events)
+
+    def _change(self, place: int, returned: int, position: int, unanswered: int) -> None:
+        """Add a member to parallel calls, which are replaced if they are of those that were returned before."""
+        calls = self._parallel_calls[place]
+        if place < returned:
+            calls = self._parallel_calls[place] = ParallelCalls(calls.members.copy(), calls.unanswered)
+        calls.members.append(position)
+        calls.unanswered += unanswered
+
+    def units(self, events: Sequence[Event]) -> Units:
+        """Return the units of all events that were read, which are ``events``."""
+        bonds = list(_bonds(events, self.left_behind)) if self._has_bonds else []
+        return Units(
+            self._parallel_calls.copy(),
+            self._answers.copy(),
+            self._loops.copy(),
+            self._orphans.copy(),
+            self._seen.copy(),
+            bonds,
+            self._unseen.copy(),
+            self._unanswered,
+        )
 
 
 def _bonds(events: Sequence[Event], left_behind: Set[int]) -> Iterator[list[int]]:
@@ -166,6 +224,8 @@ def fit_positions(found: Units) -> list[int]:
     changes, parallel calls and bonds that lost a member, and each loop that lost an event before its last surviving
     member. A call that waits at the end of a loop costs the loop nothing.
     """
+    if not (found.unanswered or found.orphans or found.bonds):
+        return sorted([*found.seen, *found.unseen])
     kept = set(found.seen).difference(found.orphans)
     kept.update(found.unseen)
     kept.difference_update(*(calls.members for calls in found.parallel_calls if calls.unanswered))
@@ -181,7 +241,7 @@ def fit_positions(found: Units) -> list[int]:
     return sorted(kept)
 
 
-def _is_broken(loop: list[int], kept: set[int]) -> bool:
+def _is_broken(loop: Sequence[int], kept: set[int]) -> bool:
     """Return whether a member is gone before the last member that is kept."""
     surviving = [place for place, position in enumerate(loop) if position in kept]
     return bool(surviving) and surviving[-1] >= len(surviving)
@@ -199,13 +259,15 @@ def open_positions(events: Sequence[Event], found: Units) -> list[int]:
     )
 
 
-def pending_positions(found: Units) -> list[int]:
+def pending_positions(found: Units) -> Sequence[int]:
     """Return the positions of the parallel calls that wait for an observation, with the observations that came.
 
     Calls wait if one of them is unanswered and only their own members come after them. Orphans do not count: an
     observation that is delivered twice does not end the waiting of the other calls. Unanswered calls that other events
     follow are abandoned.
     """
+    if not found.unanswered:
+        return []
     orphans = set(found.orphans)
     followers = [position for position in found.seen if position not in orphans] if orphans else found.seen
     for calls in reversed(found.parallel_calls):
@@ -224,12 +286,14 @@ def cut_positions(count: int, found: Units) -> tuple[int, ...]:
     It is not after the start of *pending* parallel calls either, so that an action is never forgotten before its
     observation comes. Unanswered calls that are abandoned forbid no index.
     """
-    spans = [(loop[0], loop[-1]) for loop in found.loops]
-    spans += [(calls.members[0], calls.members[-1]) for calls in found.parallel_calls if not calls.unanswered]
-    spans += [(bond[0], bond[-1]) for bond in found.bonds]
+    free = bytearray(b"\1") * (count + 1)
+    for calls in found.parallel_calls:
+        if not calls.unanswered:
+            first, last = calls.members[0], calls.members[-1]
+            free[first + 1 : last + 1] = bytes(last - first)
+    spans = [(span[0], span[-1]) for span in (*found.loops, *found.bonds)]
     spans += [(bond[0], count) for bond in found.bonds[-1:] if bond == [count - 1]]
     spans += [(pending[0], count) for pending in [pending_positions(found)] if pending]
-    free = [True] * (count + 1)
     for first, last in spans:
-        free[first + 1 : last + 1] = [False] * (last - first)
-    return tuple(position for position, may_cut in enumerate(free) if may_cut)
+        free[first + 1 : last + 1] = bytes(last - first)
+    return tuple(compress(range(count + 1), free))

@@ -110,7 +110,9 @@ class View:
 
     @cached_property
     def _units(self) -> Units:
-        return units(self.events, self.left_behind)
+        if self.state.register is not None:
+            return units(self.events, self.left_behind)
+        return self.state.items.units(self.left_behind)
 
     @property
     def system_prompt(self) -> str:

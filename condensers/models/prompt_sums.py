@@ -8,8 +8,8 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, takewhile
-from operator import eq
+from itertools import accumulate, compress, count
+from operator import ne
 from typing import Any, NamedTuple
 
 from condensers.models.tokens import TokenCounter
@@ -23,12 +23,15 @@ _CONVERSATIONS_KEPT = 64
 
 
 class _Measured(NamedTuple):
-    """What is known of one View: which events it shows, which of them are sent, and what each adds to the prompt."""
+    """What is known of one View: which events it shows, which of them are sent, what each adds to the prompt, and where
+    each id of a call is met first.
+    """
 
     events: tuple[Event, ...]
     fit: tuple[int, ...]
     added: tuple[int, ...]
     sums: tuple[int, ...]
+    calls: Mapping[str, int]
 
 
 class PromptSums:
@@ -61,7 +64,8 @@ class PromptSums:
             added[positions[-1]] += self._counter.of(message)
         sent_system = any(_says_something(events[position]) for position in fit)
         frame = self._counter.frame(offered_tools(view), beside_system=sent_system)
-        measured = _Measured(events, fit, tuple(added), tuple(accumulate(added, initial=frame)))
+        calls = _calls(events, before)
+        measured = _Measured(events, fit, tuple(added), tuple(accumulate(added, initial=frame)), calls)
         self._keep(key, measured)
         return measured.sums
 
@@ -103,20 +107,34 @@ def _seam(before: _Measured, view: View) -> int:
     merged across; and no call of the second piece has an id of the first, which would be renamed.
     """
     events, fit = view.events, view.fit_positions
-    shared = _shared(before.events, events, eq)  # a mask makes equal new events at each step
-    sent_alike = fit[: _shared(before.fit, fit, eq)]
+    shared = _shared(before.events, events)  # a mask makes equal new events at each step
+    sent_alike = fit[: _shared(before.fit, fit)]
     goes_on = shared == len(before.events) and len(sent_alike) == len(before.fit)
     for cut in reversed(view.cut_points[: bisect_right(view.cut_points, shared)]):
         begins_both = cut < shared and _holds(sent_alike, cut)
         begins_ours = cut == shared and goes_on and _holds(fit, cut)
         if (begins_both or begins_ours) and isinstance(events[cut], Action):
-            return 0 if _call_ids(events[:cut]) & _call_ids(events[cut:]) else cut
+            met = before.calls
+            return 0 if any(met.get(call_id, cut) < cut for call_id in _call_ids(events[cut:])) else cut
     return 0
 
 
-def _shared(some: Sequence[Any], others: Sequence[Any], alike: Any) -> int:
-    """How many items at the beginning are alike."""
-    return sum(1 for _ in takewhile(bool, map(alike, some, others)))
+def _shared(some: Sequence[Any], others: Sequence[Any]) -> int:
+    """How many items at the beginning are equal. No bytecode is executed for an item."""
+    return next(compress(count(), map(ne, some, others)), min(len(some), len(others)))
+
+
+def _calls(events: Sequence[Event], before: _Measured | None) -> Mapping[str, int]:
+    """Return where each id of a call is met first. Cost: the events after those of ``before``, if it goes on from
+    them.
+    """
+    goes_on = before is not None and _shared(before.events, events) == len(before.events)
+    calls = dict(before.calls) if before is not None and goes_on else {}
+    start = len(before.events) if before is not None and goes_on else 0
+    for position, event in enumerate(events[start:], start):
+        for call_id in _call_ids((event,)):
+            calls.setdefault(call_id, position)
+    return calls
 
 
 def _holds(ascending: Sequence[int], number: int) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from eventstore import ANY_VERSION, Message, Store, open_store
 from eventstore.recorders.sqlite import writing
 from eventstore.recorders.sqlite.log import checkpoints, space
-from eventstore.recorders.sqlite.log.checkpoints import Checkpoints
+from eventstore.recorders.sqlite.log.checkpoints import LogCheckpoints
 from eventstore.recorders.sqlite.store_file import StoreFile
 
 AT = 50
@@ -115,14 +115,14 @@ def test_a_log_that_is_read_begins_again_when_nobody_reads_it(
 
 @needs_descriptors
 def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def fail(self: Checkpoints) -> int:
+    def fail(self: LogCheckpoints) -> int:
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(checkpoints, "_AT", AT)
     monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", 2 * AT)
     monkeypatch.setattr(writing, "IN_COMMITS_AT", 2 * AT)
     monkeypatch.setattr(space, "LOG_BYTES", 0)
-    monkeypatch.setattr(Checkpoints, "_write_back", fail)
+    monkeypatch.setattr(LogCheckpoints, "_write_back", fail)
     with open_store(tmp_path / "history.db") as store:
         append_in_turn(store, 200)
         assert pages_of_log(tmp_path / "history.db") < 3 * AT

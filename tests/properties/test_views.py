@@ -263,3 +263,34 @@ def test_every_event_that_a_model_may_see_goes_into_one_message(events: list[Eve
     missing = seen.intersection(view.fit_positions).difference(places)
     assert set(places) <= seen.intersection(view.fit_positions)
     assert all(isinstance(view[place], CondensationSummary) and not view[place].content for place in missing)
+
+
+# --- units of a View that grows ---
+
+
+def _plainly(view: View) -> tuple[Any, ...]:
+    found = view._units
+    return ([(list(calls.members), calls.unanswered) for calls in found.parallel_calls], *map(_copied, found[1:]))
+
+
+def _copied(part: Any) -> Any:
+    if isinstance(part, int):
+        return part
+    return dict(part) if isinstance(part, dict) else [list(each) if isinstance(each, list) else each for each in part]
+
+
+@many
+@given(histories, st.sets(st.integers(0, 40)))
+def test_units_are_the_same_whether_they_were_found_before_the_view_grew_or_not(
+    events: list[Event], asked_at: set[int]
+) -> None:
+    """They are carried on from one View to the next; those of an earlier View stay as they are."""
+    view, asked = View.from_events([]), []
+    for event in events:
+        view = view.then([event])
+        if view.version in asked_at:
+            asked.append((view, _plainly(view)))
+    asked.append((view, _plainly(view)))
+    for earlier, found in asked:
+        assert _plainly(earlier) == found
+        assert _plainly(View.from_events(events[: earlier.version])) == found

@@ -29,7 +29,7 @@ from eventstore.recorders.sqlite.connections import (
 )
 from eventstore.recorders.sqlite.erased_bytes.scrub import Scrubber
 from eventstore.recorders.sqlite.errors import raise_translated, translated
-from eventstore.recorders.sqlite.log.checkpoints import Checkpoints
+from eventstore.recorders.sqlite.log.checkpoints import LogCheckpoints
 from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.write_lock import WriteLock, lock_path
@@ -64,7 +64,7 @@ class SQLiteRecorder:
     _holds_writers: bool
     _holds_scrubber: bool
     _checked: Checked
-    _checkpoints: Checkpoints
+    _checkpoints: LogCheckpoints
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class SQLiteRecorder:
         self._poller = None
         self._scrubbing = threading.Lock()
         self._scrubber = Scrubber(self._file)
-        self._checkpoints = Checkpoints(self._file, self._connect_to_write, self._alone)
+        self._checkpoints = LogCheckpoints(self._file, self._connect_to_write, self._alone)
         self._holds_writers = self._holds_scrubber = False
         if self._lock is not None:
             self._begin_writing(self._lock)

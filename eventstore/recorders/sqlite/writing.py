@@ -15,7 +15,7 @@ from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite import epochs, schema
 from eventstore.recorders.sqlite.connections import open_writer
 from eventstore.recorders.sqlite.errors import NOT_KNOWN, NOTHING_WRITTEN, is_of_disk, is_ours, leaves_doubt, translate
-from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, Checkpoints
+from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, LogCheckpoints
 from eventstore.recorders.sqlite.log.space import LogSpace
 from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -48,7 +48,7 @@ class SQLiteWriting:
         self,
         file: StoreFile,
         lock: WriteLock,
-        checkpoints: Checkpoints,
+        checkpoints: LogCheckpoints,
         *,
         durable: bool,
         patience_s: float,

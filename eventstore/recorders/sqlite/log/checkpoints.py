@@ -25,7 +25,7 @@ from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.sqlite import upkeep
 from eventstore.recorders.sqlite.store_file import StoreFile
 
-__all__ = ["IN_COMMITS_AT", "THREAD", "Checkpoints"]
+__all__ = ["IN_COMMITS_AT", "THREAD", "LogCheckpoints"]
 
 THREAD: Final = "foldlog-checkpoint"
 _AT = 1_000
@@ -37,7 +37,7 @@ _FRAMES_AT: Final = 16
 """Where the index of the log says how many pages are in the log: https://sqlite.org/walformat.html."""
 
 
-class Checkpoints:
+class LogCheckpoints:
     """Those of one file by one process. ``connect`` opens a connection for them, and ``alone`` gives the connection
     that writes, under the write lock.
     """
