@@ -1,0 +1,106 @@
+"""``python -m benchmarks.peers``: measure foldlog beside the stores of other runtimes, print a table, write JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from benchmarks.frame import provenance
+from benchmarks.peers import plot, report
+from benchmarks.peers.environments import CACHE, HERE, PEERS, Peer, Sayer
+from benchmarks.peers.measuring import measure, prepare
+
+USUAL = (1_000, 10_000)
+
+
+def main(
+    events: Annotated[list[int] | None, typer.Option(help="Length of the history. May be given again.")] = None,
+    everyone: Annotated[
+        bool, typer.Option("--all/--quick", help="Every peer, or foldlog and sqlite3 by hand alone.")
+    ] = True,
+    peer: Annotated[list[str] | None, typer.Option(help="Only peers whose name has this in it.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds.")] = 5,
+    only_prepare: Annotated[
+        bool, typer.Option("--prepare", help="Make environments and stores, and measure nothing yet.")
+    ] = False,
+    cache: Annotated[Path, typer.Option(help="Folder for stores and results.")] = CACHE,
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Put all results in the cache into docs/peers.json, the page, the README.")
+    ] = False,
+    keep: Annotated[bool, typer.Option(help="Keep the stores: they are several gigabytes.")] = False,
+) -> None:
+    """Measure foldlog beside the stores of other runtimes: append, open, a turn, growth, bytes, memory.
+
+    Each length is measured and saved by itself, so that an interrupted run can be continued with the next length.
+    """
+    say, chosen = Sayer(), _chosen(everyone, peer or [])
+    results = cache / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    for length in events or ([] if publish else USUAL):
+        if only_prepare:
+            prepare(chosen, length, say, cache)
+            continue
+        before = os.getloadavg()[0]
+        figures = measure(chosen, length, rounds, say, cache)
+        run = _provenance(length, rounds, before)
+        (results / f"{length}.json").write_text(json.dumps({**run, "peers": figures}, indent=1, ensure_ascii=False))
+        if not keep:
+            shutil.rmtree(cache / "stores" / str(length), ignore_errors=True)
+    runs = _saved(results)
+    if publish:
+        report.publish(runs)
+        plot.main()
+    elif only_prepare:
+        return
+    wanted = {str(length) for length in events or USUAL}
+    asked = runs if publish else {length: run for length, run in runs.items() if length in wanted}
+    console = Console(width=None if sys.stdout.isatty() else 100)
+    console.print(report.table(asked))
+    for line in report.notes(asked):
+        console.print(line, highlight=False, soft_wrap=True)
+    if report.failures(asked):
+        raise typer.Exit(1)
+
+
+def _chosen(everyone: bool, names: list[str]) -> list[Peer]:
+    found = [peer for peer in (PEERS if everyone else HERE) if not names or any(name in peer.name for name in names)]
+    if not found:
+        raise typer.BadParameter(f"no peer has {names} in its name; there are {', '.join(peer.name for peer in PEERS)}")
+    return found
+
+
+def _provenance(length: int, rounds: int, before: float) -> dict[str, Any]:
+    known = provenance(())
+    asked = subprocess.run(["df", "--output=fstype", "."], capture_output=True, text=True, check=False)
+    system = " ".join(asked.stdout.split()[1:])
+    machine = known["machine"]
+    assert isinstance(machine, dict)
+    return {
+        "events": length,
+        "rounds": rounds,
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": known["commit"],
+        "machine": {**machine, "system": f"{machine['system']}, {system}"},
+        "python": sys.version.split()[0],
+        "sqlite": sqlite3.sqlite_version,
+        "load": f"{before:.1f} to {os.getloadavg()[0]:.1f}",
+    }
+
+
+def _saved(results: Path) -> report.Runs:
+    found = sorted(results.glob("*.json"), key=lambda path: int(path.stem))
+    return {path.stem: json.loads(path.read_text()) for path in found}
+
+
+if __name__ == "__main__":
+    typer.run(main)

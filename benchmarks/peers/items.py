@@ -1,0 +1,103 @@
+"""The history that every side records, and the answers that every side must give.
+
+The workload is that of the other benchmarks: a coding agent's history with a condensation about every 60 events.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from benchmarks.peers.side import Item, digest, entry, read_items
+from benchmarks.workload import HEAD, PERIOD, history
+from eventstore import Action, CondensationAction, Event, Message, Observation, SystemMessage
+
+MORE = 10 * PERIOD
+"""Items after the history's end, for what goes on with it. Whole periods leave the history before them as it is."""
+
+
+def items(length: int) -> Iterator[Item]:
+    """Return a history of ``length`` items, and ``MORE`` after it."""
+    last: CondensationAction | None = None
+    for event in history(length + MORE):
+        yield _item(event, last)
+        if isinstance(event, CondensationAction):
+            last = event
+
+
+def _item(event: Event, last: CondensationAction | None) -> Item:
+    match event:
+        case SystemMessage():
+            return {"n": event.id, "kind": "system", "text": event.content}
+        case Message():
+            return {"n": event.id, "kind": "user", "text": event.content}
+        case Action():
+            command = {"command": f"{event.arguments['command']} # {event.thought}"}
+            return {"n": event.id, "kind": "call", "call_id": event.call_id, "arguments": json.dumps(command)}
+        case Observation():
+            return {"n": event.id, "kind": "result", "call_id": event.call_id, "text": event.content}
+        case CondensationAction():
+            return {
+                "n": event.id,
+                "kind": "condensation",
+                "forgotten": [each for each in event.forgotten_event_ids or () if each >= 0],
+                "replaces": None if last is None else last.id,
+                "text": event.summary,
+            }
+    raise AssertionError(f"the workload has no {type(event).__name__}")
+
+
+def write(path: Path, length: int) -> None:
+    """Write the items, one a line. The file appears whole or not at all."""
+    part = path.with_suffix(".part")
+    with part.open("w", encoding="utf-8") as lines:
+        for item in items(length):
+            lines.write(json.dumps(item) + "\n")
+    part.rename(path)
+
+
+@cache
+def expected(path: Path, stop: int, shows: str) -> tuple[int, str]:
+    """Return how many entries a side must give back after ``stop`` items, and their digest."""
+    some = read_items(str(path), 0, stop)
+    return _counted(view(some) if shows == "view" else log(some))
+
+
+def expected_end(path: Path, stop: int, count: int) -> tuple[int, str]:
+    """Return the digest of the newest ``count`` items: what a side must give back that reads no more than these."""
+    newest = deque(log(read_items(str(path), max(stop - 2 * count - PERIOD, 0), stop)), maxlen=count)
+    return _counted(newest)
+
+
+def _counted(some: Iterable[Item]) -> tuple[int, str]:
+    entries = 0
+
+    def each() -> Iterator[tuple[str, ...]]:
+        nonlocal entries
+        for item in some:
+            entries += 1
+            yield entry(item)
+
+    found = digest(each())
+    return entries, found
+
+
+def view(some: Iterable[Item]) -> Sequence[Item]:
+    """Return what the model is shown after these items: the definition, by hand."""
+    shown: list[Item] = []
+    for item in some:
+        if item["kind"] != "condensation":
+            shown.append(item)
+            continue
+        gone = set(item["forgotten"])
+        shown = [each for each in shown if each["n"] not in gone and each["kind"] != "summary"]
+        shown.insert(HEAD, {"n": -1, "kind": "summary", "text": item["text"]})
+    return shown
+
+
+def log(some: Iterable[Item]) -> Iterator[Item]:
+    """Return all items but the condensations."""
+    return (item for item in some if item["kind"] != "condensation")

@@ -1,0 +1,179 @@
+"""Interleaved rounds: every side is asked the same, one after the other, and then again. A figure is a median."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers import items
+from benchmarks.peers.environments import CACHE, NotAvailable, Peer, Sayer, python_of
+from benchmarks.peers.syncs import count
+from benchmarks.peers.worker import SideFailed, Worker
+
+APPENDS, TURNS, TURNS_S = 10, 4, 2.0
+FILL_S, ASK_S = 900, 300
+Figures = dict[str, Any]
+
+
+def measure(peers: Sequence[Peer], events: int, rounds: int, say: Sayer, cache: Path = CACHE) -> dict[str, Figures]:
+    """Measure the peers on a history of ``events`` items. A peer that fails has ``failed`` for its figures."""
+    told = _items(cache, events, say)
+    failed: dict[str, Figures] = {}
+    workers: dict[str, Worker] = {}
+    pythons: dict[str, Path] = {}
+    try:
+        for peer in peers:
+            try:
+                pythons[peer.name] = python_of(peer, say)
+                workers[peer.name] = Worker(peer, pythons[peer.name])
+                _fill(workers[peer.name], cache, told, events, say)
+            except (NotAvailable, SideFailed) as error:
+                failed[peer.name] = _failure(error, say, peer)
+        found = {peer.name: _Found(peer, events) for peer in peers if peer.name not in failed}
+        for what in ("open", "work"):
+            for number in range(rounds):
+                say(f"{events:,} events, {what}, round {number + 1} of {rounds}")
+                for name in [name for name in found if name not in failed]:
+                    try:
+                        getattr(found[name], what)(workers[name], cache, told)
+                    except SideFailed as error:
+                        failed[name] = _failure(error, say, workers[name].peer)
+        for name in [name for name in found if name not in failed]:
+            try:
+                found[name].sync(workers[name], pythons[name], cache, told)
+            except (SideFailed, AssertionError) as error:
+                failed[name] = _failure(error, say, workers[name].peer)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return {peer.name: failed.get(peer.name) or found[peer.name].figures(workers[peer.name], cache) for peer in peers}
+
+
+def prepare(peers: Sequence[Peer], events: int, say: Sayer, cache: Path = CACHE) -> None:
+    """Make the environments and the stores, so that a long run can be made in parts."""
+    told = _items(cache, events, say)
+    for peer in peers:
+        try:
+            worker = Worker(peer, python_of(peer, say))
+        except (NotAvailable, SideFailed) as error:
+            _failure(error, say, peer)
+            continue
+        try:
+            _fill(worker, cache, told, events, say)
+        except SideFailed as error:
+            _failure(error, say, peer)
+        finally:
+            worker.close()
+
+
+def _failure(error: Exception, say: Sayer, peer: Peer) -> Figures:
+    say(f"{peer.name}: {error}")
+    return {"failed": str(error).replace(str(Path.home()), "~")}
+
+
+def _items(cache: Path, events: int, say: Sayer) -> Path:
+    told = cache / "items" / f"{events}.jsonl"
+    if not told.exists():
+        say(f"{events:,} events: making the history")
+        told.parent.mkdir(parents=True, exist_ok=True)
+        items.write(told, events)
+    return told
+
+
+def _store(peer: Peer, cache: Path, events: int) -> Path:
+    return cache / "stores" / str(events) / peer.folder
+
+
+def _length(folder: Path) -> int:
+    return int((folder / "length").read_text()) if (folder / "length").exists() else 0
+
+
+def _fill(worker: Worker, cache: Path, told: Path, events: int, say: Sayer) -> None:
+    """Make the store, where it is not there whole: of this length, of these versions, and as it was filled."""
+    folder = _store(worker.peer, cache, events)
+    stamp, wanted = folder / "versions", json.dumps(worker.versions, sort_keys=True)
+    if stamp.exists() and stamp.read_text() == wanted and _length(folder) == events:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    say(f"{events:,} events: {worker.peer.name} records them")
+    worker.ask("fill", FILL_S, path=str(folder / "history"), items=str(told), events=events)
+    os.sync()
+    (folder / "bytes").write_text(str(_disk_bytes(folder)))
+    (folder / "length").write_text(str(events))
+    stamp.write_text(wanted)
+
+
+def _disk_bytes(folder: Path) -> int:
+    """Return what the files take on the disk, their unused ends included; folders are not counted."""
+    return sum(512 * each.stat().st_blocks for each in folder.rglob("*") if each.is_file())
+
+
+class _Found:
+    """The rounds of one side."""
+
+    def __init__(self, peer: Peer, events: int) -> None:
+        self._peer, self._events = peer, events
+        self._opens: list[float] = []
+        self._memory: list[int] = []
+        self._appends: list[float] = []
+        self._turns: list[float] = []
+        self._syncs = ""
+
+    def open(self, worker: Worker, cache: Path, told: Path) -> None:
+        folder = _store(self._peer, cache, self._events)
+        answer = worker.ask("open", ASK_S, path=str(folder / "history"))
+        self._check(worker, told, answer, self._events)
+        self._opens.append(answer["seconds"])
+        self._memory.append(answer["bytes"])
+
+    def work(self, worker: Worker, cache: Path, told: Path) -> None:
+        """Go on with the history, which grows by some twenty items a round. Sides that share a store take turns."""
+        folder = _store(self._peer, cache, self._events)
+        start = _length(folder)
+        (folder / "length").unlink()  # a store that is written to is not the one that was filled
+        asked = {"start": start, "appends": APPENDS, "turns": TURNS, "seconds": TURNS_S}
+        answer = worker.ask("work", ASK_S, path=str(folder / "history"), items=str(told), **asked)
+        (folder / "length").write_text(str(answer["stop"]))
+        self._check(worker, told, answer, answer["stop"])
+        self._appends.append(statistics.median(answer["appends"]))
+        self._turns.append(statistics.median(answer["turns"]))
+
+    def sync(self, worker: Worker, python: Path, cache: Path, told: Path) -> None:
+        folder = _store(self._peer, cache, self._events)
+        start = _length(folder)
+        (folder / "length").unlink()
+        request = {"path": str(folder / "history"), "items": str(told), "start": start, "appends": APPENDS}
+        self._syncs = count(worker.peer, python, request)
+        (folder / "length").write_text(str(start + APPENDS + 1))
+
+    def _check(self, worker: Worker, told: Path, answer: dict[str, Any], stop: int) -> None:
+        if worker.shows.startswith("newest"):
+            wanted = items.expected_end(told, stop, answer["entries"])
+        else:
+            wanted = items.expected(told, stop, worker.shows)
+        if (answer["entries"], answer["answer"]) != wanted:
+            raise SideFailed(f"gave back {answer['entries']} items that are not the {wanted[0]} that were recorded")
+
+    def figures(self, worker: Worker, cache: Path) -> Figures:
+        folder = _store(self._peer, cache, self._events)
+        return {
+            "versions": worker.versions,
+            "shows": worker.shows,
+            "open_ms": _ms(self._opens),
+            "open_ms_rounds": [_ms([each]) for each in self._opens],
+            "append_ms": _ms(self._appends),
+            "turn_ms": _ms(self._turns),
+            "syncs": self._syncs,
+            "memory_bytes": int(statistics.median(self._memory)),
+            "bytes_an_event": round(int((folder / "bytes").read_text()) / self._events),
+        }
+
+
+def _ms(seconds: list[float]) -> float:
+    return float(f"{1_000 * statistics.median(seconds):.4g}")

@@ -1,0 +1,158 @@
+"""The table of a run, and the figures in docs/PEERS.md and README.md, which are made from docs/peers.json alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.peers.environments import PEERS, ROOT
+
+Runs = dict[str, dict[str, Any]]
+"""By the length of the history, as text: when, where and what was measured."""
+
+PUBLISHED = ROOT / "docs" / "peers.json"
+PAGE = ROOT / "docs" / "PEERS.md"
+README = ROOT / "README.md"
+_BEGIN, _END = "<!-- figures: python -m benchmarks.peers --publish -->", "<!-- end of figures -->"
+_ROWS = {
+    "**foldlog**": "foldlog",
+    "SQLite by hand": "sqlite3 by hand",
+    "OpenAI Agents `SQLiteSession`": "OpenAI Agents",
+    "LangGraph checkpointer": "LangGraph",
+    "Google ADK sessions": "Google ADK",
+    "OpenHands' files": "OpenHands",
+}
+
+
+def lengths(runs: Runs) -> list[int]:
+    return sorted(map(int, runs))
+
+
+def open_ms(runs: Runs, peer: str) -> dict[int, float]:
+    """Return the time to open by length of the history, where it was measured."""
+    found = {length: runs[str(length)]["peers"].get(peer, {}) for length in lengths(runs)}
+    return {length: figures["open_ms"] for length, figures in found.items() if "open_ms" in figures}
+
+
+def failures(runs: Runs) -> list[tuple[str, int, str]]:
+    return [
+        (peer.name, length, runs[str(length)]["peers"][peer.name]["failed"])
+        for peer in PEERS
+        for length in lengths(runs)
+        if "failed" in runs[str(length)]["peers"].get(peer.name, {})
+    ]
+
+
+def head(runs: Runs) -> list[str]:
+    opened = [f"open {length // 1_000}k" if length >= 1_000 else f"open {length}" for length in lengths(runs)]
+    return ["store", *opened, "growth", "turn", "append", "syncs", "bytes", "memory"]
+
+
+def rows(runs: Runs) -> list[list[str]]:
+    """Return a row for each peer that was measured or that failed. Other figures are those of the longest history."""
+    found = []
+    for peer in PEERS:
+        measured = [
+            runs[str(length)]["peers"][peer.name] for length in lengths(runs) if peer.name in runs[str(length)]["peers"]
+        ]
+        if not measured:
+            continue
+        opened = open_ms(runs, peer.name)
+        times = [_ms(opened.get(length)) for length in lengths(runs)]
+        last = next((figures for figures in reversed(measured) if "failed" not in figures), None)
+        if last is None:
+            found.append([peer.name, *times, *["failed"] * 6])
+            continue
+        growth = f"{opened[max(opened)] / opened[min(opened)]:,.3g} ×" if len(opened) > 1 else ""
+        syncs = last["syncs"] if last["syncs"][:1].isdigit() or last["syncs"] == "none" else "?"
+        figures = [_ms(last["turn_ms"]), _ms(last["append_ms"]), syncs, f"{last['bytes_an_event']:,}"]
+        found.append([peer.name, *times, growth, *figures, _mb(last["memory_bytes"])])
+    return found
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return "failed"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.2f}"
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.0f}" if size >= 10e6 else f"{size / 1e6:.1f}"
+
+
+def table(runs: Runs) -> Table:
+    """Return the table for a terminal of 100 columns."""
+    shown = Table(title="opening and going on with a history: milliseconds, medians of interleaved rounds", box=None)
+    shown.pad_edge, shown.padding = False, (0, 1, 0, 0)
+    for name in head(runs):
+        left = name in ("store", "syncs")
+        shown.add_column(name, justify="left" if left else "right", no_wrap=name != "syncs")
+    for row in rows(runs):
+        shown.add_row(*row)
+    return shown
+
+
+def notes(runs: Runs) -> list[str]:
+    """Return what the columns mean, where the longest history was measured, and every failure."""
+    last = runs[str(lengths(runs)[-1])]
+    machine = last["machine"]
+    loads = ", ".join(f"{length:,} events {runs[str(length)]['load']}" for length in lengths(runs))
+    told = [
+        f"turn, append, syncs, bytes an event and memory (MB to open) are those of {lengths(runs)[-1]:,} events.",
+        f"{last['measured_at'][:10]}, {machine['cpus']} CPUs, {machine['processor']}, {machine['system']}, "
+        f"Python {last['python']}, SQLite {last['sqlite']}. Load average while measuring: {loads}.",
+    ]
+    return [*told, *(f"{peer}, {length:,} events: FAILED: {why}" for peer, length, why in failures(runs))]
+
+
+def markdown(runs: Runs) -> str:
+    """Return the table and its notes for docs/PEERS.md."""
+    names = head(runs)
+    lines = [f"| {' | '.join(names)} |", f"|---|{'---:|' * (len(names) - 1)}"]
+    lines += [f"| {' | '.join(row)} |" for row in rows(runs)]
+    versions: dict[str, str] = {}
+    for run in runs.values():
+        for figures in run["peers"].values():
+            versions.update(figures.get("versions", {}))
+    known = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
+    return "\n".join([*lines, "", *(f"{line}\n" for line in notes(runs)), f"Versions: {known}."])
+
+
+def publish(runs: Runs) -> None:
+    """Write docs/peers.json, and put its figures into docs/PEERS.md and README.md."""
+    PUBLISHED.write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), runs), encoding="utf-8")
+    README.write_text(in_readme(README.read_text(encoding="utf-8"), runs), encoding="utf-8")
+
+
+def in_page(text: str, runs: Runs) -> str:
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"the page lacks '{_BEGIN}' or '{_END}'")
+    return f"{before}{_BEGIN}\n\n{markdown(runs)}\n\n{_END}{after}"
+
+
+def in_readme(text: str, runs: Runs) -> str:
+    """Put the time to open into the last cell of each row of the README's comparison."""
+    first, last = lengths(runs)[0], lengths(runs)[-1]
+    title = re.compile(r"^(\| \| keeps .*\|)[^|\n]*\|$", re.MULTILINE)
+    text, found = title.subn(lambda row: f"{row[1]} opens {first:,}; {last:,} events |", text)
+    if found != 1:
+        raise ValueError("README.md has no table that begins with '| | keeps'")
+    for row, peer in _ROWS.items():
+        opened = open_ms(runs, peer)
+        cell = f"{_ms(opened.get(first))}; {_ms(opened.get(last))} ms" if opened else "not measured"
+        text, found = re.subn(rf"^(\| {re.escape(row)} \|.*\|)[^|\n]*\|$", rf"\g<1> {cell} |", text, flags=re.MULTILINE)
+        if found != 1:
+            raise ValueError(f"README.md has no row '{row}' in its comparison")
+    return text
+
+
+def published(path: Path = PUBLISHED) -> Runs:
+    runs: Runs = json.loads(path.read_text(encoding="utf-8"))
+    return runs

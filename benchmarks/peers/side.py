@@ -1,0 +1,270 @@
+"""What a side is, and the process that runs one. Standard library only: it runs in the environment of each peer.
+
+A process imports its peer, uses it once on a small history, so that all code is loaded, and then obeys requests, a line
+of JSON each. Each request runs in a child that is forked for it: the code is warm, and the store and all objects are
+new. A child answers with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+Item = dict[str, Any]
+"""An item of the history: ``kind`` is system, user, call, result or condensation; ``n`` is its place."""
+
+
+class Store(Protocol):
+    """A store of one conversation that is open."""
+
+    def add(self, items: Sequence[Item]) -> None:
+        """Record a call, a result or both. They are as durable as this peer makes them when this returns."""
+
+    def condense(self, item: Item) -> None:
+        """Record that items are forgotten, where the peer has a record of that."""
+
+    def read(self) -> Any:
+        """Return what the runtime reads before it asks the model."""
+
+    def fill(self, items: Sequence[Item]) -> None:
+        """Record many items, in the same form, by the fastest way that the peer has."""
+
+    def said(self, answer: Any) -> Iterable[Sequence[str]]:
+        """Return an answer of ``read`` as entries that can be compared: see ``entry``."""
+
+    def close(self) -> None: ...
+
+
+class Side(Protocol):
+    packages: Sequence[str]
+    """Distributions whose versions belong to the figures."""
+    shows: str
+    """What ``read`` returns: ``view``; ``log``, which is every item; or ``newest``, which is the last of them."""
+
+    def prepare(self) -> None:
+        """Make what a program has before it opens a store, an event loop for example. It is not timed."""
+
+    def open(self, path: str) -> Store: ...
+
+
+def entry(item: Item) -> tuple[str, ...]:
+    """Return what a side must give back of an item. Arguments are compared as parsed JSON."""
+    if item["kind"] == "call":
+        return ("call", item["call_id"], arguments_of(json.loads(item["arguments"])))
+    if item["kind"] == "result":
+        return ("result", item["call_id"], item["text"])
+    return (item["kind"], item["text"])
+
+
+def arguments_of(parsed: Any) -> str:
+    return json.dumps(parsed, sort_keys=True)
+
+
+def digest(entries: Iterable[Sequence[str]]) -> str:
+    found = hashlib.sha256()
+    for each in entries:
+        found.update(json.dumps(list(each), ensure_ascii=True).encode())
+    return found.hexdigest()
+
+
+def read_items(path: str, start: int, stop: int) -> Iterator[Item]:
+    with open(path, encoding="utf-8") as lines:
+        yield from map(json.loads, islice(lines, start, stop))
+
+
+# What a child does.
+
+
+def fill(side: Side, request: dict[str, Any]) -> dict[str, Any]:
+    """Record the items of the history in pieces, each through the peer's fastest way."""
+    side.prepare()
+    store = side.open(request["path"])
+    begun = time.perf_counter()
+    source = read_items(request["items"], 0, request["events"])
+    while some := list(islice(source, 1_000)):
+        store.fill(some)
+    store.close()
+    return {"seconds": time.perf_counter() - begun}
+
+
+def opened(side: Side, request: dict[str, Any]) -> dict[str, Any]:
+    """Open the store and read what the model is shown, from the path to the last item.
+
+    Before the clock, the child uses the peer on a few items: a page that it shares with its parent is copied when it is
+    first touched, and these copies are no cost of the peer.
+    """
+    _use(side)
+    side.prepare()
+    gc.collect()
+    before = _watch_memory()
+    begun = time.perf_counter()
+    store = side.open(request["path"])
+    answer = store.read()
+    seconds = time.perf_counter() - begun
+    peak = _peak_bytes()
+    entries = list(store.said(answer))
+    store.close()
+    return {"seconds": seconds, "bytes": max(peak - before, 0), "entries": len(entries), "answer": digest(entries)}
+
+
+def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
+    """Go on with the history: single appends, then turns, each of which records a call with its result and reads.
+
+    A condensation that is due is recorded between them, outside of the clock. Turns stop after ``seconds``.
+    """
+    _use(side)
+    side.prepare()
+    store = side.open(request["path"])
+    answer = store.read()
+    source = read_items(request["items"], request["start"], sys.maxsize)
+    taken = 0
+
+    def following(kind: str) -> Item:
+        nonlocal taken
+        for item in source:
+            taken += 1
+            if item["kind"] == "condensation":
+                store.condense(item)
+            elif item["kind"] == kind:
+                return item
+            else:
+                raise AssertionError(f"a {kind} was expected, item {item['n']} is a {item['kind']}")
+        raise AssertionError("the items are used up")
+
+    appends: list[float] = []
+    for _ in range(request["appends"] // 2 + 1):  # the first call with its result warms up
+        for kind in ("call", "result"):
+            item = following(kind)
+            begun = time.perf_counter()
+            store.add([item])
+            appends.append(time.perf_counter() - begun)
+    answer = store.read()
+    turns: list[float] = []
+    started = time.perf_counter()
+    for _ in range(request["turns"]):
+        pair = [following("call"), following("result")]
+        begun = time.perf_counter()
+        store.add(pair)
+        answer = store.read()
+        turns.append(time.perf_counter() - begun)
+        if time.perf_counter() - started > request["seconds"]:
+            break
+    entries = list(store.said(answer))
+    store.close()
+    return {
+        "appends": appends[2:],
+        "turns": turns,
+        "stop": request["start"] + taken,
+        "entries": len(entries),
+        "answer": digest(entries),
+    }
+
+
+def synced(side: Side, request: dict[str, Any]) -> dict[str, Any]:
+    """Record calls and results one by one between two marks that strace shows: fsync of a file that there is not."""
+    side.prepare()
+    store = side.open(request["path"])
+    store.read()
+    items = list(read_items(request["items"], request["start"], request["start"] + request["appends"] + 1))
+    for number, item in enumerate(items):
+        if number == 1:
+            _mark()
+        store.condense(item) if item["kind"] == "condensation" else store.add([item])
+    _mark()
+    store.close()
+    return {"appends": len(items) - 1}
+
+
+def _mark() -> None:
+    try:
+        os.fsync(1_000_000)
+    except OSError:
+        return
+    raise AssertionError("a file has the descriptor of the mark")
+
+
+def _watch_memory() -> int:
+    """Begin to watch for the peak of the resident memory; return what is resident now, in bytes."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _peak_bytes() -> int:
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return 1024 * int(line.split()[1])
+    raise AssertionError(f"/proc/self/status has no {name}")
+
+
+REQUESTS: dict[str, Callable[[Side, dict[str, Any]], dict[str, Any]]] = {
+    "fill": fill,
+    "open": opened,
+    "work": worked,
+    "sync": synced,
+}
+
+
+def serve(side: Side) -> None:
+    """Load all code, tell the versions, and obey requests until the standard input ends."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # what a peer prints is not an answer
+    try:
+        _use(side)
+    except Exception:  # noqa: BLE001 - whatever a peer raises is the answer
+        _say(answers, {"error": _last_line(traceback.format_exc()), "trace": traceback.format_exc()})
+        return
+    _say(answers, {"versions": {name: version(name) for name in side.packages}, "shows": side.shows})
+    gc.collect()
+    gc.freeze()
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                request = json.loads(line)
+                _say(answers, REQUESTS[request["do"]](side, request))
+            except BaseException:  # noqa: BLE001 - whatever a peer raises is the answer
+                _say(answers, {"error": _last_line(traceback.format_exc()), "trace": traceback.format_exc()})
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            _say(answers, {"error": f"the process ended with status {status}"})
+
+
+def _use(side: Side) -> None:
+    """Use the peer on four items, so that code that is imported or compiled at first use is there."""
+    call = {"kind": "call", "call_id": "call_2", "arguments": '{"command": "ls"}'}
+    some = [{"kind": "system", "text": "be brief"}, {"kind": "user", "text": "hi"}, call]
+    some.append({"kind": "result", "call_id": "call_2", "text": "a file"})
+    items = [{"n": n, **item} for n, item in enumerate(some)]
+    with tempfile.TemporaryDirectory() as folder:
+        side.prepare()
+        store = side.open(f"{folder}/history")
+        store.fill(items[:2])
+        store.add(items[2:])
+        found = list(store.said(store.read()))
+        store.close()
+    if digest(found) != digest(entry(item) for item in items):
+        raise AssertionError(f"gave back {found}")
+
+
+def _last_line(trace: str) -> str:
+    return trace.strip().splitlines()[-1]
+
+
+def _say(answers: Any, told: dict[str, Any]) -> None:
+    answers.write(json.dumps(told) + "\n")
+    answers.flush()

@@ -1,0 +1,47 @@
+"""How often does an append reach the disk? strace counts fsync and fdatasync between two marks of the side."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.environments import Peer
+from benchmarks.peers.worker import Worker
+
+_CALL = re.compile(r"\b(fsync|fdatasync|sync_file_range|msync|syncfs)\((\w+)")
+_MARK = "1000000"
+NOT_COUNTED = "not counted: strace is not on this machine"
+
+
+def count(peer: Peer, python: Path, request: dict[str, Any]) -> str:
+    """Return the calls of one append as text, ``2 fsync`` for example."""
+    if shutil.which("strace") is None:
+        return NOT_COUNTED
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace"
+        calls = "trace=fsync,fdatasync,sync_file_range,msync,syncfs"
+        strace = ("strace", "-f", "--seccomp-bpf", "-qq", "-e", calls, "-o", str(trace))
+        worker = Worker(peer, python, strace)
+        try:
+            appends = worker.ask("sync", 120, **request)["appends"]
+        finally:
+            worker.close()
+        return told(trace.read_text(), appends)
+
+
+def told(trace: str, appends: int) -> str:
+    """Return the calls between the two marks, for one append each."""
+    counted: dict[str, int] = {}
+    marks = 0
+    for name, descriptor in _CALL.findall(trace):
+        if descriptor == _MARK:
+            marks += 1
+        elif marks == 1:
+            counted[name] = counted.get(name, 0) + 1
+    if marks != 2:
+        raise AssertionError(f"the trace has {marks} marks, not 2")
+    each = [f"{number / appends:.3g} {name}" for name, number in sorted(counted.items())]
+    return " + ".join(each) or "none"

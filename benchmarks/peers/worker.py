@@ -1,0 +1,87 @@
+"""The other end of a side's process: start it, ask it, stop it."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.environments import ROOT, Peer
+
+START_S = 180
+
+
+class SideFailed(Exception):
+    """A side raised, ended or did not answer. The message stands in its row, as a failure."""
+
+
+class Worker:
+    """A process of one side. ``before`` is put before its command, strace for example."""
+
+    def __init__(self, peer: Peer, python: Path, before: Sequence[str] = ()) -> None:
+        self.peer = peer
+        self._told = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [*before, str(python), "-m", f"benchmarks.peers.sides.{peer.side}", *peer.arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._told,
+            cwd=ROOT,
+            bufsize=0,
+        )
+        self._rest = b""
+        try:
+            begun = self._answer(START_S)
+        except SideFailed:
+            self.close()
+            raise
+        self.versions: dict[str, str] = begun["versions"]
+        self.shows: str = begun["shows"]
+
+    def ask(self, do: str, timeout_s: float, **request: Any) -> dict[str, Any]:
+        """Send a request and return its answer. Raises SideFailed; ends a process that does not answer in time."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write((json.dumps({"do": do, **request}) + "\n").encode())
+        except BrokenPipeError as error:
+            raise SideFailed(self._last_words()) from error
+        return self._answer(timeout_s)
+
+    def _answer(self, timeout_s: float) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([self._process.stdout], [], [], timeout_s)
+            if not ready:
+                self._process.kill()
+                raise SideFailed(f"no answer in {timeout_s:g} s")
+            some = self._process.stdout.read(1 << 16)
+            if not some:
+                raise SideFailed(self._last_words())
+            self._rest += some
+        line, _, self._rest = self._rest.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise SideFailed(answer["error"])
+        return answer
+
+    def _last_words(self) -> str:
+        status = self._process.wait()
+        self._told.seek(0)
+        lines = self._told.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"the process ended with status {status}"
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._told.close()
