@@ -35,7 +35,8 @@ _STYLE = """
     .ours { --c: #2dd4bf } .hand { --c: #9aa5b1 } .a { --c: #ecc94b } .b { --c: #b794f4 } .c { --c: #9f7aea }
     .d { --c: #63b3ed } .e { --c: #fc8181 } .f { --c: #f687b3 }
   }
-  text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif } .title { font-size: 16px; font-weight: 600 }
+  text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif }
+  .title { font-size: 16px; font-weight: 600 }
   polyline { fill: none; stroke: var(--c); stroke-width: 2 } .ours polyline { stroke-width: 4 }
   .hand polyline { stroke-dasharray: 5 4 } circle { fill: var(--c) } .label { fill: var(--c) }
   .ours .label { font-weight: 700 }

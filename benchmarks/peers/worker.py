@@ -24,7 +24,7 @@ class Worker:
 
     def __init__(self, peer: Peer, python: Path, before: Sequence[str] = ()) -> None:
         self.peer = peer
-        self._told = tempfile.TemporaryFile()
+        self._told = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [*before, str(python), "-m", f"benchmarks.peers.sides.{peer.side}", *peer.arguments],
             stdin=subprocess.PIPE,

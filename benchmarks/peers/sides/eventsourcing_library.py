@@ -1,7 +1,7 @@
-"""The eventsourcing library as it comes: an ``Application`` with its SQLite recorder, an ``Aggregate`` that is the View.
+"""The eventsourcing library as it comes: an ``Application`` with its SQLite recorder, an ``Aggregate`` that is a View.
 
-``--snapshots`` takes a snapshot every 100 events, by ``snapshotting_intervals``. The aggregate is held in memory between
-appends, and read from the repository on opening.
+``--snapshots`` takes a snapshot every 100 events, by ``snapshotting_intervals``. The aggregate is held in memory
+between appends, and read from the repository on opening.
 """
 
 from __future__ import annotations

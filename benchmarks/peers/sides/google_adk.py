@@ -1,7 +1,7 @@
 """Google ADK: ``SqliteSessionService``, which ``adk web`` takes for local files: ``append_event``, ``get_session``.
 
-A condensation is an event with ``EventCompaction``. ``get_session`` gives every event; which of them the model is sent is
-chosen from them in memory later, and is not timed. ``--newest 60`` reads by ``GetSessionConfig(num_recent_events=60)``.
+A condensation is an event with ``EventCompaction``. ``get_session`` gives every event. ADK chooses those that the model
+is sent in memory later, which is not timed. ``--newest 60`` reads by ``GetSessionConfig(num_recent_events=60)``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OpenHands SDK: ``EventLog`` on ``LocalFileStore``, and ``View.from_events``, as ``ConversationState`` uses them.
 
-On opening, the View is made from the path to the root, as ``rebuild_view`` does; after an append, the View takes the new
-events, as ``ConversationState.view`` does. A state's ``base_state.json`` is not written.
+On opening, the View is made from the path to the root, as ``rebuild_view`` does; after an append, the View takes the
+new events, as ``ConversationState.view`` does. A state's ``base_state.json`` is not written.
 """
 
 from __future__ import annotations

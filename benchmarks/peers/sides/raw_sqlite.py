@@ -18,7 +18,8 @@ _DECODE = msgspec.json.Decoder().decode
 _HEAD = 4
 _SHOWN = """
     SELECT e.body FROM json_each(?) j
-        CROSS JOIN events e ON e.conversation = 'c1' AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1 ORDER BY j.id, e.id
+        CROSS JOIN events e ON e.conversation = 'c1' AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1
+        ORDER BY j.id, e.id
 """
 _INSERT = "INSERT INTO events VALUES ('c1', ?, ?, ?)"
 _END = 1 << 62
