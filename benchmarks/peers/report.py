@@ -86,7 +86,7 @@ def _mb(size: int) -> str:
 
 def table(runs: Runs) -> Table:
     """Return the table for a terminal of 100 columns."""
-    shown = Table(title="opening and going on with a history: milliseconds, medians of interleaved rounds", box=None)
+    shown = Table(title="milliseconds, medians of interleaved rounds", title_justify="left", box=None)
     shown.pad_edge, shown.padding = False, (0, 1, 0, 0)
     for name in head(runs):
         left = name in ("store", "syncs")

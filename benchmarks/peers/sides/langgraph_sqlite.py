@@ -74,11 +74,8 @@ class Thread:
         return self._values
 
     def fill(self, items: Sequence[Item]) -> None:
-        self._saver.setup()
-        self._saver.conn.execute("PRAGMA synchronous = OFF")  # of this connection, which only fills
         for item in items:
             self.condense(item) if item["kind"] == "condensation" else self.add([item])
-        self._saver.conn.execute("PRAGMA synchronous = FULL")
 
     def said(self, answer: dict[str, Any]) -> Iterable[Sequence[str]]:
         entries = [_said(message) for message in answer["messages"]]
