@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import items
-from benchmarks.peers.environments import CACHE, NotAvailable, Peer, Sayer, python_of
+from benchmarks.peers.environments import CACHE, ROOT, NotAvailable, Peer, Sayer, python_of
 from benchmarks.peers.syncs import count
 from benchmarks.peers.worker import SideFailed, Worker
 
@@ -73,7 +73,7 @@ def prepare(peers: Sequence[Peer], events: int, say: Sayer, cache: Path = CACHE)
 
 def _failure(error: Exception, say: Sayer, peer: Peer) -> Figures:
     say(f"{peer.name}: {error}")
-    return {"failed": str(error).replace(str(Path.home()), "~")}
+    return {"failed": str(error).replace(str(ROOT), ".").replace(str(Path.home()), "~")}
 
 
 def _items(cache: Path, events: int, say: Sayer) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import subprocess
 import tempfile
@@ -13,6 +14,8 @@ from typing import Any
 from benchmarks.peers.environments import ROOT, Peer
 
 START_S = 180
+_QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENHANDS_SUPPRESS_BANNER": "1"}
+"""OpenHands imports litellm, which asks the network on import; where that fails, 1.105.3 sometimes fails too."""
 
 
 class SideFailed(Exception):
@@ -31,6 +34,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._told,
             cwd=ROOT,
+            env={**os.environ, **_QUIET},
             bufsize=0,
         )
         self._rest = b""
