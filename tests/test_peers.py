@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.peers import plot, report, syncs
 from benchmarks.peers.environments import HERE, PEERS, Sayer
-from benchmarks.peers.measuring import measure, prepare
+from benchmarks.peers.measuring import measure, prepare, summed_up, together
 
 ROOT = Path(__file__).parents[1]
 EVENTS = 300
@@ -98,3 +98,17 @@ def test_the_page_the_readme_and_the_picture_show_the_published_figures():
 
 def test_the_published_figures_name_no_place():
     assert not re.search(r"/(home|root|work|tmp|usr)\b|localhost", report.PUBLISHED.read_text(encoding="utf-8"))
+
+
+def test_rounds_of_two_runs_are_put_together():
+    def figures(*opened: float) -> dict[str, object]:
+        rounds = {"open_ms": list(opened), "append_ms": [1.0], "turn_ms": [1.0], "memory_bytes": [1]}
+        return summed_up({"versions": {"p": "1"}, "rounds": rounds})
+
+    made = together(
+        {"a": figures(9, 1), "b": {"failed": "raised"}, "c": figures(1)}, {"a": figures(5), "b": figures(1)}
+    )
+    assert made["a"]["open_ms"] == 5
+    assert made["a"]["rounds"]["open_ms"] == [9, 1, 5]
+    assert made["b"] == {"failed": "raised"}
+    assert made["c"] == figures(1)

@@ -18,7 +18,7 @@ from rich.console import Console
 from benchmarks.frame import provenance
 from benchmarks.peers import plot, report
 from benchmarks.peers.environments import CACHE, HERE, PEERS, Peer, Sayer
-from benchmarks.peers.measuring import measure, prepare
+from benchmarks.peers.measuring import measure, prepare, together
 
 USUAL = (1_000, 10_000)
 
@@ -30,6 +30,7 @@ def main(
     ] = True,
     peer: Annotated[list[str] | None, typer.Option(help="Only peers whose name has this in it.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds.")] = 5,
+    more: Annotated[bool, typer.Option("--more", help="Add the rounds to those that were saved.")] = False,
     only_prepare: Annotated[
         bool, typer.Option("--prepare", help="Make environments and stores, and measure nothing yet.")
     ] = False,
@@ -41,7 +42,8 @@ def main(
 ) -> None:
     """Measure foldlog beside the stores of other runtimes: append, open, a turn, growth, bytes, memory.
 
-    Each length is measured and saved by itself, so that an interrupted run can be continued with the next length.
+    Each length is measured and saved by itself. A long run can be made in parts: --prepare, then --rounds 1 --keep,
+    then --rounds 1 --more --keep as often as you want.
     """
     say, chosen = Sayer(), _chosen(everyone, peer or [])
     results = cache / "results"
@@ -53,6 +55,10 @@ def main(
         before = os.getloadavg()[0]
         figures = measure(chosen, length, rounds, say, cache)
         run = _provenance(length, rounds, before)
+        saved = _saved(results).get(str(length))
+        if more and saved is not None:
+            figures = together(saved["peers"], figures)
+            run = {**run, "rounds": saved["rounds"] + rounds, "load": f"{saved['load']}, {run['load']}"}
         (results / f"{length}.json").write_text(json.dumps({**run, "peers": figures}, indent=1, ensure_ascii=False))
         if not keep:
             shutil.rmtree(cache / "stores" / str(length), ignore_errors=True)

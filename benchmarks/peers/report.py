@@ -124,7 +124,9 @@ def markdown(runs: Runs) -> str:
 
 def publish(runs: Runs) -> None:
     """Write docs/peers.json, and put its figures into docs/PEERS.md and README.md."""
-    PUBLISHED.write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(runs, indent=1, ensure_ascii=False)
+    text = re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found[0].split()), text)  # the rounds of a figure in one line
+    PUBLISHED.write_text(f"{text}\n", encoding="utf-8")
     PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), runs), encoding="utf-8")
     README.write_text(in_readme(README.read_text(encoding="utf-8"), runs), encoding="utf-8")
 

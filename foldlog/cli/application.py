@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
 import importlib
 import inspect
@@ -9,6 +10,7 @@ import keyword
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Annotated, Any
 
 import typer
@@ -61,6 +63,7 @@ _ABOUT = (
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"]}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
 """The base of what typer raises for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
+_NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # what a shell reports of a program that SIGINT, or SIGPIPE, ended
 _SHOW_HISTORIES = {"list", "log", "show", "search", "view", "documents", "recent", "stats", "why", "diff", "head"}
 _ONLY_SHOW = _SHOW_HISTORIES | {"condensers", "status", "adapters"}
@@ -89,6 +92,23 @@ class _Command(TyperCommand):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _ReaderLeft from error
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.ignore_unknown_options:
+            self._refuse_unknown_options(ctx, args)
+        return list(super().parse_args(ctx, args))
+
+    def _refuse_unknown_options(self, ctx: Any, args: list[str]) -> None:
+        """Refuse a mistyped option of a command that takes ids below zero, for which it lets unknown options pass."""
+        known = [name for parameter in self.get_params(ctx) for name in (*parameter.opts, *parameter.secondary_opts)]
+        for argument in takewhile(lambda argument: argument != "--", args):
+            name = argument.partition("=")[0]
+            if name.startswith("-") and name not in (*known, "-") and not name[1:].isdigit():
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean '{close[0]}'?" if close else ""
+                raise Refused(
+                    f"'foldlog {self.name}' has no option '{name}'{hint} ('foldlog {self.name} --help' shows all)"
+                )
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _told(super().get_params(ctx))
@@ -170,7 +190,8 @@ def _run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         status = _INTERRUPTED
     except _WrongUsage as error:  # usage: an unknown option, a missing argument
-        return _refuse(f"{error.format_message()} ('foldlog {_command_of(arguments)}--help' shows what there is)")
+        problem = error.format_message().replace(_NO_NUMBER, "a whole number is needed")
+        return _refuse(f"{problem} ('foldlog {_command_of(arguments)}--help' shows what there is)")
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")
     except (BrokenPipeError, _ReaderLeft):

@@ -32,7 +32,7 @@ _IMPORTED = "tidewatch"
 LIVE = "tidewatch-live"
 """The same work once more, condensed by foldlog while it is appended."""
 _CONDENSER = {"type": "digest", "max_size": 80}
-_DEMO_DB = "sqlite:///foldlog-demo.db"
+_DEMO_DB = "foldlog-demo.db"
 
 
 class _Shown(NamedTuple):
@@ -40,6 +40,8 @@ class _Shown(NamedTuple):
 
     added: int
     imported: int
+    replaced: int
+    """Imported condensations and requests, which are not recorded again."""
     events: int
     view_events: int
     log_tokens: int
@@ -127,7 +129,7 @@ def _is_done(store: Store, history: History) -> bool:
 
 
 def _figures(histories: Histories, added: int) -> _Shown:
-    from eventstore import Action, Observation
+    from eventstore import Action, Observation, is_structural
 
     history = histories[LIVE]
     view, lifetimes = history.view, history.lifetimes()
@@ -149,6 +151,7 @@ def _figures(histories: Histories, added: int) -> _Shown:
     return _Shown(
         added=added,
         imported=histories.store.version(_IMPORTED),
+        replaced=sum(1 for event in histories.store.events(_IMPORTED) if is_structural(event)),
         events=history.version,
         view_events=len(view),
         log_tokens=sums[-1],
@@ -175,7 +178,9 @@ def _show(db: str, shown: _Shown) -> None:
     _heading("A history")
     console.print(
         f"{shown.imported:,} events {what} {where}: an agent fixes a flaky test of an invented project, then adds one "
-        f"feature after another. Below it works once more, and foldlog condenses whatever exceeds 80 events."
+        f"feature after another. Below, foldlog records the same work again as {LIVE} and condenses every View of more "
+        f"than 80 events. This log has {shown.events:,} events: {len(shown.condensations)} condensations of foldlog "
+        f"take the place of {shown.replaced} imported condensations and requests."
     )
     _heading("Before and after")
     columns = (Column(""), Column("events", justify="right"), Column("tokens, about", justify="right"))
@@ -199,7 +204,7 @@ def _show(db: str, shown: _Shown) -> None:
         console.print(Text(f"In its place: {told[:160]}…", style="magenta"))
     _heading("Try next")
     for command, what in _commands(db, shown):
-        console.print(f"  {terminal.printable(command):<62}  {what}", soft_wrap=True)
+        console.print(f"  {terminal.printable(command):<66}  {what}", soft_wrap=True)
 
 
 def _heading(text: str) -> None:

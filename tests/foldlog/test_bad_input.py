@@ -289,6 +289,25 @@ def test_wrong_usage_says_where_to_look(foldlog, arguments):
     assert refused(foldlog(*arguments), "--help")
 
 
+@pytest.mark.parametrize(
+    "arguments, problem",
+    [
+        (("why", "c1", "3", "--at", "9"), "'foldlog why' has no option '--at' ("),
+        (("why", "c1", "3", "--jsn"), "'foldlog why' has no option '--jsn'; did you mean '--json'? ("),
+        (("show", "--bd=x.db", "c1", "3"), "'foldlog show' has no option '--bd'; did you mean '--db'? ("),
+        (("show", "c1", "-x"), "'foldlog show' has no option '-x' ("),
+        (("log", "c1", "--start", "x"), "'--start': "),
+    ],
+)
+def test_a_mistyped_option_is_named_also_where_ids_below_zero_are_taken(foldlog, five_messages, arguments, problem):
+    foldlog("import", five_messages)
+    ran = foldlog(*arguments)
+    assert ran.status == 2
+    assert problem in ran.err
+    assert f"foldlog {arguments[0]} --help" in ran.err
+    assert "unable to parse" not in ran.err
+
+
 @pytest.mark.parametrize("command", ["log", "view", "export", "audit", "rebuild", "bench"])
 def test_a_conversation_that_was_erased(foldlog, five_messages, command):
     foldlog("import", five_messages)

@@ -216,6 +216,10 @@ def _summary(position: int, summary: CondensationSummary) -> dict[str, Any]:
     return {"id": summary.id, "position": position, "text": summary.content}
 
 
+def _not_counted(tokenizer: str) -> str:
+    return "could not be counted" if tokenizer else "not counted; for that: pip install 'foldlog[llm]'"
+
+
 def _show(console: Console, conversation: str, dry_run: bool, account: _Account) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -234,7 +238,7 @@ def _show(console: Console, conversation: str, dry_run: bool, account: _Account)
         ("View", f"{count(len(before), 'event')} → {len(after):,}"),
         (
             "tokens",
-            f"{tokens[0]:,} → {tokens[1]:,}, as {tokenizer} counts them" if tokens else "could not be counted",
+            f"{tokens[0]:,} → {tokens[1]:,}, as {tokenizer} counts them" if tokens else _not_counted(tokenizer),
         ),
         ("cost", _cost(spending)),
     ]
