@@ -106,6 +106,12 @@ def notes(runs: Runs) -> list[str]:
         f"{last['measured_at'][:10]}, {machine['cpus']} CPUs, {machine['processor']}, {machine['system']}, "
         f"Python {last['python']}, SQLite {last['sqlite']}. Load average while measuring: {loads}.",
     ]
+    if any(
+        float(each) > machine["cpus"] for each in re.findall(r"[\d.]+", " ".join(run["load"] for run in runs.values()))
+    ):
+        told.append(
+            "The machine had other work: times are longer than on a quiet one, those that wait for the disk most."
+        )
     return [*told, *(f"{peer}, {length:,} events: FAILED: {why}" for peer, length, why in failures(runs))]
 
 
