@@ -3,9 +3,11 @@
     scripts/test --adapters openai_agents-newest              # makes the environment
     .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
     .cache/adapters/claude_agent-newest/bin/python -m benchmarks.adapters claude_agent
+    .cache/adapters/openhands-newest/bin/python -m benchmarks.adapters openhands
 
-The OpenAI Agents SDK has a SQLite store of its own. Beside the Claude Agent SDK stands one table of JSON by hand, with
-an index by session. Both sides take turns; a figure is the median of the rounds.
+The OpenAI Agents SDK has a SQLite store of its own, the OpenHands SDK one file for each event. Beside the Claude Agent
+SDK stands one table of JSON by hand, with an index by session. Both sides take turns; a figure is the median of the
+rounds.
 """
 
 from __future__ import annotations
@@ -85,6 +87,8 @@ async def timed(work: Callable[[], Awaitable[Any]]) -> float:
 
 
 def stored_bytes(path: str) -> int:
+    if os.path.isdir(path):
+        return sum(each.stat().st_size for each in Path(path).rglob("*"))
     return sum(os.path.getsize(each) for each in (path, f"{path}-wal") if os.path.exists(each))
 
 
@@ -160,8 +164,59 @@ async def claude_agent() -> None:
     await compare(make, line, lambda store, lines: store.append(key, lines), reads)
 
 
+class Talk:
+    """What a conversation of the OpenHands SDK does with its store: a log of events, and a state that grows."""
+
+    def __init__(self, store: Any) -> None:
+        from openhands.sdk.conversation.event_store import EventLog
+
+        self.store = store
+        self.log = EventLog(store)
+        self.state: dict[str, Any] = {"agent": {"prompt": "word " * 1_000}, "usages": []}
+        if store.exists("base_state.json"):
+            self.state = json.loads(store.read("base_state.json"))
+
+    async def add(self, events: list[Any]) -> None:
+        for event in events:
+            self.log.append(event.model_copy(update={"parent_id": self.state.get("leaf_event_id")}))
+            self.state["leaf_event_id"] = event.id
+        self.state["usages"].append({"model": "m", "prompt_tokens": len(self.log), "cost": 0.01, "latency": 1.5})
+        self.store.write("base_state.json", json.dumps(self.state))
+
+    async def read(self) -> list[Any]:
+        return list(self.log)
+
+    def close(self) -> None:
+        getattr(self.store, "close", lambda: None)()
+
+
+def event(number: int) -> Any:
+    """Return an event of a conversation of the OpenHands SDK, a message of some hundred bytes."""
+    from openhands.sdk.event import MessageEvent
+    from openhands.sdk.llm import Message, TextContent
+
+    said = Message(role="user", content=[TextContent(text=f"{number} " + "word " * 60)])
+    return MessageEvent(source="user", llm_message=said)
+
+
+async def openhands() -> None:
+    from openhands.sdk.io import LocalFileStore
+
+    from foldlog.adapters.openhands import FoldlogFileStore
+
+    make = (
+        lambda path: Talk(FoldlogFileStore(f"sqlite:///{path}", "s")),
+        lambda path: Talk(LocalFileStore(path)),
+    )
+    reads = {f"read {ITEMS:,}": lambda talk: talk.read()}
+    await compare(make, event, lambda talk, events: talk.add(events), reads)
+
+
+SIDES = {"openai_agents": openai_agents, "claude_agent": claude_agent, "openhands": openhands}
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] not in (["openai_agents"], ["claude_agent"]):
-        raise SystemExit("say which adapter: openai_agents or claude_agent")
+    if len(sys.argv) != 2 or sys.argv[1] not in SIDES:
+        raise SystemExit(f"say which adapter: {', '.join(SIDES)}")
     print(f"{'':34} {'foldlog':>12} {'theirs':>12}")
-    asyncio.run({"openai_agents": openai_agents, "claude_agent": claude_agent}[sys.argv[1]]())
+    asyncio.run(SIDES[sys.argv[1]]())

@@ -49,9 +49,10 @@ def test_no_function_is_longer_than_a_screen_and_a_half():
 
 NOT_INSTALLED = {
     "agents": "openai-agents",
-    "pydantic_ai": "pydantic-ai-slim",
     "langchain_core": "langgraph-checkpoint",
     "langgraph": "langgraph-checkpoint",
+    "openhands": "openhands-sdk",
+    "pydantic_ai": "pydantic-ai-slim",
 }
 """SDKs of adapters whose packages have other names than on the index; this environment has none of them."""
 

@@ -4,6 +4,7 @@ changed.
     claude_agent.py    FoldlogSessionStore, a SessionStore of the Claude Agent SDK
     langgraph.py       FoldlogSaver, a BaseCheckpointSaver of LangGraph, and its hook before a model's call
     openai_agents.py   FoldlogSession, a Session of the OpenAI Agents SDK, and its input filter
+    openhands.py       FoldlogFileStore, a FileStore of the OpenHands SDK, and FoldlogCondenser for its agents
     pydantic_ai.py     FoldlogConversationStore, a ConversationStore of pydantic-ai, and FoldlogSteps, a capability
 
 Each file is one adapter. Extras of foldlog bring the SDKs in the range that the adapter was tested with. ``catalog.py``

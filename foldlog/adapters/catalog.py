@@ -85,6 +85,14 @@ ADAPTERS = (
         tested=">=0.18.0,<=0.24.0",
     ),
     Adapter(
+        name="openhands",
+        runtime="OpenHands SDK",
+        classes=("FoldlogFileStore", "FoldlogCondenser"),
+        extra="openhands",
+        distribution="openhands-sdk",
+        tested=">=1.37.0,<=1.58.0",
+    ),
+    Adapter(
         name="pydantic_ai",
         runtime="pydantic-ai",
         classes=("FoldlogConversationStore", "FoldlogSteps"),

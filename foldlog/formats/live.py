@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec.structs import force_setattr
@@ -29,7 +30,7 @@ from foldlog.formats.registry import format_named
 if TYPE_CHECKING:
     from projections import View
 
-__all__ = ["BEGINS", "Decoder", "Encoder", "NotLive", "ReadableHistory"]
+__all__ = ["BEGINS", "Decoder", "Encoder", "NotLive", "ReadableHistory", "begins_segment"]
 
 BEGINS = "begins"
 """The mark of the first event of a segment, in ``origin.rest``."""
@@ -56,7 +57,7 @@ class ReadableHistory(Protocol):
 
     def at(self, version: int) -> View: ...
 
-    def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]: ...
+    def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]: ...
 
 
 class Encoder:
@@ -151,17 +152,19 @@ class Decoder:
 
     def _last_segment(self, history: ReadableHistory) -> tuple[Sequence[Event], Any]:
         """Return the events of the last segment, none where it cannot go on; and the last source id before it."""
-        tail = list(history.events(max(0, self.version - _TAIL_EVENTS), self.version))
-        start = len(tail)
-        for place in range(len(tail) - 1, -1, -1):
-            event = tail[place]
+        reading = history.events(max(0, self.version - _TAIL_EVENTS), self.version, reverse=True)
+        newest: list[Event] = []
+        segment: Sequence[Event] = ()
+        for event in reading:
+            newest.append(event)
             if not self._is_ours(event) or is_structural(event):
                 break
             if _begins(event, self._format):
-                start = place
+                segment = newest[::-1]
+                newest = []
                 break
-        before = (event.origin for event in reversed(tail[:start]) if self._is_ours(event))
-        return tail[start:], next((origin.id for origin in before if origin and origin.id is not None), None)
+        origins = (event.origin for event in chain(newest, reading) if self._is_ours(event))
+        return segment, next((origin.id for origin in origins if origin and origin.id is not None), None)
 
     def _is_ours(self, event: Event) -> bool:
         return event.origin is not None and event.origin.format == self._format.name
@@ -219,6 +222,11 @@ def _recorded(format: Format, events: Iterator[Event] | Sequence[Event]) -> Iter
             group.clear()
         else:
             group.append(event)
+
+
+def begins_segment(event: Event, format: str) -> bool:
+    """Return whether an encoder of this live format may begin with ``event``. Raises ``UnknownFormat``."""
+    return _begins(event, format_named(format))
 
 
 def _begins(event: Event, format: Format) -> bool:

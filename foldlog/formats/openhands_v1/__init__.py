@@ -14,9 +14,11 @@ What a record says, and where it goes:
 
 ``reading.py`` and ``writing.py`` are the two directions, ``recognition.py`` says what is a record,
 ``blocks.py`` are contents, ``branches.py`` the tree, ``standing.py`` what a record may name of the events before it.
+``event_files.py`` is a conversation that grows, as the files that OpenHands keeps of it.
 
 Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch, and at the
-end where the leaf is not the last step. Where records come one by one, all of them are on the active branch.
+end where the leaf is not the last step. Where records come one by one, all of them are on the active branch, and
+``event_files.py`` makes the retractions.
 """
 
 from __future__ import annotations

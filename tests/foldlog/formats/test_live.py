@@ -197,15 +197,40 @@ def test_an_append_reads_the_end_of_a_long_history_only(histories, monkeypatch):
     history.append_records(({"role": "user", "content": f"m{n}"} for n in range(3_000)), format="openai-chat")
     forget_decoders(histories)
     read = []
-    monkeypatch.setattr(
-        type(history),
-        "events",
-        lambda self, start=0, stop=None: read.append(start) or self._store.events("c1", start, stop),
-    )
+
+    def events(self, start=0, stop=None, *, reverse=False):
+        for event in self._store.events("c1", start, stop, reverse=reverse):
+            read.append(event.id)
+            yield event
+
+    monkeypatch.setattr(type(history), "events", events)
     monkeypatch.setattr(type(history), "at", lambda self, version: pytest.fail("the View was read"))
     history.append_records([{"role": "user", "content": "new"}], format="openai-chat")
     history.append_records([{"role": "user", "content": "newer"}], format="openai-chat")
-    assert read == [3_000 - 256]
+    assert len(read) <= 256
+    assert read == list(range(2_999, 2_999 - len(read), -1))
+
+
+def test_an_append_after_an_event_from_elsewhere_reads_two_events(histories, monkeypatch):
+    history = histories["c1"]
+
+    def record(number):
+        said = {"role": "user", "content": [{"type": "text", "text": f"m{number}"}]}
+        return {"kind": "MessageEvent", "id": f"{number:08x}", "source": "user", "llm_message": said}
+
+    history.append_records(map(record, range(200)), format="openhands-v1")
+    history.append((), documents={"state": 1})
+    read, before = [], type(history).events
+
+    def events(self, start=0, stop=None, *, reverse=False):
+        for event in before(self, start, stop, reverse=reverse):
+            read.append(event.id)
+            yield event
+
+    monkeypatch.setattr(type(history), "events", events)
+    history.append_records([record(200)], format="openhands-v1")
+    assert read == [200, 199]
+    assert list(encode(history.events(), "openhands-v1")) == list(map(record, range(201)))
 
 
 def test_writers_of_one_history_lose_nothing(histories):

@@ -1,0 +1,288 @@
+"""Conversations of the OpenHands SDK in foldlog, and foldlog's condensers for its agents.
+
+    store = FoldlogFileStore("sqlite:///history.db", conversation_id)
+    conversation = LocalConversation(agent, workspace, conversation_id=conversation_id, file_store=store)
+
+Event files are events of the format ``openhands-v1``; ``base_state.json`` and other files are documents. The View is
+the branch that the SDK shows its model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock, RLock
+from typing import Any
+from uuid import UUID, uuid4
+
+from openhands.sdk.context.condenser.base import CondenserBase, NoCondensationAvailableException
+from openhands.sdk.context.view import View as SdkView
+from openhands.sdk.event import ObservationEvent
+from openhands.sdk.event.condenser import Condensation as SdkCondensation
+from openhands.sdk.io import FileStore
+from openhands.sdk.llm import LLM, TextContent
+from pydantic import Field, field_validator
+
+from condensers import Condensation, Condenser, NoCondensationAvailable, condenser_from_config
+from condensers.models.estimate import ESTIMATE
+from condensers.strategies.default import default_condenser
+from condensers.strategies.masking import is_masked
+from eventstore import DELETED, CondensationRequest, InvalidEvent, Observation
+from foldlog.adapters.opening import HistoriesGiven, WithHistories
+from foldlog.formats import decode
+from foldlog.formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
+from projections import View
+
+__all__ = ["FoldlogCondenser", "FoldlogFileStore"]
+
+_log = logging.getLogger("foldlog")
+_EVENTS, _STATE = "events", "base_state.json"
+_EVENT_FILE = re.compile(r"events/event-(\d{5,})-([^/]+)\.json")
+_MARKER = re.compile(r"events/\.eventlog-len-(\d+)\.marker")
+
+
+class FoldlogFileStore(WithHistories, FileStore):
+    """The files of one conversation. Any number of threads, processes and stores may use it.
+
+    ``histories``        the URL of a store, or open histories of either face. What is opened by its URL is closed by
+                         ``close``, or by ``with``
+    ``conversation_id``  that of the SDK; as a text, it is the id of the conversation in foldlog
+
+    An event is written once: it cannot be changed or deleted. ``histories.erase`` erases the whole conversation.
+    """
+
+    def __init__(self, histories: HistoriesGiven, conversation_id: str | UUID) -> None:
+        super().__init__(histories)
+        self.history = self.histories.sync[str(conversation_id)]
+        self._files = EventFiles(self.history)
+        self._told: int | None = None
+        """How many event files the SDK was told of last: it gives the next one that number."""
+        self._lock = RLock()
+        self._locks: defaultdict[str, Lock] = defaultdict(Lock)
+
+    def write(self, path: str, contents: str | bytes) -> None:
+        """Write a file. Durability: on disk when it returns.
+
+        Raises ``InvalidEvent`` for an event file that holds no event, or whose number the log has already;
+        ``ValueError`` for contents that are not UTF-8.
+        """
+        path = normal_path(path)
+        text = contents if isinstance(contents, str) else contents.decode()
+        named = _EVENT_FILE.fullmatch(path)
+        with self._lock:
+            if named:
+                self._write_event(path, int(named[1]), named[2], text)
+            elif not _MARKER.fullmatch(path):
+                value = parsed(text) if path == _STATE else text
+                self._files.follow(self.history.append((), documents={path: value}))
+                if path == _STATE and isinstance(value, dict):
+                    self._files.follow_state(value)
+
+    def copy_from(self, files: FileStore) -> int:
+        """Copy the conversation that another store of the SDK holds. Return how many events were new.
+
+        Called again, it adds what is new there. Raises ``InvalidEvent`` where an event is missing there, or this
+        conversation has others.
+        """
+        there = sorted((int(named[1]), named[2]) for path in files.list(_EVENTS) if (named := _EVENT_FILE.search(path)))
+        paths = [f"{_EVENTS}/event-{number:05d}-{source_id}.json" for number, source_id in there]
+        with self._lock:
+            self._files.catch_up()
+            known = len(self._files.names)
+            if [number for number, _ in there] != [*range(len(there))] or paths[:known] != self._files.names:
+                problem = f"of the {len(there)} events to be copied, one is missing or another one"
+                raise InvalidEvent(
+                    f"conversation {self.history.id!r} has {known} events; {problem}; nothing was copied"
+                )
+            self._files.append_all(parsed(files.read(path)) for path in paths[known:])
+            if files.exists(_STATE):
+                self.write(_STATE, files.read(_STATE))
+        return len(paths) - known
+
+    def read(self, path: str) -> str:
+        """Return a file's text. Raises ``FileNotFoundError``."""
+        path = normal_path(path)
+        named = _EVENT_FILE.fullmatch(path)
+        with self._lock:
+            if named and (event := self._files.text(named[2])) is not None:
+                return event
+            if (value := self.history.document(path)) is not None:
+                return json_text(value)
+        raise FileNotFoundError(path)
+
+    def list(self, path: str) -> list[str]:
+        """Return the paths of the files in a folder; those of its folders end in a slash."""
+        path = normal_path(path)
+        with self._lock:
+            names = self._names()
+            self._told = len(self._files.names)
+        start = f"{path}/" if path else ""
+        below = (name[len(start) :].partition("/") for name in names if name.startswith(start))
+        return [path] if path in names else [*dict.fromkeys(f"{start}{first}{slash}" for first, slash, _ in below)]
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or the files of a folder. Raises ``InvalidEvent`` where an event is among them."""
+        path = normal_path(path)
+        with self._lock:
+            gone = [name for name in self._names() if name == path or is_below(name, path)]
+            if not self._files.documents.issuperset(gone):
+                raise InvalidEvent(
+                    f"conversation {self.history.id!r}: an event cannot be deleted; nothing was deleted; to erase the "
+                    f"conversation, call histories.erase({self.history.id!r}, reason=...)"
+                )
+            if gone:
+                self._files.follow(self.history.append((), documents=dict.fromkeys(gone, DELETED)))
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file or a folder with this path."""
+        path = normal_path(path)
+        marker = _MARKER.fullmatch(path)
+        with self._lock:
+            names = self._names()
+            if marker is None:
+                return any(name == path or is_below(name, path) for name in names)
+            if int(marker[1]) != len(self._files.names):
+                return False
+            self._told = len(self._files.names)
+            return True
+
+    def get_absolute_path(self, path: str) -> str:
+        """Return a name for the file: there is no such file on disk."""
+        return f"foldlog:{self.history.id}/{normal_path(path)}"
+
+    @contextmanager
+    def lock(self, path: str, timeout: float = 30.0) -> Iterator[None]:
+        """Hold a lock among the threads that use this object. Raises ``TimeoutError``.
+
+        Other objects and processes need none: an event is appended after theirs, in one transaction.
+        """
+        lock = self._locks[normal_path(path)]
+        if not lock.acquire(timeout=timeout):
+            raise TimeoutError(f"conversation {self.history.id!r}: {path!r} was locked for {timeout} s; try again")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _names(self) -> Sequence[str]:
+        self._files.catch_up()
+        return [*self._files.names, *sorted(self._files.documents)]
+
+    def _write_event(self, path: str, number: int, source_id: str, text: str) -> None:
+        record = parsed(text)
+        if not isinstance(record, dict) or record.get("id") != source_id:
+            raise InvalidEvent(f"{path}: the contents are not an event with the id {source_id!r}; nothing was written")
+        self._files.catch_up()
+        told = len(self._files.names) if self._told is None else self._told
+        if number < told or self._files.has(source_id):
+            raise InvalidEvent(
+                f"{path}: conversation {self.history.id!r} has {len(self._files.names)} events, and an event is never "
+                f"replaced; nothing was written; open the conversation again"
+            )
+        self._files.append([record])
+
+
+class FoldlogCondenser(CondenserBase):
+    """A condenser of foldlog for an agent of the SDK: ``Agent(llm=llm, condenser=FoldlogCondenser())``.
+
+    ``config`` describes it, such as ``{"type": "digest", "max_size": 100}``; by default it is foldlog's default, which
+    needs no model. The SDK stores it in ``base_state.json``, so it must not hold keys: a model's key comes from the
+    environment. The room of the agent's model is kept too, by an estimate of tokens.
+    """
+
+    config: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("config")
+    @classmethod
+    def _without_keys(cls, config: dict[str, Any]) -> dict[str, Any]:
+        if _has_key(config):
+            raise ValueError("config holds an api_key, which the SDK would store; set the key in the environment")
+        _made(config)
+        return config
+
+    def handles_condensation_requests(self) -> bool:
+        """Return whether the condenser answers requests."""
+        return _made(self.config).handles_condensation_requests()
+
+    async def acondense(self, view: SdkView, agent_llm: LLM | None = None) -> SdkView | SdkCondensation:
+        """Do what ``condense`` does, in a thread."""
+        return await asyncio.to_thread(self.condense, view, agent_llm)
+
+    def condense(self, view: SdkView, agent_llm: LLM | None = None) -> SdkView | SdkCondensation:
+        """Return the view to go on with, or a condensation. Raises the SDK's ``NoCondensationAvailableException``."""
+        records = [json.loads(event.model_dump_json(exclude_none=True)) for event in view.events]
+        for record in records:
+            record.pop("parent_id", None)  # the view is one branch
+        ours = list(decode(records, format="openhands-v1"))
+        if view.unhandled_condensation_request:
+            ours.append(CondensationRequest(id=len(ours)))
+        shown = View.from_events(ours)
+        model = None if agent_llm is None else _Model(agent_llm)
+        try:
+            result, reports = _made(self.config).step(shown, model)
+        except NoCondensationAvailable as error:
+            raise NoCondensationAvailableException(str(error)) from error
+        for report in reports:
+            _log.info("condenser: %s", report)
+        return _theirs(result, shown, view) if isinstance(result, Condensation) else _masked(result, view)
+
+
+class _Model:
+    """The agent's model: its limits are its own, its tokens are estimated."""
+
+    def __init__(self, llm: LLM) -> None:
+        self.model = str(llm.model)
+        self.max_input_tokens: int | None = llm.max_input_tokens
+        self.max_output_tokens: int | None = llm.max_output_tokens
+        self.token_sums = ESTIMATE.token_sums
+
+
+def _theirs(result: Condensation, shown: View, view: SdkView) -> SdkCondensation:
+    """Return a condensation in the SDK's ids. Its offset counts the events that the SDK's view keeps."""
+    action = result.action
+    intervals, summaries = action.forgotten
+    kept = [
+        event
+        for event in shown.events
+        if event.id not in summaries and not any(first <= event.id <= last for first, last in intervals)
+    ]
+    gone = {event.id for event in view.events}.difference(map(source_id_of, kept))
+    offset = action.summary_offset
+    if offset is not None:
+        places = [event.id for event in view.events if event.id not in gone]
+        offset = len(places) if offset >= len(kept) else places.index(source_id_of(kept[offset]))
+    reply = action.metadata.get("response_id") or f"foldlog-{uuid4()}"
+    about = {"summary": action.summary, "summary_offset": offset, "llm_response_id": reply}
+    return SdkCondensation(forgotten_event_ids=gone, **about)
+
+
+def _masked(result: View, view: SdkView) -> SdkView:
+    """Return the SDK's view with the observations masked that are masked in ours."""
+    masks = {
+        source_id_of(event): event.content for event in result if isinstance(event, Observation) and is_masked(event)
+    }
+    if not masks:
+        return view
+    events = []
+    for event in view.events:
+        if event.id in masks and isinstance(event, ObservationEvent):
+            content = [TextContent(text=str(masks[event.id]))]
+            observation = event.observation.model_copy(update={"content": content})
+            event = event.model_copy(update={"observation": observation})
+        events.append(event)
+    return view.model_copy(update={"events": events})
+
+
+def _made(config: dict[str, Any]) -> Condenser:
+    return condenser_from_config(config) if config else default_condenser()
+
+
+def _has_key(config: Any) -> bool:
+    if isinstance(config, list):
+        return any(map(_has_key, config))
+    return isinstance(config, dict) and ("api_key" in config or any(map(_has_key, config.values())))

@@ -1,0 +1,204 @@
+"""The events of a conversation as the files that the OpenHands SDK names, and the head of its tree.
+
+The SDK's events are a tree, whose branch that ends in the head is what its model is shown. Here the View is that
+branch: before an event is appended that goes on elsewhere, the View is brought back by a retraction to what it was
+after the event's parent.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from eventstore import Annotation, DocumentChanges, Event, InvalidEvent, Recorded, Retraction, VersionConflict
+from foldlog.formats import Encoder
+from foldlog.formats.files.json_text import parse
+from foldlog.formats.live import begins_segment
+from foldlog.formats.openhands_v1.writing import NAME
+
+if TYPE_CHECKING:
+    from foldlog.history import History
+
+__all__ = ["EventFiles", "is_below", "json_text", "normal_path", "parsed", "source_id_of"]
+
+T = TypeVar("T")
+_TOGETHER = 500
+"""How many events are copied in one transaction."""
+_ROOT = "__root__"
+"""What the SDK gives as the parent of an event that begins another tree."""
+_NOT_A_HEAD = "ConversationStateUpdateEvent"
+"""The kind of events after which the SDK's head stays where it is."""
+
+
+class EventFiles:
+    """The SDK's events of a conversation, in order, with the names that they have as files."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self.version = 0
+        self.names: list[str] = []
+        self.documents: set[str] = set()
+        self._head: str | None = None
+        self._heads: tuple[list[int], list[str | None]] = ([], [])
+        """The ids of the events that moved the head, and where to."""
+        self._events: dict[str, int] = {}
+        self._begins = [0]
+        self._texts: dict[str, str] = {}
+
+    def catch_up(self) -> None:
+        """Read the events that were appended since. Cost: these events."""
+        version = self._history.version
+        if version > self.version:
+            self._take(self._history.events(self.version, version), Encoder(NAME) if self.version == 0 else None)
+
+    def follow(self, recorded: Iterable[Recorded]) -> None:
+        """Take the events of an own append, unless others came before them."""
+        events = [one.event for one in recorded]
+        if events and events[0].id == self.version:
+            self._take(events)
+
+    def has(self, source_id: str) -> bool:
+        return source_id in self._events
+
+    def text(self, source_id: str) -> str | None:
+        """Return the text of an event, None where there is none. Cost: at the first reading of its neighbours, the
+        events of its segment; all events where they were imported.
+        """
+        self.catch_up()
+        event_id = self._events.get(source_id)
+        if event_id is None:
+            return None
+        if source_id not in self._texts:
+            place = bisect_right(self._begins, event_id)
+            stop = self._begins[place] if place < len(self._begins) else event_id + 1
+            encoder = Encoder(NAME)
+            for event in self._history.events(self._begins[place - 1], stop):
+                self._keep(event, encoder)
+        return self._texts.pop(source_id)  # the SDK keeps what it has read
+
+    def append(self, records: Sequence[dict[str, Any]]) -> None:
+        """Append events to the branch that the first one says it goes on, after all events of other writers, all or
+        none. Each of the others goes on from the one before it.
+        """
+        parent = records[0].get("parent_id")
+
+        def appended() -> tuple[Recorded, ...]:
+            if parent is not None:
+                self._go_to(None if parent == _ROOT else parent)
+            return self._history.append_records(records, format=NAME, expected_version=self.version)
+
+        self.follow(self._at_the_end(appended))
+
+    def append_all(self, records: Iterable[dict[str, Any]]) -> None:
+        """Append events, each to its branch."""
+        run: list[dict[str, Any]] = []
+        head: str | None = None
+        for record in records:
+            if run and (len(run) == _TOGETHER or record.get("parent_id") not in (None, head)):
+                self.append(run)
+                run = []
+            run.append(record)
+            head = head if run[1:] and record.get("kind") == _NOT_A_HEAD else record["id"]
+        if run:
+            self.append(run)
+
+    def follow_state(self, state: dict[str, Any]) -> None:
+        """Show the branch that the SDK's state says is the present one."""
+        head = state.get("leaf_event_id")
+        if head is not None or state.get("head_is_empty"):  # else it is from before the first event, or the tree
+            self._at_the_end(lambda: self._go_to(head))
+
+    def _at_the_end(self, act: Callable[[], T]) -> T:
+        while True:
+            self.catch_up()
+            try:
+                return act()
+            except VersionConflict:
+                continue  # another process appended
+
+    def _go_to(self, head: str | None) -> None:
+        """Take back what is not on the branch that ends in ``head``, or bring that branch back."""
+        if head == self._head:
+            return
+        if head is not None and head not in self._events:
+            raise InvalidEvent(f"conversation {self._history.id!r}: there is no event {head!r} to go on from")
+        version = 0 if head is None else self._events[head] + 1
+        reason = "the head of the conversation was moved"
+        self.follow([self._history.retract(version, reason, expected_version=self.version)])
+
+    def _take(self, events: Iterable[Event], encoder: Encoder | None = None) -> None:
+        for event in events:
+            source_id = source_id_of(event)
+            if begins_segment(event, NAME):
+                self._begins.append(event.id)
+            if encoder is not None:
+                self._keep(event, encoder)
+            if isinstance(event, Retraction):
+                ids, heads = self._heads
+                place = bisect_right(ids, event.version - 1)
+                self._move(event.id, heads[place - 1] if place else None)
+            elif isinstance(event, DocumentChanges):
+                changed = {name for name, change in event.changed.items() if "deleted" not in change}
+                self.documents = changed.union(event.others)
+            elif source_id is not None:
+                self.names.append(f"events/event-{len(self.names):05d}-{source_id}.json")
+                self._events.setdefault(source_id, event.id)
+                if not (isinstance(event, Annotation) and event.name == _NOT_A_HEAD):
+                    self._move(event.id, source_id)
+            self.version = event.id + 1
+
+    def _move(self, event_id: int, head: str | None) -> None:
+        self._head = head
+        self._heads[0].append(event_id)
+        self._heads[1].append(head)
+
+    def _keep(self, event: Event, encoder: Encoder) -> None:
+        source_id = source_id_of(event)
+        for record in encoder.records(event):
+            if source_id is not None:
+                self._texts[source_id] = json_text(record)
+
+
+def source_id_of(event: Event) -> str | None:
+    """Return the id that the SDK gave an event; None for one that foldlog added."""
+    origin = event.origin
+    return origin.id if origin is not None and origin.format == NAME and type(origin.id) is str else None
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a JSON text, or the text itself if it is not JSON."""
+    try:
+        return parse(text.encode())
+    except ValueError:
+        return text
+
+
+def json_text(value: Any) -> str:
+    """Return the JSON text of a record, as the SDK writes it; a text as it is."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except (ValueError, OverflowError, RecursionError):
+        return json.dumps(value, separators=(",", ":"))  # long numbers, and texts that are not Unicode
+
+
+def normal_path(path: str) -> str:
+    """Return a path without what does not count. Raises ``ValueError`` for one that leads out of the conversation."""
+    parts: list[str] = []
+    for part in path.replace("\\", "/").split("/"):
+        if part == ".." and not parts:
+            raise ValueError(f"path {path!r} leads out of the conversation's files; give one that stays within")
+        if part == "..":
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def is_below(name: str, folder: str) -> bool:
+    return not folder or name.startswith(f"{folder}/")

@@ -1,0 +1,101 @@
+"""A server that speaks enough of OpenAI's chat completions for an agent. It refuses malformed prompts.
+
+It answers by a script, in a thread of the test, so that it outlives the agents.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+__all__ = ["ChatServer", "call", "problem_of", "said"]
+
+
+def said(text):
+    return {"role": "assistant", "content": text}
+
+
+def call(call_id, tool="work", **arguments):
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": call_id, "type": "function", "function": function}],
+    }
+
+
+def problem_of(messages, messages_max=None):
+    """Return what is wrong with a prompt, or None: calls are answered right after they are made, and only then."""
+    if messages_max is not None and len(messages) > messages_max:
+        return f"{len(messages)} messages, the context takes {messages_max}"
+    if not messages or messages[0]["role"] != "system":
+        return "the first message is not the system's"
+    waiting: set[str] = set()
+    for place, message in enumerate(messages):
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in waiting:
+                return f"message {place} answers {message['tool_call_id']}, which no message calls"
+            waiting.discard(message["tool_call_id"])
+        elif waiting:
+            return f"message {place} comes before the answers to {sorted(waiting)}"
+        elif place and message["role"] == "system":
+            return f"message {place} is another system prompt"
+        for each in message.get("tool_calls") or ():
+            if each["id"] in waiting:
+                return f"message {place} has a call twice"
+            waiting.add(each["id"])
+    return f"{sorted(waiting)} are not answered" if waiting else None
+
+
+class ChatServer:
+    """``script(messages, number)`` returns the message to answer. ``prompts`` and ``problems`` are what came."""
+
+    def __init__(self, script, messages_max=None):
+        self.script = script
+        self.prompts, self.problems = [], []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def do_POST(self):
+                prompt = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                problem = problem_of(prompt["messages"], messages_max)
+                if problem is not None:
+                    server.problems.append(problem)
+                    self._reply({"error": {"message": problem, "type": "invalid_request_error"}}, 400)
+                    return
+                server.prompts.append(prompt["messages"])
+                message = server.script(prompt["messages"], len(server.prompts) - 1)
+                stops = "tool_calls" if message.get("tool_calls") else "stop"
+                self._reply(
+                    {
+                        "id": f"r{len(server.prompts)}",
+                        "object": "chat.completion",
+                        "created": 0,
+                        "model": prompt["model"],
+                        "choices": [{"index": 0, "message": message, "finish_reason": stops}],
+                        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+                    }
+                )
+
+            def _reply(self, answer, status=200):
+                body = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,136 @@
+"""``FoldlogCondenser``: foldlog's condensers in agents of the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from uuid import uuid4
+
+import pytest
+from openhands.sdk.context.condenser.base import CondenserBase, NoCondensationAvailableException
+from openhands.sdk.context.view import View
+from openhands.sdk.event import ObservationEvent, SystemPromptEvent
+from openhands.sdk.event.condenser import Condensation, CondensationRequest, CondensationSummaryEvent
+from openhands.sdk.llm import TextContent
+from pydantic import ValidationError
+
+from foldlog.adapters.openhands import FoldlogCondenser, FoldlogFileStore
+from tests.adapters.openhands.agents import conversation, served
+from tests.adapters.openhands.chat_server import ChatServer, call
+from tests.adapters.openhands.chat_server import said as replied
+from tests.adapters.openhands.test_file_store import any_events, said
+
+
+def messages(count, *, system=True):
+    prompt = SystemPromptEvent(system_prompt=TextContent(text="Be brief."), tools=[])
+    return [*([prompt] if system else []), *(said(f"message {number}") for number in range(count))]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_run_of_100_model_calls_fits_a_small_context(histories, tmp_path):
+    def script(prompt, number):
+        return call(f"c{number}", what="this") if number < 100 else replied("finished")
+
+    server, conversation_id = ChatServer(script, messages_max=40), uuid4()
+    store = FoldlogFileStore(histories, conversation_id)
+    condenser = FoldlogCondenser(config={"type": "digest", "max_size": 24, "keep_first": 2})
+    talk = conversation(store, conversation_id, served(server.url), tmp_path, condenser)
+    talk.send_message("go")
+    talk.run()
+    assert server.problems == []
+    assert len(server.prompts) == 101
+    view, theirs = store.history.view, talk.state.view.events
+    assert [event.origin and event.origin.id for event in view if event.id >= 0] == [
+        event.id for event in theirs if not isinstance(event, CondensationSummaryEvent)
+    ]
+    assert sum(isinstance(event, CondensationSummaryEvent) for event in theirs) == 1, "a summary takes the last one up"
+    assert sum(event.structural for event in store.history.events()) >= 5
+    assert len([event for event in talk.state.events if isinstance(event, ObservationEvent)]) == 100
+    state = json.loads(store.read("base_state.json"))
+    assert state["agent"]["condenser"] == {"kind": "FoldlogCondenser", "config": condenser.config}
+    again = conversation(store, conversation_id, served(server.url), tmp_path, condenser)
+    assert again.agent.condenser == condenser
+    server.close()
+    talk.close()
+
+
+def test_a_request_is_answered(histories, tmp_path):
+    server, conversation_id = ChatServer(lambda prompt, number: replied("done")), uuid4()
+    store = FoldlogFileStore(histories, conversation_id)
+    talk = conversation(store, conversation_id, served(server.url), tmp_path, FoldlogCondenser())
+    for number in range(12):
+        talk.send_message(f"message {number}")
+        talk.run()
+    before = len(talk.state.view)
+    talk.condense()
+    assert len(talk.state.view) < before
+    assert not store.history.view.unhandled_condensation_request
+    assert [type(event) for event in talk.state.events if isinstance(event, CondensationRequest | Condensation)] == [
+        CondensationRequest,
+        Condensation,
+    ]
+    server.close()
+    talk.close()
+
+
+@pytest.mark.anyio
+async def test_what_is_forgotten_is_in_the_ids_of_the_sdk():
+    events = messages(30)
+    condenser = FoldlogCondenser(config={"type": "digest", "max_size": 20, "keep_first": 1})
+    condensation = await condenser.acondense(View.from_events(events))
+    assert isinstance(condensation, Condensation)
+    after = View.from_events([*events, condensation])
+    assert after.events[0] == events[0]
+    assert isinstance(after.events[1], CondensationSummaryEvent)
+    assert after.events[-1] == events[-1]
+    assert condensation.forgotten_event_ids < {event.id for event in events}
+    assert condenser.condense(after) is after, "it is small enough"
+    many = View.from_events([*events, condensation, *messages(30, system=False)])
+    second = condenser.condense(many)
+    assert f"{condensation.id}-summary" in second.forgotten_event_ids
+    assert "message 3" in second.summary
+
+
+def test_the_room_of_the_agents_model_is_kept():
+    view = View.from_events([*messages(1), *(said("word " * 500) for _ in range(20))])
+    condenser = FoldlogCondenser(config={"type": "digest", "max_size": 1_000, "keep_first": 1})
+    llm = served("http://127.0.0.1:9/v1")
+    assert condenser.condense(view, llm) is view
+    small = llm.model_copy(update={"max_input_tokens": 6_000, "max_output_tokens": 500})
+    assert isinstance(condenser.condense(view, small), Condensation)
+
+
+def test_masks_are_masks_in_the_sdk():
+    import random
+
+    choice, events = random.Random(1), messages(1)
+    while len(events) < 30:
+        events += any_events(choice, None)
+    view = View.from_events(events)
+    masked = FoldlogCondenser(config={"type": "observation_masking", "attention_window": 5}).condense(view)
+    assert [event.id for event in masked.events] == [event.id for event in view.events]
+    for before, after in zip(view.events[:-5], masked.events[:-5], strict=True):
+        if isinstance(before, ObservationEvent):
+            assert after.observation.content == [TextContent(text="<MASKED>")]
+        else:
+            assert after == before
+    assert masked.events[-5:] == view.events[-5:]
+
+
+def test_nothing_that_can_be_forgotten_is_the_sdks_error():
+    view = View.from_events([*messages(0), CondensationRequest()])
+    with pytest.raises(NoCondensationAvailableException):
+        FoldlogCondenser().condense(view)
+
+
+def test_it_is_stored_as_json_and_holds_no_keys():
+    condenser = FoldlogCondenser(config={"type": "digest", "max_size": 50})
+    assert CondenserBase.model_validate_json(condenser.model_dump_json()) == condenser
+    assert condenser.handles_condensation_requests()
+    assert not FoldlogCondenser(config={"type": "noop"}).handles_condensation_requests()
+    keyed = {"type": "llm", "llm_config": {"model": "openai/gpt-4o", "api_key": "secret"}}
+    with pytest.raises(ValidationError, match="set the key in the environment"):
+        FoldlogCondenser(config=keyed)
+    with pytest.raises(ValidationError, match="max_sise"):
+        FoldlogCondenser(config={"type": "digest", "max_sise": 4})
+    assert asyncio.run(FoldlogCondenser().acondense(View.from_events(messages(3)))).events

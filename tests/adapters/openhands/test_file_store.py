@@ -1,0 +1,329 @@
+"""``FoldlogFileStore``: the SDK's log and state in it are what they are in the SDK's own stores."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from openhands.sdk.conversation.event_store import EventLog
+from openhands.sdk.event import (
+    ActionEvent,
+    AgentErrorEvent,
+    ConversationStateUpdateEvent,
+    MessageEvent,
+    ObservationEvent,
+    PauseEvent,
+)
+from openhands.sdk.event.condenser import Condensation, CondensationRequest
+from openhands.sdk.io import InMemoryFileStore, LocalFileStore
+from openhands.sdk.llm import Message, MessageToolCall, TextContent
+
+import foldlog
+from eventstore import DocumentChanges, InvalidEvent, Retraction
+from foldlog.adapters.openhands import FoldlogFileStore
+from tests.adapters.openhands.agents import WorkAction, WorkObservation
+
+TEXTS = ["", "hi", "a\x00b", "é \U0001f600", '{"a": [1, null]}', "  x\n" * 20]
+
+
+@pytest.fixture
+def store(histories):
+    return FoldlogFileStore(histories, "c1")
+
+
+def said(text, parent=None):
+    message = Message(role="user", content=[TextContent(text=text)])
+    return MessageEvent(source="user", llm_message=message, parent_id=parent)
+
+
+def any_events(choice, parent):
+    """Yield events as an agent makes them, each after the one before it."""
+    text, number = choice.choice(TEXTS), uuid4().hex
+    about = {"tool_name": "work", "tool_call_id": number}
+    match choice.randrange(7):
+        case 0:
+            yield PauseEvent(parent_id=parent)
+        case 1:
+            yield ConversationStateUpdateEvent(key="execution_status", value="idle", parent_id=parent)
+        case 2:
+            yield AgentErrorEvent(error=text, parent_id=parent, **about)
+        case 3:
+            yield CondensationRequest(parent_id=parent)
+        case 4 | 5:
+            call = MessageToolCall(id=number, name="work", arguments=json.dumps({"what": text}), origin="completion")
+            action = ActionEvent(
+                thought=[TextContent(text=text)],
+                action=WorkAction(what=text),
+                tool_call=call,
+                llm_response_id=uuid4().hex,
+                parent_id=parent,
+                **about,
+            )
+            yield action
+            observation = WorkObservation.from_text(text, is_error=choice.random() < 0.2)
+            yield ObservationEvent(observation=observation, action_id=action.id, parent_id=action.id, **about)
+        case _:
+            yield said(text, parent)
+
+
+def texts(store):
+    return {path: store.read(path) for path in store.list("events") if path.endswith(".json")}
+
+
+def path_to(log, event):
+    return [each.id for each in log.path_to_root(event)]
+
+
+def shown(history):
+    """The events of a View, by the SDK's ids."""
+    return [event.origin.id for event in history.view]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_tree_of_random_events_is_what_the_sdks_own_store_keeps(url, tmp_path, seed):
+    choice = random.Random(seed)
+    store, theirs = FoldlogFileStore(url, "c1"), LocalFileStore(str(tmp_path / "theirs"))
+    log, other = EventLog(store), EventLog(theirs)
+    head, heads = None, [None]
+    for _ in range(60):
+        if choice.random() < 0.2:
+            head = choice.choice(heads)
+            state = {"leaf_event_id": head, "head_is_empty": head is None, "n": choice.random()}
+            store.write("base_state.json", json.dumps(state))
+        for event in any_events(choice, head if head is not None or not len(log) else "__root__"):
+            log.append(event)
+            other.append(event)
+            if not isinstance(event, ConversationStateUpdateEvent):
+                head = event.id
+                heads.append(head)
+        kept = (MessageEvent, ActionEvent, ObservationEvent, AgentErrorEvent)
+        branch = [each.id for each in log.path_to_root(head) if isinstance(each, kept)]
+        assert shown(store.history) == branch, "the View is the branch that the model is shown"
+    assert texts(store) == texts(theirs)
+    if url != "memory:":
+        store.close()
+        store = FoldlogFileStore(url, "c1")
+        assert texts(store) == texts(theirs)
+        again = EventLog(store)
+        assert list(again) == list(other)
+        assert path_to(again, head) == path_to(other, head)
+    again = EventLog(store)
+    again.append(said("after", head))
+    assert list(EventLog(store))[-1].parent_id == head
+    assert not [finding for one in store.histories.sync.maintenance.verify("c1") for finding in one.findings]
+    store.close()
+
+
+def test_files_that_are_no_events_are_those_of_the_sdks_store_in_memory(store):
+    choice, theirs = random.Random(5), InMemoryFileStore()
+    paths = ["base_state.json", "a/b.txt", "a/c.txt", "a/d/e.json", "f"]
+    for _ in range(150):
+        path, what = choice.choice(paths), choice.random()
+        if what < 0.5:
+            text = choice.choice(TEXTS)
+            store.write(path, text.encode() if choice.random() < 0.3 else text)
+            theirs.write(path, text)
+        elif what < 0.7:
+            store.delete(path)
+            theirs.delete(path)
+        assert store.exists(path) == theirs.exists(path)
+        if theirs.exists(path):
+            compact = path == "base_state.json" and theirs.read(path).startswith("{")
+            assert store.read(path) == (theirs.read(path).replace(" ", "") if compact else theirs.read(path))
+        else:
+            with pytest.raises(FileNotFoundError):
+                store.read(path)
+        for folder in ("a", "a/d"):
+            assert sorted(store.list(folder)) == sorted(theirs.list(folder))
+    with pytest.raises(UnicodeDecodeError):
+        store.write("f", b"\xff")
+    with pytest.raises(ValueError, match="leads out of"):
+        store.read("../other/base_state.json")
+
+
+def test_a_growing_state_is_kept_as_differences(store):
+    state = {"agent": {"prompt": "x" * 20_000}, "usages": [], "leaf_event_id": None}
+    for number in range(80):
+        state["usages"].append({"model": "m", "prompt_tokens": number, "cost": 1e-05 * number})
+        store.write("base_state.json", json.dumps(state))
+        assert json.loads(store.read("base_state.json")) == state
+    changes = [event for event in store.history.events() if isinstance(event, DocumentChanges)]
+    assert len(changes) == 80
+    assert sum("value" in event.changed["base_state.json"] for event in changes) <= 3
+    store.write("base_state.json", "not JSON")
+    assert store.read("base_state.json") == "not JSON"
+
+
+def test_an_event_is_written_once_and_is_never_deleted(store):
+    log = EventLog(store)
+    event = said("one")
+    log.append(event)
+    path = store.list("events")[0]
+    for text in (store.read(path), "{}", "[]", ""):
+        with pytest.raises(InvalidEvent, match="nothing was written"):
+            store.write(path, text)
+    with pytest.raises(InvalidEvent, match=r"nothing was deleted.*histories\.erase"):
+        store.delete("events")
+    with pytest.raises(InvalidEvent, match="there is no event 'other' to go on from"):
+        store.write("base_state.json", '{"leaf_event_id": "other"}')
+    assert list(EventLog(store)) == [event]
+
+
+def test_a_log_that_could_not_be_listed_is_not_taken_for_an_empty_one(histories, monkeypatch):
+    EventLog(FoldlogFileStore(histories, "c1")).append(said("one"))
+    store = FoldlogFileStore(histories, "c1")
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "list", lambda path: (_ for _ in ()).throw(OSError("away")))
+        log = EventLog(store)
+        assert len(log) == 0, "the SDK takes an error for an empty folder"
+        with pytest.raises(InvalidEvent, match="has 1 events, and an event is never replaced"):
+            log.append(said("two"))
+    log.append(said("three", log[0].id if len(log) else None))
+    assert [event.llm_message.content[0].text for event in EventLog(store)] == ["one", "three"]
+
+
+def test_a_lock_is_held_by_one_thread(store):
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with store.lock("events/.eventlog.lock"):
+            held.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(30)
+    with pytest.raises(TimeoutError, match="was locked for"), store.lock("events/.eventlog.lock", timeout=0.01):
+        pass
+    done.set()
+    thread.join()
+    with store.lock("events/.eventlog.lock", timeout=30):
+        pass
+
+
+WRITER = """
+import sys
+from openhands.sdk.conversation.event_store import EventLog
+from foldlog.adapters.openhands import FoldlogFileStore
+from tests.adapters.openhands.test_file_store import said
+
+with FoldlogFileStore(sys.argv[1], "c1") as store:
+    log = EventLog(store)
+    head = log[0].id
+    for number in range(30):
+        event = said(f"{sys.argv[2]}-{number}", head)
+        log.append(event)
+        head = event.id
+        store.write("base_state.json", '{"leaf_event_id": "%s"}' % head)
+    seen = [each.llm_message.content[0].text for each in log.path_to_root(head)]
+    assert seen == ["begin", *(f"{sys.argv[2]}-{number}" for number in range(30))], seen
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_two_processes_on_one_conversation_lose_nothing(url):
+    root = Path(__file__).parents[3]
+    with FoldlogFileStore(url, "c1") as store:
+        EventLog(store).append(said("begin"))
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name], cwd=root) for name in "ab"]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    with FoldlogFileStore(url, "c1") as store:
+        log = EventLog(store)
+        texts = [event.llm_message.content[0].text for event in log]
+        for name in "ab":
+            assert [text for text in texts if text.startswith(name)] == [f"{name}-{n}" for n in range(30)]
+        assert len(texts) == 61
+        last = {name: log[texts.index(f"{name}-29")].id for name in "ab"}
+        head = json.loads(store.read("base_state.json"))["leaf_event_id"]
+        assert head in last.values()
+        assert shown(store.history) == path_to(log, head), "each went on in its own branch"
+
+
+def test_a_server_that_restarts_costs_no_event(restartable):
+    with FoldlogFileStore(restartable.url(schema="s", patience_s="60"), "c1") as store:
+        log, head = EventLog(store), None
+
+        def add(number):
+            nonlocal head
+            event = said(str(number), head)
+            log.append(event)
+            head = event.id
+            store.write("base_state.json", json.dumps({"leaf_event_id": head}))
+
+        with ThreadPoolExecutor(1) as thread:
+            for number in range(20):
+                if number == 10:
+                    restartable.stop("immediate")
+                added = thread.submit(add, number)
+                if number == 10:
+                    time.sleep(0.3)  # it waits for the server now
+                    restartable.start()
+                added.result()
+        assert [event.llm_message.content[0].text for event in EventLog(store)] == [str(n) for n in range(20)]
+        assert json.loads(store.read("base_state.json")) == {"leaf_event_id": head}
+
+
+def test_condensations_of_the_sdk_are_ours(store):
+    log = EventLog(store)
+    events = [said(str(number)) for number in range(4)]
+    for before, event in zip([None, *events], events, strict=False):
+        log.append(event.model_copy(update={"parent_id": before and before.id}))
+    forgets = Condensation(
+        forgotten_event_ids={events[1].id, events[2].id},
+        summary="before",
+        summary_offset=1,
+        llm_response_id="r",
+        parent_id=events[3].id,
+    )
+    log.append(forgets)
+    view = store.history.view
+    assert [getattr(event, "content", None) for event in view] == ["0", "before", "3"]
+    store.write("base_state.json", json.dumps({"leaf_event_id": events[3].id}))
+    assert shown(store.history) == [event.id for event in events], "the SDK went back to before its condensation"
+    assert isinstance(store.history.tail(1)[0], Retraction)
+    assert list(EventLog(store))[-1] == forgets
+
+
+def test_a_conversation_is_copied_from_the_sdks_store(histories, tmp_path):
+    choice, theirs = random.Random(7), LocalFileStore(str(tmp_path / "theirs"))
+    log, heads = EventLog(theirs), [None]
+    store = FoldlogFileStore(histories, "c1")
+    for number in range(60):
+        if number == 40:
+            assert store.copy_from(theirs) == len(log)
+        head = heads[-1] if choice.random() < 0.8 else choice.choice(heads)
+        for event in any_events(choice, head if head is not None or not len(log) else "__root__"):
+            log.append(event)
+            heads += [] if isinstance(event, ConversationStateUpdateEvent) else [event.id]
+    theirs.write("base_state.json", json.dumps({"leaf_event_id": heads[-1], "tags": {"a": "b"}}))
+    before = len(store.list("events"))
+    assert store.copy_from(theirs) == len(log) - before
+    assert store.copy_from(theirs) == 0
+    assert texts(store) == texts(theirs)
+    assert json.loads(store.read("base_state.json")) == json.loads(theirs.read("base_state.json"))
+    kept = (MessageEvent, ActionEvent, ObservationEvent, AgentErrorEvent)
+    assert shown(store.history) == [each.id for each in log.path_to_root(heads[-1]) if isinstance(each, kept)]
+    theirs.delete(sorted(texts(theirs))[3])
+    with pytest.raises(InvalidEvent, match="nothing was copied"):
+        FoldlogFileStore(histories, "c2").copy_from(theirs)
+    with pytest.raises(InvalidEvent, match="nothing was copied"):
+        store.copy_from(InMemoryFileStore())
+
+
+def test_histories_of_either_face_and_a_url_are_taken(tmp_path):
+    url = f"sqlite:///{tmp_path / 'h.db'}"
+    with FoldlogFileStore(url, "c1") as store:
+        EventLog(store).append(said("one"))
+    with foldlog.open(url) as histories:
+        store = FoldlogFileStore(histories, "c1")
+        store.close()
+        assert len(EventLog(store)) == 1
+        assert store.get_absolute_path("events") == "foldlog:c1/events"

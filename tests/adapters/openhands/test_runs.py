@@ -1,0 +1,188 @@
+"""What conversations of the OpenHands SDK do with ``FoldlogFileStore``: runs, kills, resumption, branches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from openhands.sdk.event import ActionEvent, MessageEvent
+
+from foldlog.adapters.openhands import FoldlogFileStore
+from tests.adapters.openhands.agents import conversation, scripted, served
+from tests.adapters.openhands.chat_server import ChatServer, call, said
+
+ROOT = Path(__file__).parents[3]
+ID = UUID("6b0d6b5f-1f0e-4d55-9d0e-3a3f0a0f1c11")
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def serve():
+    """Start a server that answers by a script."""
+    servers = []
+
+    def start(script, **options):
+        servers.append(ChatServer(script, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def dumped(events):
+    return [event.model_dump_json() for event in events]
+
+
+def shown(talk):
+    """The View of foldlog, and that of the SDK, by the SDK's ids."""
+    ours = [event.origin.id for event in talk.state._fs.history.view]
+    return ours, [event.id for event in talk.state.view.events]
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_conversation_is_resumed_as_it_was(url, workspace):
+    with FoldlogFileStore(url, ID) as store:
+        talk = conversation(store, ID, scripted(("c1", "this"), ("c2", "that"), "done"), workspace)
+        talk.send_message("go")
+        talk.run()
+        events, state = dumped(talk.state.events), json.loads(talk.state.model_dump_json(exclude_none=True))
+        assert json.loads(store.read("base_state.json")) == state
+        talk.close()
+    with FoldlogFileStore(url, ID) as store:
+        talk = conversation(store, ID, scripted("again"), workspace)
+        assert dumped(talk.state.events) == events
+        assert json.loads(talk.state.model_dump_json(exclude_none=True))["stats"] == state["stats"]
+        talk.send_message("more")
+        talk.run()
+        ours, theirs = shown(talk)
+        assert ours == theirs
+        assert store.history.view.to_messages()[-1]["content"] == "again"
+        assert not [finding for one in store.histories.sync.maintenance.verify() for finding in one.findings]
+        talk.close()
+
+
+def test_navigating_is_a_branch_that_one_can_leave_again(histories, workspace):
+    store, choice = FoldlogFileStore(histories, ID), random.Random(2)
+    replies = [reply for number in range(8) for reply in ((f"c{number}", "this"), "done")]
+    talk = conversation(store, ID, scripted(*replies), workspace)
+    for number in range(8):
+        talk.send_message(f"message {number}")
+        talk.run()
+        for _ in range(3):
+            heads = [event.id for event in talk.state.events if isinstance(event, MessageEvent)]
+            talk.navigate_to(choice.choice([None, *heads]) if number < 7 else choice.choice(heads))
+            ours, theirs = shown(talk)
+            assert ours == theirs
+    assert len(talk.state.events) > 2 * len(theirs)
+    assert dumped(conversation(store, ID, scripted(), workspace).state.events) == dumped(talk.state.events)
+    talk.close()
+
+
+DIES = """
+import sys
+from uuid import UUID
+from foldlog.adapters.openhands import FoldlogFileStore
+from tests.adapters.openhands.agents import conversation, served
+
+db, conversation_id, url, workspace = sys.argv[1:]
+store = FoldlogFileStore(db, conversation_id)
+append = store.write
+
+def write(path, contents):
+    append(path, contents)
+    if path.endswith(".json"):
+        print(path, flush=True)
+
+store.write = write
+talk = conversation(store, UUID(conversation_id), served(url), workspace)
+talk.send_message("go")
+talk.run()
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url, workspace, serve):
+    dies = serve(lambda messages, number: call(f"c{number}", what="die" if number == 3 else "this"))
+    arguments = [sys.executable, "-c", DIES, url, str(ID), dies.url, str(workspace)]
+    died = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ})
+    assert died.returncode == -9, died.stderr[-2_000:]
+    written = [line for line in died.stdout.splitlines() if line.startswith("events/")]
+    assert len(dies.prompts) == 4
+    with FoldlogFileStore(url, ID) as store:
+        assert [path for path in store.list("events") if path.endswith(".json")][: len(written)] == written
+        goes_on = serve(lambda messages, number: call("d", what="that") if number == 0 else said("finished"))
+        talk = conversation(store, ID, served(goes_on.url), workspace)
+        talk.send_message("go on")
+        talk.run()
+        assert goes_on.problems == dies.problems == []
+        assert [event.tool_call_id for event in talk.state.events if isinstance(event, ActionEvent)] == [
+            *(f"c{number}" for number in range(4)),
+            "d",
+        ]
+        assert talk.state.execution_status.value == "finished"
+        results = [message["tool_call_id"] for message in goes_on.prompts[-1] if message["role"] == "tool"]
+        assert results[:3] == ["c0", "c1", "c2"]
+        assert results[-1] == "d"
+        ours, theirs = shown(talk)
+        assert ours == theirs
+        talk.close()
+
+
+def test_a_run_that_is_cancelled_leaves_what_the_sdk_knows(histories, workspace):
+    for number in range(6):
+        conversation_id = uuid4()
+        store = FoldlogFileStore(histories, conversation_id)
+        talk = conversation(store, conversation_id, scripted(*[(f"c{n}", "wait") for n in range(9)], "done"), workspace)
+        talk.send_message("go")
+
+        async def cancelled(talk=talk, number=number):
+            run = asyncio.ensure_future(talk.arun())
+            await asyncio.sleep(0.05 * number)
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)
+
+        asyncio.run(cancelled())
+        events = dumped(talk.state.events)
+        again = conversation(FoldlogFileStore(histories, conversation_id), conversation_id, scripted(), workspace)
+        assert dumped(again.state.events) == events
+        assert again.state.leaf_event_id == talk.state.leaf_event_id
+        talk.close()
+        again.close()
+
+
+def test_the_sdk_passes_the_store_on_where_the_page_says_so(histories, workspace, tmp_path):
+    """``fork`` writes to files, or to memory: if this fails, the page on adapters is to be changed."""
+    store = FoldlogFileStore(histories, ID)
+    talk = conversation(store, ID, scripted(("c1", "this"), "done"), workspace)
+    talk.send_message("go")
+    talk.run()
+    fork = talk.fork()
+    assert not isinstance(fork.state._fs, FoldlogFileStore)
+    assert list(histories) == [str(ID)]
+    fork.close()
+    talk.close()
+
+
+def test_the_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FOLDLOG_DB", f"sqlite:///{tmp_path / 'example.db'}")
+    path = ROOT / "examples" / "openhands_foldlog.py"
+    assert len(path.read_text().splitlines()) <= 40
+    example = runpy.run_path(str(path))
+    for count in (3, 5):
+        example["main"]("hello", scripted("hi there"))
+        assert capsys.readouterr().out.splitlines()[-1] == f"{count} events are shown to the model"
