@@ -239,7 +239,7 @@ def test_two_processes_on_one_conversation_lose_nothing(url):
         log = EventLog(store)
         texts = [event.llm_message.content[0].text for event in log]
         for name in "ab":
-            assert [text for text in texts if text.startswith(name)] == [f"{name}-{n}" for n in range(30)]
+            assert [text for text in texts if text.startswith(f"{name}-")] == [f"{name}-{n}" for n in range(30)]
         assert len(texts) == 61
         last = {name: log[texts.index(f"{name}-29")].id for name in "ab"}
         head = json.loads(store.read("base_state.json"))["leaf_event_id"]
