@@ -116,11 +116,11 @@ def _check(action: CondensationAction, meanwhile: Sequence[Event], view: View) -
     ids = _named(action)
     gone = ids.difference(event.id for event in view.events)
     if gone:
-        raise Outdated(f"{len(gone)} of the {len(ids)} events that it forgets are not shown now, such as {min(gone)}")
+        raise Outdated(f"{len(gone)} of the {len(ids)} events to forget are not shown now, such as {min(gone)}")
     after = view.then((action,))
     parted = (_sent(view) - ids - _sent(after)) | (_waiting(view) & (ids | (after.left_behind - view.left_behind)))
     if parted:
-        raise Outdated(f"it would part {len(parted)} events from their calls or observations, such as {min(parted)}")
+        raise Outdated(f"calls and observations would be separated: {len(parted)} events, such as {min(parted)}")
 
 
 def _sent(view: View) -> set[int]:

@@ -141,7 +141,7 @@ class Replaying:
     """A replay in progress: give it the events of a history with ``take``, in order, then ask for its ``result``.
 
     Leave out the events that a retraction took back, and the retraction: see ``projections.retractions``. The history
-    gets new ids, since other condensations stand in it. Memory: the View, and some 50 bytes for each event
+    gets new ids, since it has other condensations. Memory: the View, and some 50 bytes for each event
     and each turn.
     """
 

@@ -138,7 +138,7 @@ class UnknownEventType(EventStoreError):
 
 
 class CorruptEvent(EventStoreError):
-    """Stored bytes cannot be read as the event they should be. Run ``foldlog verify``, then ``foldlog salvage``.
+    """Stored bytes are damaged: the event cannot be read from them. Run ``foldlog verify``, then ``foldlog salvage``.
 
     A follower gets the ``position`` of the event: resume after it.
     """

@@ -412,7 +412,7 @@ class Store:
 def _check_given(conversation: object, idempotency_key: object, dedupe: object) -> None:
     """Raise where what an append was given besides its events is not what it must be."""
     if type(conversation) is not str:
-        raise TypeError(f"a conversation is named by a text, not by {conversation!r}")
+        raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
     if idempotency_key is not None and type(idempotency_key) is not str:
         raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
     if isinstance(idempotency_key, str) and idempotency_key.startswith((origins.RESERVED, HIDDEN_KEYS)):

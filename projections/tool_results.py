@@ -37,7 +37,7 @@ def append_tool_result(
     raises. Durability: on disk when it returns. Cost: that of the View, and the open calls.
     """
     if not isinstance(call_id, str):
-        raise TypeError(f"a call is named by its call_id, a text, not by {call_id!r}")
+        raise TypeError(f"call_id is a text, not {call_id!r}")
     while True:
         view = current()
         called = _newest(view.open_calls, call_id)

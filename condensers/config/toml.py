@@ -80,9 +80,7 @@ def read_condenser_config(document: _Table, name: str | None = None) -> Condense
     if not section:
         return NoOpCondenserConfig()
     if not own:
-        raise InvalidCondenser(
-            f"condenser.type: is required; or ask for one of the groups {_names(groups)} by its name"
-        )
+        raise InvalidCondenser(f"condenser.type: is missing; give it, or name one of the groups {_names(groups)}")
     return parse_config(own, resolve_llm=models.resolve)
 
 

@@ -22,7 +22,7 @@ SAID_WITH_EVERY_CALL = frozenset(
 
 
 class LLMConfig(BaseModel):
-    """How to reach a model, and how patiently. The key is shown nowhere: not in a repr, an error or an event."""
+    """How to reach a model, and how long to wait for it. No repr, error or event shows the key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
@@ -85,14 +85,14 @@ class LLMConfig(BaseModel):
     @classmethod
     def _is_not_masked(cls, key: SecretStr | None) -> SecretStr | None:
         if key is not None and set(key.get_secret_value()) == {"*"}:
-            raise ValueError("it is masked, as JSON of a configuration shows it; give the key, or api_key_env")
+            raise ValueError("the key is masked, as JSON of a configuration shows it; give it, or api_key_env")
         return key
 
     @field_validator("extra")
     @classmethod
     def _is_not_ours(cls, extra: dict[str, Any]) -> dict[str, Any]:
         if ours := sorted(SAID_WITH_EVERY_CALL & extra.keys()):
-            raise ValueError(f"{', '.join(ours)} cannot stand here: every call says it already; see the other keys")
+            raise ValueError(f"{', '.join(ours)} cannot be set here: foldlog sets them in every call; use other keys")
         return extra
 
     def key(self) -> str | None:

@@ -240,7 +240,7 @@ def _step(before: DocumentValue, value: Any) -> dict[str, Any] | None:
 
 def _checked_name(name: object) -> str:
     if type(name) is not str or not name:
-        raise InvalidEvent(f"a document is named by a text that is not empty, not by {name!r}")
+        raise InvalidEvent(f"the name of a document is a text that is not empty, not {name!r}")
     return name
 
 

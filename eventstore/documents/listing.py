@@ -194,7 +194,7 @@ def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:
 def _each(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str | int | bool]]:
     for name, value in attributes.items():
         if not isinstance(name, str):
-            raise InvalidArgument(f"an attribute is named by a text, not by {name!r}")
+            raise InvalidArgument(f"the name of an attribute is a text, not {name!r}")
         for one in value if isinstance(value, list | tuple) else [value]:
             if not isinstance(one, str | int):
                 raise InvalidArgument(f"attribute {name!r} is {one!r}; give a text, a whole number or a list of texts")

@@ -139,7 +139,7 @@ def _rows(source: Database, found: Conversation) -> Iterator[Row]:
         except RecorderError as error:
             if not is_damage(error):
                 raise
-            raise CorruptEvent(found.id, start, f"it, or one of those up to {stop - 1}, cannot be read") from error
+            raise CorruptEvent(found.id, start, f"this event, or one up to {stop - 1}, cannot be read") from error
         yield from page
         if len(page) < stop - start:
             there = {row.id for row in page}

@@ -47,7 +47,7 @@ def _copy_on(transaction: Transaction, database: Database, fork: str, start: int
     if start < stop:
         rows = database.rows(transaction, found, start, stop, stop - start)
         if [row.id for row in rows] != list(range(start, stop)):
-            raise CorruptEvent(fork, start, f"it, or one of those up to {stop - 1}, is missing")
+            raise CorruptEvent(fork, start, f"this event, or one up to {stop - 1}, is missing")
         seed = hash_chain.checksum_seed(fork)
         missing = [sound(fork, row) for row in rows if row.id not in there]
         if missing:

@@ -137,7 +137,7 @@ class Database:
         known = self._known.get(conversation)
         if known is None:
             if type(conversation) is not str:
-                raise TypeError(f"a conversation is named by a text, not by {conversation!r}")
+                raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
             return self._checked(reader.conversation(conversation))
         found = reader.conversation(conversation, known.stored)
         return known.plain if found == known.stored else self._checked(found)
@@ -382,7 +382,7 @@ class Database:
         if found is None:
             return None
         if not columns_are_sound(found):
-            raise CorruptEvent(found.id, found.version - 1, "it, or what leads to it, is not what was written")
+            raise CorruptEvent(found.id, found.version - 1, "the conversation's row or an index is damaged")
         try:
             codec = self.codec_of(found)
         except KeyUnavailable:

@@ -245,7 +245,7 @@ class ReadTransaction:
             if begin >= end or ids[end - 1] != last:
                 unsure.add(last + 1)
         if among != len(ids):
-            raise CorruptEvent(self.conversation, self.version - 1, "what leads to it leads to other events too")
+            raise CorruptEvent(self.conversation, self.version - 1, "an index holds events that it should not hold")
         before = self._counts_before(unsure)
         for first, last, begin, end in found:
             if first > last:
@@ -291,7 +291,7 @@ class ReadTransaction:
         decoded = rows[0]
         event = event_of(self.conversation, decoded)
         if not isinstance(event, DocumentChanges):
-            raise CorruptEvent(self.conversation, decoded.id, "it holds no changes of documents")
+            raise CorruptEvent(self.conversation, decoded.id, "the event holds no changes of documents")
         return decoded.head, event
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:

@@ -25,7 +25,7 @@ def begin_fork(database: Database, transaction: Transaction, conversation: str, 
     conversation does not have or an empty ``new_id``, ``VersionConflict`` where ``new_id`` exists.
     """
     if type(new_id) is not str:
-        raise TypeError(f"a conversation is named by a text, not by {new_id!r}")
+        raise TypeError(f"the id of a conversation is a text, not {new_id!r}")
     found = find_begun(database, transaction, conversation)
     if found is None:
         raise ConversationNotFound(conversation)

@@ -41,7 +41,8 @@ class LeftOut(NamedTuple):
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether the file is compressed and begins as archives do, or cannot be read. Raises ``OSError``."""
+    """Return whether to read the file as an archive: it is compressed, and it begins as archives do or cannot be
+    decompressed. Raises ``OSError``."""
     with path.open("rb") as file:
         if not is_compressed(file):
             return False
@@ -64,7 +65,7 @@ def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterato
         lines = ArchiveLines(path, file, 2 * store.database.event_bytes_max + _BESIDE_THE_BODY)
         first = lines.next_of("foldlog_archive")
         if first is None:
-            raise lines.bad("an archive of foldlog does not begin so")
+            raise lines.bad("the file does not begin like an archive of foldlog")
         version = lines.read(first, ArchiveLine).foldlog_archive
         if not 1 <= version <= VERSION:
             raise lines.bad(f"the archive is of version {version}, and this foldlog reads up to {VERSION}; upgrade it")

@@ -17,7 +17,7 @@ __all__ = ["Problem", "Written", "write_archive"]
 
 
 class Problem(NamedTuple):
-    """A conversation that could not be written or copied, and why. The others were."""
+    """A conversation that could not be written or copied, and the reason. The other conversations were."""
 
     conversation: str
     problem: str

@@ -24,7 +24,7 @@ AgentModelName = Annotated[
     typer.Option(
         "--agent-model",
         metavar="NAME",
-        help="The agent's model, as litellm knows it: its tokens are counted, and its limits kept to.",
+        help="The agent's model, by its name in litellm: count its tokens, and keep to its limits.",
         show_default=f"none: tokens as {_TOKENIZER} counts them, and no limit",
     ),
 ]

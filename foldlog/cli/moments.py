@@ -41,7 +41,7 @@ def comparable_time(event: Event, recorded_at: datetime | None) -> datetime | No
 
 
 def summary_at(summary: CondensationSummary, action: CondensationAction) -> CondensationSummary:
-    """Return the summary with the time of its condensation, and the format that this was imported from."""
+    """Return a summary with the time and the format of its condensation."""
     from msgspec.structs import replace
 
     from eventstore import Origin

@@ -260,7 +260,7 @@ def _removals(store: Store) -> str:
 
 
 def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Yield everything after a position, and instead of an event that cannot be read the error that says so."""
+    """Yield the events after a position; in place of an event that cannot be read, the error."""
     while True:
         try:
             yield from store.follow(position)

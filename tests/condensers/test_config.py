@@ -363,7 +363,7 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
             '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype = "digest"\nmax_size = 4\nkeep_first = 1',
             "condenser.condensers[0]: keep_first (1) must",
         ),
-        ('[condenser.a]\ntype = "noop"', "condenser.type: is required; or ask for one of the groups 'a' by its name"),
+        ('[condenser.a]\ntype = "noop"', "condenser.type: is missing; give it, or name one of the groups 'a'"),
         ('[condensers]\ntype = "noop"', "condensers: is not a known table; did you mean [condenser]?"),
         ('condenser = "noop"', "condenser: should be a table, not a text"),
         ('[condenser]\ntype = "noop"\nkind = "llm"', "condenser.kind: is another word for 'type', which is there too"),
@@ -377,7 +377,7 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
         ('[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nbase_url = "localhost:8000"', "llm.base_url: "),
         (
             '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n[llm.extra]\nstream = true\ntimeout = 3',
-            "llm.extra: stream, timeout cannot stand here",
+            "llm.extra: stream, timeout cannot be set here",
         ),
     ],
 )

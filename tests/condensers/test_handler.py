@@ -378,7 +378,7 @@ def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew
     begin(store, message(), call(call_id="late"), messages(10))
     condenser = llm(once=meanwhile(store, answer("at last", "late")))
     assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
-    assert "part" in reports_of(stored(store, Annotation)[0])[-1]["problem"]
+    assert "separated" in reports_of(stored(store, Annotation)[0])[-1]["problem"]
     assert len(condenser.llm.calls) == 2
     view = views.current("c1")
     assert not view.left_behind

@@ -61,8 +61,8 @@ def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stay
         ([message("more"), REQUEST, DECLINED], None),
         ([condensed(1, 2)], "condensation 11 came first"),
         ([condensed(summary="S", offset=0)], "condensation 11 came first"),
-        ([answer(call_id="late")], "would part 1 events"),
-        ([answer(call_id=None, cause=1)], "would part 1 events"),
+        ([answer(call_id="late")], "be separated: 1 events"),
+        ([answer(call_id=None, cause=1)], "be separated: 1 events"),
         ([call(call_id="new", response_id="r"), answer(call_id="new")], None),
         ([*pair(9)], None),
     ],
@@ -82,7 +82,7 @@ def test_a_call_that_came_late_of_a_response_that_is_forgotten_outdates_a_plan()
     view = viewed(message(), call(call_id="a", response_id="r"), answer(call_id="a"), messages(5))
     plan = Plan(condensed(1, 2), view)
     more = later(view, call(call_id="b", response_id="r"), answer(call_id="b"))
-    assert "would part 2 events" in outdated(plan, more)
+    assert "be separated: 2 events" in outdated(plan, more)
     assert outdated(plan, later(view, call(call_id="b", response_id="q"), answer(call_id="b"))) is None
 
 
@@ -91,7 +91,7 @@ def test_a_tool_loop_that_goes_on_outdates_a_plan_that_forgets_it_to_its_end():
     note = Annotation(name="seen by no model", shown=True)
     view = viewed(message(), thinking, answer(call_id="a"), note)
     plan = Plan(condensed(1, 2), view)
-    assert "would part 2 events" in outdated(plan, later(view, call(call_id="b"), answer(call_id="b")))
+    assert "be separated: 2 events" in outdated(plan, later(view, call(call_id="b"), answer(call_id="b")))
     assert outdated(plan, later(view, message(), call(call_id="b"), answer(call_id="b"))) is None
 
 
@@ -112,7 +112,7 @@ def test_calls_that_would_join_a_broken_loop_outdate_a_plan_that_forgets_the_eve
     loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a"), call(call_id="never")]
     view = viewed(message(), loop, message("go on"))
     plan = Plan(condensed(4), view)
-    assert "would part 4 events" in outdated(plan, later(view, *pair(9)))
+    assert "be separated: 4 events" in outdated(plan, later(view, *pair(9)))
     assert outdated(Plan(condensed(0), view), later(view, *pair(9))) is None
     with_summary = Plan(condensed(4, summary="S", offset=4), view)
     assert outdated(with_summary, later(view, *pair(9))) is None, "the summary ends the loop"
@@ -121,7 +121,7 @@ def test_calls_that_would_join_a_broken_loop_outdate_a_plan_that_forgets_the_eve
 def test_a_call_that_joins_forgotten_ones_and_waits_outdates_a_plan():
     view = viewed(message(), call(call_id="a", response_id="r"), answer(call_id="a"))
     plan = Plan(condensed(1, 2), view)
-    assert "would part" in outdated(plan, later(view, call(call_id="b", response_id="r")))
+    assert "would be separated" in outdated(plan, later(view, call(call_id="b", response_id="r")))
 
 
 def test_a_plan_that_forgets_nothing_that_is_shown_says_so():

@@ -191,7 +191,7 @@ def test_equal_condensers_keep_reports_of_their_own():
 
 def test_a_masked_key_is_not_taken_for_a_key():
     masked = json.loads(LLMConfig(model="m", api_key="sk-secret").model_dump_json())
-    with pytest.raises(InvalidCondenser, match=r"llm_config.api_key: it is masked.*api_key_env"):
+    with pytest.raises(InvalidCondenser, match=r"llm_config.api_key: the key is masked.*api_key_env"):
         from_config({"type": "llm", "llm_config": masked})
 
 

@@ -378,7 +378,7 @@ def test_what_names_a_conversation_or_an_append_is_a_text(store: Store, wrong: o
         lambda: store.conversation(wrong),  # type: ignore[arg-type]
     ]
     for ask in asked:
-        with pytest.raises(TypeError, match="a conversation is named by a text, not by"):
+        with pytest.raises(TypeError, match="the id of a conversation is a text, not"):
             ask()
     if wrong is not None:
         with pytest.raises(TypeError, match="an idempotency key is a text, not"):

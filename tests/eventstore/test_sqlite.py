@@ -517,7 +517,7 @@ def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
 def test_a_file_of_which_nothing_is_left_is_no_empty_store(tmp_path: Path, mode: str):
     path = tmp_path / "history.db"
     path.touch()
-    with pytest.raises(StoreUnusable, match="is empty, which no store is"):
+    with pytest.raises(StoreUnusable, match="is an empty file, not a store"):
         open_store(f"sqlite:///{path}?mode={mode}")
     assert path.stat().st_size == 0
     open_store(f"sqlite:///{path}").close()

@@ -231,7 +231,7 @@ def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
     history.append_tool_result("k1", "x")
     with pytest.raises(InvalidEvent, match="call 'k1' has its result already, event 2; the calls that wait are 'k2'"):
         history.append_tool_result("k1", "x")
-    with pytest.raises(TypeError, match="named by its call_id, a text"):
+    with pytest.raises(TypeError, match="call_id is a text"):
         history.append_tool_result(7, "x")
     history.append(Observation(call_id="k3", content="x"))
     assert len(history) == 4

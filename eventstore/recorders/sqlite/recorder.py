@@ -262,7 +262,7 @@ class SQLiteRecorder:
         check_is_file(self.path, status)
         if not create and status is not None and is_empty(self.path, status):
             raise DatabaseError(
-                f"{self.path} is empty, which no store is; restore a backup, or begin with 'foldlog import'"
+                f"{self.path} is an empty file, not a store; restore a backup, or begin with 'foldlog import'"
             )
         self._checked = checked_in(self.path, status)
         if self.writable:

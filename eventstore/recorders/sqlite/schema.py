@@ -52,7 +52,7 @@ def check_is_store(connection: sqlite3.Connection, path: str) -> None:
     """Raise ``DatabaseError`` if the file is empty, not a store of ours, or of a newer schema."""
     found = _schema(connection, path)
     if found == 0:
-        raise DatabaseError(f"{path} is empty, which no store is; choose another file")
+        raise DatabaseError(f"{path} is an empty file, not a store; choose another file")
     _check_nothing_foreign(connection, path, found)
 
 

@@ -46,7 +46,7 @@ _abandoned: set[tuple[int, int]] = set()
 
 
 class WrongFile(OperationalError):
-    """What is under the store's name is not, or not only, the file that was opened."""
+    """The store's name leads to another file than the one that was opened, or this file has a second name."""
 
 
 class StoreFile:

@@ -19,7 +19,7 @@ _PAGES: Final = 1_024
 
 
 def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int], object]) -> None:
-    """Copy what ``reader`` sees, within its transaction, to a new file, complete in itself: it needs no log beside it.
+    """Copy what ``reader`` sees in its transaction to a new file, which is complete without a log beside it.
 
     The transaction keeps its moment, so writers need not wait, and the copy never starts again.
     """

@@ -189,7 +189,7 @@ class _Pending:
         threading.Thread(target=self._run, name="foldlog-write-lock", daemon=True).start()
 
     def wait(self, until: float) -> bool:
-        """Whether the lock came by ``until``. Raises ``OSError``."""
+        """Wait for the lock until the moment ``until``. Return whether it came. Raises ``OSError``."""
         self._granted.acquire(timeout=max(until - time.monotonic(), 0.0))
         with self._mutex:
             if self._error is not None:

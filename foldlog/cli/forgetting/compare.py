@@ -51,7 +51,7 @@ def run(
 ) -> int:
     """Replay a conversation under several condensers. Say which sends least, what it costs, and what it loses.
 
-    Nothing is changed in the store. Its own condensations are left out. A condenser with a model asks it.
+    Nothing is changed in the store, and its condensations are left out. A condenser that uses a model asks it.
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """

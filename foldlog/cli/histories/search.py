@@ -39,7 +39,9 @@ def run(
     kinds: Kinds = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="The best N.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N events, best first.")
+    ] = 20,
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep the index up to date until Ctrl-C; search nothing.")
     ] = False,

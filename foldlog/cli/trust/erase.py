@@ -26,7 +26,7 @@ _WORDS_MAX = 200
 
 def run(
     conversation: ConversationId,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the receipt keeps it.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, which the receipt keeps.")],
     audit: Annotated[
         Path | None, typer.Option("--audit", metavar="FILE", help="Erase it from this audit database too.")
     ] = None,
@@ -53,7 +53,7 @@ def run(
     if with_forks and detach:
         raise Refused("--with-forks and --detach: forks are either erased or kept; give one of the two")
     if not reason.strip():
-        raise Refused("--reason is empty; say why, the receipt keeps it")
+        raise Refused("--reason is empty; give a reason, which the receipt keeps")
     with open_existing(db) as store:
         whole(store, conversation)
         if audit is not None:

@@ -65,7 +65,7 @@ class ClaudeCodeDecoder:
             raise NotAnEvent(f"expected an event object, found {described(record)}")
         kind = record.get("type")
         if type(kind) is not str:
-            raise NotAnEvent("an event has a text under 'type', this object has none")
+            raise NotAnEvent("the object has no text under 'type', which every line of Claude Code has")
         if self._switches is None:
             return self._read(kind, record, self._branch.shows(self._number, record))
         left = self._switches.before(record)

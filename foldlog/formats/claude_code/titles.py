@@ -12,7 +12,7 @@ _RANKS = {kind: rank for rank, kind in enumerate(_SOURCES)}
 
 
 class Titles:
-    """Tells which lines bring a title that no stronger one came before.
+    """Tells which lines give the log a title: those with a title at least as strong as all titles before them.
 
     A log begins with summaries of other sessions, too: a summary is of this one if the line that it names is in it.
     If that line comes later, it brings the title. So what a line brings depends on lines before it only, and a log

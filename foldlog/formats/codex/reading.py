@@ -66,7 +66,7 @@ class CodexDecoder:
             raise NotAnEvent(f"expected a record object, found {described(record)}")
         read = line_of(record)
         if read is None:
-            raise NotAnEvent("a record has a text under 'type', this object has none")
+            raise NotAnEvent("the object has no text under 'type', which every record of Codex has")
         line, payload, bare = read
         timestamp, time = read_time(record.get("timestamp"))
         marks: Marks = {"bare": True} if bare else {}

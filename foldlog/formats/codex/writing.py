@@ -124,7 +124,7 @@ class CodexEncoder:
         """Nothing; raises ``ValueError`` where items of a history lack the condensation behind them."""
         if self._items:
             raise InvalidEvent(
-                f"the condensation behind {len(self._items)} items of its history is missing; "
+                f"the condensation that {len(self._items)} items stand for is missing; "
                 f"an export needs the whole history"
             )
         return []

@@ -127,7 +127,7 @@ class _File:
         yield from self._in_lines() if self._is_lines() else self._in_document()
 
     def _is_lines(self) -> bool:
-        """Return whether it is JSON Lines, by its name or by an object that ends with the first of several lines."""
+        """Return whether the file is JSON Lines: its name says so, or its first of several lines is a whole object."""
         if self._path.suffix in _LINES_SUFFIXES:
             return True
         with self._path.open("rb") as file:

@@ -50,7 +50,7 @@ class OpenAIChatDecoder:
             raise NotAnEvent(f"expected a message object, found {described(record)}")
         role = record.get("role")
         if type(role) is not str:
-            raise NotAnEvent("a message has a text under 'role', this object has none")
+            raise NotAnEvent("the object has no text under 'role', which every chat message has")
         foreign = None if self._findings is None else lookalike_of(record)
         if foreign is not None and self._findings is not None:
             self._findings.append(f"is a message of {foreign}; it is kept, and calls and results in it are not shown")

@@ -76,7 +76,7 @@ class OpenHandsV1Decoder:
             raise NotAnEvent(f"expected an event object, found {described(record)}")
         kind = record.get("kind")
         if type(kind) is not str:
-            raise NotAnEvent("an event has a text under 'kind', this object has none")
+            raise NotAnEvent("the object has no text under 'kind', which every event of OpenHands V1 has")
         if self._branches is None:
             events = self._read(kind, record)
             self._standing.take_notes()

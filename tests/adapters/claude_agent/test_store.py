@@ -179,6 +179,6 @@ async def test_a_server_that_restarts_costs_no_entry(restartable):
 
 
 async def test_entries_without_a_type_are_refused_by_name(store):
-    with pytest.raises(foldlog.EventStoreError, match="record 1: an event has a text under 'type'"):
+    with pytest.raises(foldlog.EventStoreError, match="record 1: the object has no text under 'type'"):
         await store.append(KEY, [line(0), {"uuid": str(uuid.uuid4())}])
     assert await store.load(KEY) is None

@@ -243,7 +243,7 @@ def test_a_line_that_is_no_event_says_why():
     assert shown(decode([5, asked("a", None), {"uuid": "b"}], FORMAT, findings=findings.append)) == ["a"]
     assert list(map(str, findings)) == [
         "record 0: expected an event object, found a number",
-        "record 2: an event has a text under 'type', this object has none",
+        "record 2: the object has no text under 'type', which every line of Claude Code has",
     ]
     with pytest.raises(InvalidEvent, match="record 0"):
         list(decode([[]], FORMAT))

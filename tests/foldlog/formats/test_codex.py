@@ -323,7 +323,7 @@ def test_odd_compactions_are_kept(payload):
 
 def test_a_compaction_without_its_condensation_cannot_be_exported():
     events = read(compacted("x", text("a"), text("b")))
-    with pytest.raises(ValueError, match="behind 2 items of its history is missing"):
+    with pytest.raises(ValueError, match="2 items stand for is missing"):
         list(encode(events[:2], CODEX))
 
 
@@ -370,13 +370,13 @@ def test_what_is_not_known_is_stored_once():
 
 
 def test_what_is_no_record_says_where_and_why():
-    with pytest.raises(InvalidEvent, match="record 0: a record has a text under 'type'"):
+    with pytest.raises(InvalidEvent, match="record 0: the object has no text under 'type'"):
         list(decode([{"payload": {}}], CODEX))
     found = []
     assert len(list(decode([[], BASE, {"type": 5}], CODEX, findings=found.append))) == 1
     assert [str(finding) for finding in found] == [
         "record 0: expected a record object, found an array",
-        "record 2: a record has a text under 'type', this object has none",
+        "record 2: the object has no text under 'type', which every record of Codex has",
     ]
 
 

@@ -113,7 +113,7 @@ def test_odd_calls_are_calls(odd):
 
 
 def test_what_is_no_message_says_where_and_why():
-    with pytest.raises(InvalidEvent, match="record 0: a message has a text under 'role'"):
+    with pytest.raises(InvalidEvent, match="record 0: the object has no text under 'role'"):
         list(decode([{"content": "x"}], CHAT))
     found = []
     assert len(list(decode([[], {"role": "user"}, "x"], CHAT, findings=found.append))) == 1

@@ -406,7 +406,7 @@ def test_sources_that_are_missing_follow_from_the_kind():
 
 
 def test_what_is_no_event_says_where_and_why():
-    with pytest.raises(InvalidEvent, match="record 0: an event has a text under 'kind'"):
+    with pytest.raises(InvalidEvent, match="record 0: the object has no text under 'kind'"):
         list(decode([{"id": "x"}], V1))
     found = []
     events = list(decode(iter([[], message("a", parent_id="zz"), None]), V1, findings=found.append))

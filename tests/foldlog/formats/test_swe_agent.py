@@ -106,7 +106,7 @@ def test_odd_messages_are_kept(odd):
 
 
 def test_what_is_no_message_says_where_and_why():
-    with pytest.raises(InvalidEvent, match="record 1: a message has a text under 'role'"):
+    with pytest.raises(InvalidEvent, match="record 1: the object has no text under 'role'"):
         list(decode([SYSTEM, {"agent": "main"}], SWE))
 
 
