@@ -7,9 +7,11 @@ its rows after a read and before an insert. In a store without keys a codec is a
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from operator import attrgetter
 from typing import NamedTuple
 
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
@@ -42,6 +44,7 @@ _YEAR_10000 = 253_402_300_800_000_000
 """In microseconds since 1970: the first moment that a datetime cannot hold."""
 _KNOWN_MAX = 10_000
 _LIMIT = "event_bytes_max"
+_stop_of = attrgetter("stop")
 
 
 class _Known(NamedTuple):
@@ -282,7 +285,7 @@ class Database:
     ) -> Sequence[Row]:
         """Read rows of a fork that begin in its past, by id; see ``Reader.rows`` for ``only``, but not documents."""
         parts: list[Sequence[Row]] = []
-        for part in (*past, own):
+        for part in (*past[bisect_right(past, start, key=_stop_of) :], own):
             first, last = max(start, part.start), min(stop, part.stop)
             if first < last and limit > 0:
                 rows = reader.rows(part.key, first, last, limit, only)

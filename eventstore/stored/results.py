@@ -9,7 +9,7 @@ from eventstore.events import Event
 from eventstore.recorders.types import Conversation
 from eventstore.stored.rows import from_microseconds
 
-__all__ = ["ConversationRow", "Ingested", "Logged", "Recorded", "listed"]
+__all__ = ["Border", "ConversationRow", "Ingested", "Logged", "Recorded", "listed"]
 
 
 class Recorded(NamedTuple):
@@ -41,6 +41,13 @@ class Logged(NamedTuple):
 
     recorded_at: datetime
     event: Event
+
+
+class Border(NamedTuple):
+    """A conversation goes on from another one here: its events below ``version`` are those of ``parent``."""
+
+    parent: str
+    version: int
 
 
 class ConversationRow(NamedTuple):

@@ -41,6 +41,7 @@ from eventstore.stored.database import Database, Segment, encrypted, translated
 from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import mark_of
 from eventstore.stored.past import Link, decode_past, encode_past
+from eventstore.stored.results import Border
 from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import (
     beginning_with_an_event,
@@ -72,7 +73,7 @@ __all__ = [
 T = TypeVar("T")
 
 _PAGE = 1_000
-_id_of = attrgetter("id")
+_id_of, _stop_of = attrgetter("id"), attrgetter("stop")
 _id_of_row, _shown_before, _structural_before = itemgetter(0), itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
 HIDDEN_KEYS = "foldlog:redacted:"
@@ -122,6 +123,14 @@ class ReadTransaction:
     def redactions(self) -> int:
         """The number of events that were redacted, of a fork since it began. While it stays, no content was erased."""
         return self._conversation.redactions
+
+    @property
+    def lineage(self) -> tuple[Border, ...]:
+        """Where the past of a fork leaves its ancestors, the oldest first; the last one is where the fork begins.
+
+        Empty for a conversation that is not a fork.
+        """
+        return tuple(Border(each.id, each.stop) for each in reversed(self._conversation.lineage))
 
     @property
     def structural(self) -> int:
@@ -442,9 +451,12 @@ class ReadTransaction:
         if not intervals or intervals[0][0] >= found.begins:
             yield found.key, self._codec(), intervals
             return
-        for part in (*self.past, self._own()):
+        past = self.past
+        for part in past[bisect_right(past, intervals[0][0], key=_stop_of) :]:
             if within := _clipped(intervals, part.start, part.stop):
                 yield part.key, part.codec, within
+        if within := _clipped(intervals, found.begins, found.version):
+            yield found.key, self._codec(), within
 
     def _record_of(self, projection: str, key: int, codec: RowCodec, asked: int) -> Record | None:
         while True:

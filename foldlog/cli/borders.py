@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from foldlog.cli import terminal
 
 if TYPE_CHECKING:
     from eventstore import Store
+    from eventstore.stored.results import Border
 
-__all__ = ["Border", "Borders", "borders_document", "borders_of", "common_past"]
-
-
-class Border(NamedTuple):
-    """A conversation begins here as a fork: its events below ``version`` are those of ``parent``."""
-
-    parent: str
-    version: int
-
-    def words(self) -> str:
-        return f"fork of {terminal.printable(self.parent, one_line=True)} at version {self.version:,}"
+__all__ = ["Borders", "border_words", "borders_document", "borders_of", "common_past"]
 
 
 def borders_of(store: Store, conversation: str) -> list[Border]:
     """Return the borders in the past of a conversation, the oldest first. The last one is its own."""
-    found: list[Border] = []
-    row = store.conversation(conversation)
-    while row.parent is not None and row.parent_version is not None:
-        found.append(Border(row.parent, row.parent_version))
-        row = store.conversation(row.parent)
-    return found[::-1]
+    return list(store.query(conversation, lambda read: read.lineage))
+
+
+def border_words(border: Border) -> str:
+    return f"fork of {terminal.printable(border.parent, one_line=True)} at version {border.version:,}"
 
 
 def borders_document(borders: list[Border]) -> dict[str, Any]:
@@ -51,7 +41,7 @@ class Borders:
             return []
         passed = [border for border in self._left if border.version <= version]
         self._left = self._left[len(passed) :]
-        return [border.words() for border in passed]
+        return [border_words(border) for border in passed]
 
 
 def common_past(store: Store, one: str, other: str) -> int | None:

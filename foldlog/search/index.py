@@ -95,13 +95,9 @@ class SearchIndex:
 
     def _lineage(self, conversation: str) -> Iterator[tuple[str, int | None]]:
         """Yield a conversation, and those whose events it shares, with the id that these events are below."""
-        below: int | None = None
-        row = self._store.conversation(conversation)
-        yield row.id, None
-        while row.parent is not None and row.parent_version is not None:
-            below = row.parent_version if below is None else min(below, row.parent_version)
-            row = self._store.conversation(row.parent)
-            yield row.id, below
+        yield conversation, None
+        for border in reversed(self._store.query(conversation, lambda read: read.lineage)):
+            yield border.parent, border.version
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
         """Add what the store has now and the index has not; remove what was erased. Return how many events are new.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foldlog.cli import terminal
-from foldlog.cli.borders import borders_document, borders_of
+from foldlog.cli.borders import border_words, borders_document, borders_of
 from foldlog.cli.moments import summary_at
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE, Refused
@@ -56,6 +56,6 @@ def run(
             console = terminal.console()
             if borders:
                 recorded_in = "an event of the fork" if wanted >= borders[-1].version else "a shared event"
-                terminal.print_line(console, f"{borders[-1].words()}; {recorded_in}")
+                terminal.print_line(console, f"{border_words(borders[-1])}; {recorded_in}")
             show_event(console, found, recorded_at)
     return DONE

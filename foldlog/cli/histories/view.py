@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldlog.cli import terminal
-from foldlog.cli.borders import Border, Borders, borders_document, borders_of
+from foldlog.cli.borders import Borders, borders_document, borders_of
 from foldlog.cli.moments import summary_at
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from eventstore import Event
+    from eventstore.stored.results import Border
     from projections import View
 
 __all__ = ["document", "run", "show"]
