@@ -188,7 +188,8 @@ def _everything(
     quiet: bool,
 ) -> Iterator[ImportedHistory | str]:
     """Yield the outcome of each history; a text is a problem of no single history."""
-    yield from import_sources(store, sources, conversation, quiet=quiet)
+    size_bytes = sources.size_bytes() if sys.stderr.isatty() else None
+    yield from import_sources(store, sources, conversation, quiet=quiet, size_bytes=size_bytes)
     yield from (_named(str(finding)) for finding in sources.findings)
     for archive in archives:
         yield from _from_archive(store, archive, receipts=receipts, quiet=quiet)
@@ -237,19 +238,26 @@ def _refuse_findings(sources: Sources) -> None:
 
 
 def import_sources(
-    store: Store, sources: Iterable[Source], conversation: str | None = None, *, quiet: bool
+    store: Store,
+    sources: Iterable[Source],
+    conversation: str | None = None,
+    *,
+    quiet: bool,
+    size_bytes: int | None = None,
 ) -> Iterator[ImportedHistory]:
-    """Import each source, with what became of it, and a line about it unless ``quiet``."""
+    """Import each source, with what became of it, and a line about it unless ``quiet``. ``size_bytes`` is about what
+    there is to read of all of them, for the progress bar.
+    """
     from projections import Views
 
     store.register(Views(store))  # Views are folded while their events are written
     with terminal.progress() as progress:
-        task = progress.add_task("importing", total=None, unit="conversations")
+        task = progress.add_task("importing", total=None if size_bytes is None else size_bytes / 1e6, unit="MB")
         for source in sources:
             name = source.name if conversation is None else conversation
             progress.update(task, description=terminal.printable(name, one_line=True)[:40])
             imported = _import_source(store, source, conversation, progress, task)
-            progress.advance(task)
+            progress.update(task, advance=source.size_bytes / 1e6, unit="MB")
             _warn(imported.findings, imported.findings_count, str(source.path))
             if not quiet:
                 _tell(imported)
@@ -290,7 +298,7 @@ def _warn(findings: Sequence[str], count: int, where: str) -> None:
 def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Iterator[Event]:
     for number, event in enumerate(events, 1):
         if number % _TELL_EVERY == 0:
-            progress.update(task, unit=f"conversations, {number:,} events of this one")
+            progress.update(task, unit=f"MB, {number:,} events of this history")
         yield event
 
 

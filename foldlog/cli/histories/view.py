@@ -17,13 +17,18 @@ from foldlog.cli.stores import open_existing, resolved
 from foldlog.words.event_json import event_document
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rich.console import Console
 
-    from eventstore import Event
+    from eventstore import Event, Store
     from eventstore.stored.results import Border
     from projections import View
 
-__all__ = ["document", "run", "show"]
+__all__ = ["run", "show"]
+
+_NEAR = 2
+"""Ids so near to one another are read at once."""
 
 
 def run(
@@ -48,7 +53,7 @@ def run(
         borders = [border for border in borders_of(store, conversation) if border.version <= view.version]
         if as_json:
             head = {**_head(conversation, view), **borders_document(borders)}
-            terminal.emit_list(head, "events", _event_documents(view))
+            terminal.emit_list(head, "events", _event_documents(view, _recorded(store, conversation, view)))
         else:
             with paged():
                 show(terminal.console(), conversation, view, borders)
@@ -72,12 +77,26 @@ def _head(conversation: str, view: View) -> dict[str, Any]:
     }
 
 
-def document(conversation: str, view: View) -> dict[str, Any]:
-    """Return the View for programs, whole."""
-    return {**_head(conversation, view), "events": list(_event_documents(view))}
+def _recorded(store: Store, conversation: str, view: View) -> dict[int, datetime]:
+    """Return when each event of the View was recorded, and of a summary, its condensation. Cost: those events, and of
+    others between them fewer than as many.
+    """
+    from eventstore import summary_of
+    from eventstore.events import NOT_RECORDED
+
+    ids = sorted({event.id if event.id > NOT_RECORDED else summary_of(event.id) for event in view})
+    recorded: dict[int, datetime] = {}
+    start = 0
+    for place, event_id in enumerate(ids):
+        if place + 1 < len(ids) and ids[place + 1] - event_id <= _NEAR:
+            continue
+        for recorded_at, event in store.log(conversation, ids[start], event_id + 1):
+            recorded[event.id] = recorded_at
+        start = place + 1
+    return recorded
 
 
-def _event_documents(view: View) -> Iterator[dict[str, Any]]:
+def _event_documents(view: View, recorded: dict[int, datetime]) -> Iterator[dict[str, Any]]:
     """Yield the events of the View for programs. ``role`` is the role of the chat message that an event goes into, None
     where a model is not sent it. A summary has the time of its condensation.
     """
@@ -91,11 +110,12 @@ def _event_documents(view: View) -> Iterator[dict[str, Any]]:
         action = made_by.get(summary_of(event.id)) if event.id < NOT_RECORDED else None
         if action is not None and isinstance(event, CondensationSummary):
             event = summary_at(event, action)
-        yield _event(event, roles.get(position))
+        recorded_at = recorded.get(event.id if event.id > NOT_RECORDED else summary_of(event.id))
+        yield _event(event, roles.get(position), recorded_at)
 
 
-def _event(event: Event, role: str | None) -> dict[str, Any]:
-    return {"id": event.id, "kind": None, "role": role} | event_document(event) | {"role": role}
+def _event(event: Event, role: str | None, recorded_at: datetime | None) -> dict[str, Any]:
+    return {"id": event.id, "kind": None, "role": role} | event_document(event, recorded_at) | {"role": role}
 
 
 def show(console: Console, conversation: str, view: View, borders: Sequence[Border] = ()) -> None:

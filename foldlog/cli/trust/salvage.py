@@ -12,6 +12,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import AsJson
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
+from foldlog.cli.stores import events_total
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -52,7 +53,7 @@ def run(
         open_store(to) as new,
         terminal.progress() as bars,
     ):
-        bar = bars.add_task("salvaging", unit="events", total=None)
+        bar = bars.add_task("salvaging", unit="events", total=events_total(old))
         for each in salvage(old, new, lost_max=_lost_max(_path(_url(source)))):
             bars.advance(bar, each.events)
             done.append(each)

@@ -13,7 +13,7 @@ import typer
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
-from foldlog.cli.stores import chosen, open_existing
+from foldlog.cli.stores import chosen, events_total, open_existing
 from foldlog.words.reasons import because
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
 def _update(store: Store, to: Path, conversations: list[str] | None, bars: Progress) -> Updated:
     from foldlog.reports.audit_database import update
 
-    bar = bars.add_task(str(to), unit="events", total=None)
+    total = None if to.exists() else events_total(store, conversations)  # of a file that is there, only what is new
+    bar = bars.add_task(str(to), unit="events", total=total)
     return update(store, to, conversations or None, partial(bars.advance, bar))
 
 
