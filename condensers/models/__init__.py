@@ -3,7 +3,8 @@
 client       the one file that imports litellm, at the first call; llm_config is its configuration
 ask          one question to a model and the check of its reply
 exchange, failures, deadline, redaction    requests and replies, errors, time limits, secrets
-tokens, prompt_sums, estimate, event_tokens    count tokens: by the model's tokenizer, or estimated
+tokens, prompt_sums, estimate    count the tokens of a View: by the model's tokenizer, or estimated
+counted_tokens, event_tokens     the same for one event by itself
 budget       how many tokens a View may take
 agents_model, dialects, prompt_caching     the agent's own model; forms of messages; marks for cached parts of a prompt
 requests     the tool with which an agent's model asks for a condensation, and the error after which its runtime does

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldlog.cli import terminal
 from foldlog.cli.outcome import Refused
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from condensers import AgentModel, Condenser
+    from condensers import LLM, AgentModel, Condenser
 
-__all__ = ["AgentModelName", "agent_model", "load_condenser_for"]
+__all__ = ["AgentModelName", "CountingModelName", "agent_model", "counting_model", "load_condenser_for"]
 
 _TOKENIZER = "gpt-4o"
 _NO_LIMIT = 2**60
@@ -28,6 +29,37 @@ AgentModelName = Annotated[
         show_default=f"none: tokens as {_TOKENIZER} counts them, and no limit",
     ),
 ]
+
+
+CountingModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--agent-model",
+        metavar="NAME",
+        help="The agent's model, as litellm knows it: its tokenizer counts tokens, and its limit is drawn.",
+        show_default="none: tokens are estimated",
+    ),
+]
+
+
+def counting_model(name: str | None) -> LLM | None:
+    """Return the model of that name, whose tokenizer counts; None, with a warning, where that is not there.
+
+    Raises ``InvalidCondenser`` where litellm, which counts, is not installed.
+    """
+    if name is None:
+        return None
+    from condensers import LLM, LLMConfig, TokensUnknown
+
+    if not name:
+        raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
+    model = LLM(LLMConfig(model=name))
+    try:
+        model.count_tokens([{"role": "user", "content": "how many?"}])
+    except TokensUnknown as error:
+        terminal.warn(f"tokens are estimated: {error}")
+        return None
+    return model
 
 
 def agent_model(name: str | None) -> AgentModel | None:

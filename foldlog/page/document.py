@@ -6,11 +6,12 @@ events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from condensers import event_tokens
+from condensers.models.counted_tokens import CountedTokens
 from condensers.reports import reports_of
 from eventstore.events import (
     Action,
@@ -21,7 +22,7 @@ from eventstore.events import (
     Retraction,
     summary_id,
 )
-from eventstore.stored.results import Logged
+from eventstore.stored.results import Border, Logged
 from foldlog.kinds import KINDS, label
 from foldlog.words.gist import gist
 from foldlog.words.reasons import because
@@ -39,14 +40,24 @@ GIST = 160
 class PageFold:
     """The columns of a history, made while its events go by. Give it the events in order, in any number of parts.
 
-    ``targets``: see ``LifetimesFold``.
+    ``targets``: see ``LifetimesFold``. ``borders`` say where a fork begins: see ``ReadTransaction.lineage``.
+    ``counted`` counts tokens as a model's tokenizer does; without it they are estimated.
     """
 
-    def __init__(self, conversation: str, targets: Iterable[int] = (), limit: int | None = None) -> None:
+    def __init__(
+        self,
+        conversation: str,
+        targets: Iterable[int] = (),
+        limit: int | None = None,
+        borders: Sequence[Border] = (),
+        counted: CountedTokens | None = None,
+    ) -> None:
         self.conversation = conversation
+        self._borders = [{"parent": border.parent, "parent_version": border.version} for border in borders]
         self.gists: list[str] = []
         self._limit = limit
-        self._fold = LifetimesFold(conversation, event_tokens, targets)
+        self._fold = LifetimesFold(conversation, counted or event_tokens, targets)
+        self._counted = counted
         self._kinds: list[int] = []
         self._times: list[int | None] = []
         self._without_zone = False
@@ -143,7 +154,10 @@ class PageFold:
             "format": self._format,
             "version": self.version,
             "since": since,
-            "tokens_are": "estimated",
+            "borders": self._borders,
+            "tokens_are": "estimated" if self._counted is None else "counted",
+            "counted_as": None if self._counted is None else self._counted.model,
+            "tokens_estimated": sorted(self._counted.estimated) if self._counted is not None else [],
             "limit": self._limit or self._recorded_limit(),
             "zone": "local" if self._without_zone else "UTC",
             "kinds": KINDS,

@@ -6,22 +6,24 @@ import base64
 import io
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import IO, Any
 
+from condensers.models.counted_tokens import CountedTokens, CountsTokens
 from eventstore import Store
 from eventstore.events import Retraction
 from eventstore.maintenance.whole_file import whole_file
-from eventstore.stored.results import Logged
+from eventstore.stored.results import Border, Logged
+from eventstore.stored.transaction import ReadTransaction
 from foldlog.page import assets
 from foldlog.page.document import PageFold
 from foldlog.page.texts import text_document
 from foldlog.words.safe_text import json_text, printable
 from projections.retractions import target
 
-__all__ = ["targets_of", "write_report"]
+__all__ = ["new_fold", "write_report"]
 
 _CHUNK_CHARACTERS = 256 * 1024
 """Characters of texts that are compressed together: a browser opens them when one of them is looked at."""
@@ -32,15 +34,25 @@ Progress = Callable[[int], None]
 
 
 def write_report(
-    store: Store, conversation: str, path: Path, *, limit: int | None = None, progress: Progress = lambda done: None
+    store: Store,
+    conversation: str,
+    path: Path,
+    *,
+    limit: int | None = None,
+    model: CountsTokens | None = None,
+    progress: Progress = lambda done: None,
 ) -> int:
     """Write the page of a conversation to ``path``, and return its size in bytes.
 
+    ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, such as a ``foldlog.LLM``;
+    without one they are estimated.
+
     The file appears whole or not at all, readable by its owner alone; a link in its place is replaced, not followed.
-    Raises ``ConversationNotFound``, ``CorruptEvent`` and ``OSError``. Cost: the events, once; memory for their columns.
+    Raises ``ConversationNotFound``, ``CorruptEvent``, ``OSError``, and ``TokensUnknown`` where the tokenizer of the
+    model is not there. Cost: the events, once; memory for their columns.
     """
     version = store.conversation(conversation).version
-    fold = PageFold(conversation, targets_of(store, conversation), limit)
+    fold = new_fold(store, conversation, limit, model)
     with tempfile.TemporaryFile("w+", encoding="ascii") as texts:
         fold.take(_spooled(store.log(conversation, 0, version), texts, progress))
         document = fold.document()
@@ -52,12 +64,17 @@ def write_report(
     return path.stat().st_size
 
 
-def targets_of(store: Store, conversation: str) -> list[int]:
-    """Return the versions that the retractions of a conversation return to."""
-    return store.query(
-        conversation,
-        lambda snapshot: [target(event) for event in snapshot.structural_events() if isinstance(event, Retraction)],
-    )
+def new_fold(store: Store, conversation: str, limit: int | None = None, model: CountsTokens | None = None) -> PageFold:
+    """Return a fold for a conversation that knows the versions which its retractions return to, and where it begins as
+    a fork.
+    """
+
+    def known(snapshot: ReadTransaction) -> tuple[list[int], Sequence[Border]]:
+        retractions = (event for event in snapshot.structural_events() if isinstance(event, Retraction))
+        return [target(event) for event in retractions], snapshot.lineage
+
+    targets, borders = store.query(conversation, known)
+    return PageFold(conversation, targets, limit, borders, None if model is None else CountedTokens(model))
 
 
 def _spooled(logged: Iterable[Logged], texts: IO[str], progress: Progress) -> Iterator[Logged]:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from condensers.models.counted_tokens import CountsTokens
 from eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -56,13 +57,15 @@ def application(
     names: Collection[str] = (),
     port: int = 0,
     limit: int | None = None,
+    model: CountsTokens | None = None,
     path: str | None = None,
 ) -> Starlette:
     """Return the ASGI application over an open ``store``. It only reads, and does not close the store.
 
-    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``path`` the store's file.
+    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``model`` counts tokens,
+    ``path`` is the store's file.
     """
-    pages = Pages(store, limit)
+    pages = Pages(store, limit, model)
     conversations = ServedConversations(store, path)
     search = Search(store)
 

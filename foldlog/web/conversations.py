@@ -114,6 +114,7 @@ class ServedConversations:
             "created_at": row.created_at.isoformat(),
             "updated_at": row.updated_at.isoformat(),
             "title": None,
+            **({} if row.parent is None else {"parent": row.parent, "parent_version": row.parent_version}),
             **{name: value for name, value in figures.items() if name != "reasons"},
         }
 

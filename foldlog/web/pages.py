@@ -6,9 +6,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from condensers.models.counted_tokens import CountsTokens
 from eventstore import Store
 from foldlog.page.document import PageFold
-from foldlog.page.report import targets_of
+from foldlog.page.report import new_fold
 from foldlog.page.texts import text_document
 
 __all__ = ["Pages", "matches"]
@@ -20,9 +21,9 @@ _HITS_MAX = 1_000
 class Pages:
     """The folds of the conversations that were asked for last. Thread-safe."""
 
-    def __init__(self, store: Store, limit: int | None = None) -> None:
+    def __init__(self, store: Store, limit: int | None = None, model: CountsTokens | None = None) -> None:
         self._store = store
-        self._limit = limit
+        self._limit, self._model = limit, model
         self._lock = threading.Lock()
         self._folds: dict[str, tuple[threading.Lock, PageFold]] = {}
 
@@ -61,7 +62,7 @@ class Pages:
         with self._lock:
             entry = self._folds.pop(conversation, None)
             if entry is None:
-                entry = threading.Lock(), PageFold(conversation, targets_of(self._store, conversation), self._limit)
+                entry = threading.Lock(), new_fold(self._store, conversation, self._limit, self._model)
             while len(self._folds) >= _KEPT:
                 del self._folds[next(iter(self._folds))]
             self._folds[conversation] = entry
@@ -72,7 +73,7 @@ class Pages:
         try:
             fold.take(self._store.log(conversation, fold.version))
         except LookupError:  # a retraction to a version that was not kept: begin again, knowing it
-            fold = PageFold(conversation, targets_of(self._store, conversation), self._limit)
+            fold = new_fold(self._store, conversation, self._limit, self._model)
             fold.take(self._store.log(conversation))
             with self._lock:
                 self._folds[conversation] = lock, fold

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 import foldlog
-from eventstore import Message, open_store
+from eventstore import Action, Message, Observation, open_store
 from foldlog.formats import open_sources
+from foldlog.page.report import write_report
 from projections import Views
 from tests.browser.conftest import serving
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
@@ -243,9 +245,50 @@ def test_only_lines_in_sight_are_elements_and_none_is_blank_while_scrolling(chro
         assert height > 200_000
 
 
+def forked_report(folder: Path) -> str:
+    """The URL of a report of a fork of a fork of the sample."""
+    with open_store("memory:") as store:
+        store.ingest("sample/tidewatch", sample())
+        for parent, at, name in (
+            ("sample/tidewatch", 96, "second try"),
+            ("second try", 120, "third"),
+        ):
+            store.fork(parent, at, name)
+            own = [event for event in usual_history() if isinstance(event, Message | Action | Observation)]
+            store.ingest(name, [*store.events(name), *own])
+        write_report(store, "third", folder / "fork.html")
+    return (folder / "fork.html").as_uri()
+
+
+def test_a_fork_says_where_it_begins(chromium, stored, tmp_path):
+    with chromium.new_page() as page:
+        page.open(forked_report(tmp_path))
+        places = "(one, place, all) => one.border ? [[one.border.parent, all[place + 1]?.id]] : []"
+        borders = f"{V}.list.entries.flatMap({places})"
+        assert page.ask(borders) == [["sample/tidewatch", 96], ["second try", 120]]
+        assert "fork of second try at version 120" in page.text(".facts")
+        page.ask(f"{V}.go(100)")
+        page.settle()
+        assert page.ask(borders) == [["sample/tidewatch", 96]]
+        page.ask(f"{V}.list.reveal(96)")
+        page.wait(f"{LINES}.includes('Fork of sample/tidewatch at version 96: the events before are shared')")
+        assert page.ask(f"{V}.chart.borderLabels.map(([at]) => at)") == [96, 120]
+        assert page.problems == []
+    store = stored("parent", usual_history())
+    with open_store(store) as opened:
+        opened.fork("parent", 3, "fork")
+    with serving(store) as address, chromium.new_page() as page:
+        page.open(f"{address.split('?')[0]}?{address.split('?')[1]}&id=fork")
+        page.wait(f"{V}.history")
+        page.settle()
+        page.click(".line.border a")
+        page.wait(f"{V}.history?.conversation === 'parent'")
+        assert page.ask(f"{V}.version") == 3
+
+
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("size", SIZES)
-def test_pictures(chromium, report, stored, pictures, size, theme):
+def test_pictures(chromium, report, stored, pictures, size, theme, tmp_path):
     """Keep a picture of each state in each size and theme; nothing is wider than the window, everything has a name."""
     for name in ("sample", "usual"):
         stored(name, sample() if name == "sample" else usual_history())
@@ -281,6 +324,11 @@ def test_pictures(chromium, report, stored, pictures, size, theme):
         page.press("ArrowLeft")
         page.press("ArrowLeft")
         keep("states")
+        page.ask(f"{V}.choose(Array.from({V}.history.changes.values()).find((one) => one.kind === 'retraction').id)")
+        page.wait("document.querySelector('.body')")
+        keep("retraction")
+        page.open(forked_report(tmp_path))
+        keep("fork")
         page.open(report([Message(source="user", content="only this")]))
         keep("one-event")
         page.open(address)
@@ -296,8 +344,26 @@ def test_pictures(chromium, report, stored, pictures, size, theme):
 def test_a_store_without_conversations_says_what_to_do(chromium, tmp_path, pictures):
     url = f"sqlite:///{tmp_path}/empty.db"
     open_store(url).close()
-    with serving(url) as address, chromium.new_page() as page:
-        page.open(address)
-        assert "foldlog import PATH" in page.text(".rows")
-        page.screenshot(pictures / "empty-wide-light.png")
-        assert page.problems == []
+    with serving(url) as address:
+        for size, theme in product(SIZES, THEMES):
+            with chromium.new_page(*SIZES[size], theme) as page:
+                page.open(address)
+                assert "foldlog import PATH" in page.text(".rows")
+                page.screenshot(pictures / f"empty-{size}-{theme}.png")
+                assert page.problems == []
+
+
+def test_a_history_of_100_000_events_opens(chromium, report, pictures):
+    from benchmarks.workload import history
+
+    url = report(history(100_000), limit=30_000)
+    for size, theme in product(SIZES, THEMES):
+        with chromium.new_page(*SIZES[size], theme) as page:
+            page.open(url)
+            page.wait(f"{V}.history.version === 100000 && {LINES}.length")
+            page.settle()
+            page.screenshot(pictures / f"100000-{size}-{theme}.png")
+            page.ask(f"{V}.chart.setWindow(0, {V}.history.version + 1)")
+            page.settle()
+            page.screenshot(pictures / f"100000-whole-{size}-{theme}.png")
+            assert page.problems == []

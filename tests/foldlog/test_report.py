@@ -147,7 +147,7 @@ def test_texts_can_be_read_and_kinds_told_apart(theme):
     blocks = re.findall(r":root[^{]*\{(.*?)\}", assets.style(), re.DOTALL)
     themes = [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in blocks]
     colour = themes[theme]
-    for name in ("ink", "soft", "focus", "entered", "left", "limit", "user-text", "summary"):
+    for name in ("ink", "soft", "focus", "entered", "left", "limit", "border", "user-text", "summary"):
         for ground in ("ground", "panel"):
             assert contrast(colour[name], colour[ground]) >= 4.5, (name, ground)
     kinds = ("system", "user", "summary", "agent", "observation")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foldlog.cli import terminal
+from foldlog.cli.agent_model import CountingModelName, counting_model
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_existing, resolved
@@ -25,6 +26,7 @@ def run(
         int | None,
         typer.Option("--limit", metavar="TOKENS", min=1, help="Draw this limit of tokens.", show_default="no limit"),
     ] = None,
+    agent: CountingModelName = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
@@ -36,13 +38,16 @@ def run(
     """
     from foldlog.page.report import write_report
 
+    model = counting_model(agent)
+    if limit is None and model is not None:
+        limit = model.max_input_tokens
     with open_existing(db) as store, terminal.progress() as bars:
         conversation = resolved(store, conversation)
         path = _writable(output if output is not None else Path(f"{_file_name(conversation)}.html"))
         version = store.conversation(conversation).version
         bar = bars.add_task("reading", unit="events", total=version)
         size = write_report(
-            store, conversation, path, limit=limit, progress=lambda done: bars.update(bar, completed=done)
+            store, conversation, path, limit=limit, model=model, progress=lambda done: bars.update(bar, completed=done)
         )
     if as_json:
         terminal.emit({"conversation": conversation, "version": version, "file": str(path), "bytes": size})

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldlog.cli.agent_model import CountingModelName, counting_model
 from foldlog.cli.options import DEFAULT_DB, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.stores import open_to_read
 
 if TYPE_CHECKING:
+    from condensers import LLM
     from eventstore import Store
 
 __all__ = ["run"]
@@ -41,6 +43,7 @@ def run(
         int | None,
         typer.Option("--limit", metavar="TOKENS", min=1, help="Draw this limit of tokens.", show_default="no limit"),
     ] = None,
+    agent: CountingModelName = None,
     db: Db = DEFAULT_DB,
 ) -> int:
     """Serve the pages of all conversations, with new events as they come. The server only reads.
@@ -59,8 +62,11 @@ def run(
     except ImportError as error:
         raise Refused(f"the server needs {error.name}, which is not installed: pip install 'foldlog[web]'") from error
     secret = None if no_token else token or secrets.token_urlsafe(24)
+    model = counting_model(agent)
+    if limit is None and model is not None:
+        limit = model.max_input_tokens
     with open_to_read(db) as store, _listening(host, port) as listener:
-        _serve(store, listener, host, secret, [*(allow_host or ()), host], limit, db)
+        _serve(store, listener, host, secret, [*(allow_host or ()), host], limit, model, db)
     return DONE
 
 
@@ -79,6 +85,7 @@ def _serve(
     token: str | None,
     names: list[str],
     limit: int | None,
+    model: LLM | None,
     db: str,
 ) -> None:
     import uvicorn
@@ -89,7 +96,7 @@ def _serve(
     port = listener.getsockname()[1]
     location = parse(as_url(db))
     path = location.path if location.scheme == "sqlite" else None
-    app = application(store, token=token, names=names, port=port, limit=limit, path=path)
+    app = application(store, token=token, names=names, port=port, limit=limit, model=model, path=path)
     shown = f"[{host}]" if ":" in host else host
     sys.stdout.write(f"http://{shown}:{port}/{'' if token is None else f'?token={token}'}\n")
     sys.stdout.flush()

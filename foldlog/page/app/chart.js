@@ -181,7 +181,7 @@ export class Chart {
     const style = getComputedStyle(document.documentElement);
     const named = (name) => style.getPropertyValue(`--${name}`).trim();
     this.colors = { font: named("font"), groups: GROUPS.map(named) };
-    for (const name of ["user-text", "ink", "soft", "line", "ground", "hatch", "hatch-ground", "fold", "fold-ground", "back-ground", "entered", "left", "focus", "limit"]) {
+    for (const name of ["user-text", "ink", "soft", "line", "ground", "hatch", "hatch-ground", "fold", "fold-ground", "back-ground", "entered", "left", "focus", "limit", "border"]) {
       this.colors[name] = named(name);
     }
     this.patterns = {
@@ -224,6 +224,7 @@ export class Chart {
     this.drawAxis(context);
     this.drawLives(context);
     this.drawEdges(context);
+    this.drawBorders(context);
     this.drawLabels(context);
   }
 
@@ -269,9 +270,15 @@ export class Chart {
       context.lineTo(LEFT + this.box.plotWidth, Math.round(scale(limit)) + 0.5);
       context.stroke();
       context.setLineDash([]);
-      context.fillStyle = this.colors.limit;
       context.textAlign = "left";
-      context.fillText(`limit ${short(limit)}`, LEFT + 4, scale(limit) - 7);
+      const words = `limit ${short(limit)}`;
+      const y = Math.max(sizesTop + 1, scale(limit) - 8);
+      context.fillStyle = this.colors.ground;
+      context.globalAlpha = 0.85;
+      context.fillRect(LEFT + 1, y - 7, context.measureText(words).width + 6, 14);
+      context.globalAlpha = 1;
+      context.fillStyle = this.colors.limit;
+      context.fillText(words, LEFT + 4, y);
     }
   }
 
@@ -284,12 +291,15 @@ export class Chart {
     context.textBaseline = "middle";
     context.textAlign = "center";
     const tick = niceStep((last - first) / Math.max(2, this.box.plotWidth / 110));
+    this.tickSpots = [];
     for (let version = Math.ceil(first / tick) * tick; version < last; version += tick) {
       const x = Math.round(this.middle(version)) + 0.5;
       context.fillRect(x - 0.5, top + 2, 1, 4);
       const aligned = x > LEFT + this.box.plotWidth - 20 ? "right" : x < LEFT + 20 ? "left" : "center";
       context.textAlign = aligned;
       context.fillText(String(version), x, top + 13);
+      const left = aligned === "right" ? x - 38 : aligned === "left" ? x : x - 19;
+      this.tickSpots.push([left, left + 38]);
       const time = version > 0 ? this.history.time(version - 1) : this.history.time(0);
       if (time !== null) {
         context.globalAlpha = 0.8;
@@ -304,7 +314,7 @@ export class Chart {
     for (let place = 0; place < this.rows.length; place += 1) {
       const id = this.history.came(this.rows[place]);
       const y = this.y((this.tops[place] + this.tops[place + 1]) / 2);
-      const wanted = regular ? id % gap === 0 : y - drawn >= 30;
+      const wanted = id % gap === 0 || (!regular && y - drawn >= 60);
       if (!wanted || y - drawn < 14) continue;
       context.fillText(String(id), LEFT - 10, y);
       context.fillRect(LEFT - 7, Math.round(y), 4, 1);
@@ -424,6 +434,51 @@ export class Chart {
     }
   }
 
+  // Where a fork begins: left of the line and above it are the versions and events that it shares.
+  drawBorders(context) {
+    const { sizesTop, sizesHeight, livesTop } = this.box;
+    this.borderLabels = [];
+    for (const border of this.history.borders) {
+      const at = border.parent_version;
+      if (at < this.window[0] || at > this.window[1]) continue;
+      const x = Math.round(this.x(at + 1)) + 0.5;
+      const y = Math.round(this.y(this.tops[this.place(at)])) + 0.5;
+      context.strokeStyle = this.colors.border;
+      context.setLineDash([6, 3]);
+      context.lineWidth = 1.5;
+      context.beginPath();
+      context.moveTo(x, sizesTop - 6);
+      context.lineTo(x, sizesTop + sizesHeight);
+      context.moveTo(x, livesTop);
+      context.lineTo(x, y);
+      context.moveTo(LEFT, y);
+      context.lineTo(LEFT + this.box.plotWidth, y);
+      context.stroke();
+      context.setLineDash([]);
+      context.lineWidth = 1;
+      this.borderLabels.push([at, x, y, `fork of ${printable(border.parent)}`]);
+    }
+  }
+
+  drawBorderLabels(context, free) {
+    context.font = `600 11px ${this.colors.font}`;
+    context.textBaseline = "middle";
+    for (const [, x, y, words] of this.borderLabels) {
+      const middle = y + 11 > this.box.livesTop + this.box.livesHeight - 6 ? y - 11 : y + 11;
+      const leftward = x - LEFT - 14 > 90;
+      const room = leftward ? Math.min(x - LEFT - 14, 320) : this.box.width - RIGHT - x - 14;
+      const text = fit(context, words, room);
+      const width = context.measureText(text).width;
+      const right = leftward ? x - 7 : x + 7 + width;
+      free(right, middle, width);
+      context.fillStyle = this.colors.ground;
+      context.fillRect(right - width - 3, middle - 8, width + 6, 16);
+      context.fillStyle = this.colors.border;
+      context.textAlign = "right";
+      context.fillText(text, right, middle);
+    }
+  }
+
   // What condensations did and what the user asked, on the free side of the diagonal.
   drawLabels(context) {
     const taken = [];
@@ -433,19 +488,23 @@ export class Chart {
       taken.push(mine);
       return true;
     };
+    this.drawBorderLabels(context, free);
     context.textAlign = "right";
     context.textBaseline = "middle";
     const label = (came, text, color, bold, least) => {
       const place = this.place(came);
-      const y = this.y((this.tops[place] + this.tops[Math.min(this.rows.length, place + 1)]) / 2);
-      const x = this.x(came) - 7;
+      const middle = this.y((this.tops[place] + this.tops[Math.min(this.rows.length, place + 1)]) / 2);
+      const y = Math.min(middle, this.box.livesTop + this.box.livesHeight - 7);
+      // Left of the rows that the text's upper half is beside.
+      const above = this.rowAt(y - 6);
+      const x = this.x(above === null ? came : Math.min(came, this.history.came(above))) - 7;
       const room = x - LEFT - 4;
       if (came < this.window[0] || came >= this.window[1] || room < least) return;
       context.font = `${bold ? "600 " : ""}11px ${this.colors.font}`;
       const fitted = fit(context, text, Math.min(room, 420));
       if (!fitted || !free(x, y, context.measureText(fitted).width)) return;
       context.fillStyle = color;
-      context.fillText(fitted, x, Math.min(y, this.box.livesTop + this.box.livesHeight - 6));
+      context.fillText(fitted, x, y);
     };
     // Where there is not room for all, those that saved most.
     const changes = Array.from(this.history.changes.values()).filter(
@@ -482,9 +541,10 @@ export class Chart {
     if (from !== null) {
       this.drawCompared(context, from, version);
     }
-    this.tagged = [-1, -1];
-    this.drawVersion(context, version, false);
-    if (from !== null && from !== version) this.drawVersion(context, from, true);
+    const pinned = from !== null && from !== version ? from : null;
+    if (pinned !== null) this.drawLine(context, pinned, true);
+    this.drawLine(context, version, false);
+    this.drawTags(context, version, pinned);
     if (this.hover) {
       context.fillStyle = this.colors.soft;
       context.globalAlpha = 0.55;
@@ -535,41 +595,56 @@ export class Chart {
     });
   }
 
-  drawVersion(context, version, dashed) {
-    const [first, last] = this.window;
-    if (version < first || version >= last) return;
-    const { sizesTop, sizesHeight, livesTop, livesHeight } = this.box;
+  drawLine(context, version, dashed) {
+    if (!this.isInWindow(version)) return;
+    const { sizesTop, livesTop, livesHeight } = this.box;
     const x = Math.round(this.middle(version));
-    context.strokeStyle = this.colors.ground;
-    context.lineWidth = 4;
     const line = () => {
       context.beginPath();
       context.moveTo(x, sizesTop - 4);
       context.lineTo(x, livesTop + livesHeight);
       context.stroke();
     };
+    context.strokeStyle = this.colors.ground;
+    context.lineWidth = 4;
     if (!dashed) line();
     context.strokeStyle = this.colors.ink;
     context.lineWidth = dashed ? 1.5 : 2;
     if (dashed) context.setLineDash([4, 3]);
     line();
     context.setLineDash([]);
-    const y = sizesTop + sizesHeight + 13;
-    if (!dashed) {
+  }
+
+  isInWindow(version) {
+    return version >= this.window[0] && version < this.window[1];
+  }
+
+  // The numbers of the version and of the pinned one, on the axis. Numbers of the axis that they touch are covered whole.
+  drawTags(context, version, pinned) {
+    const y = this.box.sizesTop + this.box.sizesHeight + 13;
+    const shown = this.isInWindow(version);
+    const x = Math.round(this.middle(version));
+    const before = pinned !== null && this.isInWindow(pinned) ? Math.round(this.middle(pinned)) : null;
+    context.font = `600 11px ${this.colors.font}`;
+    const width = context.measureText(String(pinned ?? "")).width + 12;
+    const own = context.measureText(String(version)).width + 12;
+    const right = Math.min(Math.max(x + own / 2, own + 2), this.box.width - 2);
+    const apart = before === null || !shown || Math.abs(before - (right - own / 2)) > (width + own) / 2 + 2;
+    const place = before === null ? null : apart ? before + width / 2 : pinned < version ? right - own - 2 : right + width + 2;
+    const spots = [...(shown ? [[Math.min(x - 22, right - own), Math.max(x + 22, right)]] : []), ...(place === null ? [] : [[place - width, place]])];
+    for (const [left, end] of spots) {
+      const touched = this.tickSpots.filter(([a, b]) => a < end + 3 && left - 3 < b).flat();
+      const first = Math.min(left - 3, ...touched);
       context.fillStyle = this.colors.ground;
-      context.fillRect(x - 38, y - 10, 76, 33);
-      this.tagged = this.tag(context, String(version), x, y, this.colors.ink, "center");
-      const time = this.history.time(Math.max(0, version - 1));
-      context.fillStyle = this.colors.soft;
-      context.font = `11px ${this.colors.font}`;
-      if (time !== null) context.fillText(moment(time, "").slice(11, 16), (this.tagged[0] + this.tagged[1]) / 2, y + 14);
-    } else {
-      context.font = `600 11px ${this.colors.font}`;
-      const width = context.measureText(String(version)).width + 13;
-      const [left, right] = this.tagged;
-      const apart = x + width / 2 < left - 2 || x - width / 2 > right + 2;
-      this.tag(context, String(version), apart ? x : version < this.app.version ? left - 2 : right + width + 2, y, this.colors.soft, apart ? "center" : "right");
+      context.fillRect(first, y - 11, Math.max(end + 3, ...touched) - first, 34);
     }
+    if (place !== null) this.tag(context, String(pinned), place, y, this.colors.soft, "right");
+    if (!shown) return;
+    const [from, until] = this.tag(context, String(version), x, y, this.colors.ink, "center");
+    const time = this.history.time(Math.max(0, version - 1));
+    context.fillStyle = this.colors.soft;
+    context.font = `11px ${this.colors.font}`;
+    if (time !== null) context.fillText(moment(time, "").slice(11, 16), (from + until) / 2, y + 14);
   }
 
   tag(context, text, x, y, color, align) {
@@ -579,12 +654,12 @@ export class Chart {
     const left = Math.min(Math.max(2, wanted), this.box.width - width - 2);
     context.fillStyle = color;
     context.beginPath();
-    context.roundRect(left, y - 9, width, 18, 3);
+    context.roundRect(left, y - 9, width, 16, 3);
     context.fill();
     context.fillStyle = this.colors.ground;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.fillText(text, left + width / 2, y + 0.5);
+    context.fillText(text, left + width / 2, y - 0.5);
     return [left, left + width];
   }
 
@@ -645,7 +720,7 @@ export class Chart {
     const lines = [];
     if (y < this.box.livesTop) {
       const time = moment(this.history.time(Math.max(0, version - 1)), this.history.zone);
-      lines.push(el("b", {}, `Version ${version}`), el("div", {}, `≈ ${count(this.history.total[version] ?? 0, "token")}`));
+      lines.push(el("b", {}, `Version ${version}`), el("div", {}, `${this.history.about}${count(this.history.total[version] ?? 0, "token")}`));
       if (time) lines.push(el("div", { class: "soft" }, time));
     } else {
       const edge = this.edgeAt(x, y);
@@ -654,7 +729,7 @@ export class Chart {
       lines.push(el("b", {}, `${id} ${edge === null ? this.history.kind(id) : this.history.changes.get(edge).kind}`));
       if (edge === null) {
         const state = this.history.state(id, version);
-        lines.push(el("span", { class: "soft" }, ` ≈ ${count(this.history.tokens(id), "token")}`));
+        lines.push(el("span", { class: "soft" }, ` ${this.history.aboutOf(id)}${count(this.history.tokens(id), "token")}`));
         lines.push(el("div", {}, `at version ${version}: ${STATE_WORDS[state]}`));
       } else lines.push(el("div", {}, this.app.removed(edge).sentence));
       const gist = id >= 0 ? this.app.source.gist(id) : this.history.summaryOf.get(id)?.gist;

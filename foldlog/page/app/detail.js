@@ -43,7 +43,7 @@ export class Detail {
       "div",
       { class: `heading g${history.group(id)}` },
       el("h2", {}, `${kind[0].toUpperCase()}${kind.slice(1)} ${String(id).replace("-", "−")}`),
-      el("span", { class: "soft" }, [history.tokens(id) ? `≈ ${count(history.tokens(id), "token")}` : "", time].filter(Boolean).join(" · ")),
+      el("span", { class: "soft" }, [history.tokens(id) ? `${history.aboutOf(id)}${count(history.tokens(id), "token")}` : "", time].filter(Boolean).join(" · ")),
       el("button", { class: "close", title: "Close (Escape)", "aria-label": "Close", onclick: () => this.app.choose(null) }, "×"),
     );
   }
@@ -123,7 +123,7 @@ export class Detail {
     if (change.kind === "retraction") fact("returns to", `version ${grouped(change.version)}`);
     fact("removed", took.words);
     fact("View", `${count(took.shownBefore, "event")} → ${grouped(took.shownAfter)}`);
-    fact("tokens", `≈ ${grouped(took.before)} → ${grouped(took.after)}`);
+    fact("tokens", `${history.about}${grouped(took.before)} → ${grouped(took.after)}`);
     if (change.tokens_before !== undefined) fact("tokens, recorded", `${grouped(change.tokens_before)} → ${grouped(change.tokens_after ?? 0)}${change.tokens_estimated ? ", estimated" : ""}`);
     fact("limit", [change.events_max && count(change.events_max, "event"), change.tokens_max && count(change.tokens_max, "token")].filter(Boolean).join(", "));
     fact("condenser", change.condenser);

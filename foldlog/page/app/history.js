@@ -30,7 +30,7 @@ export class History {
       for (const value of values) column.push(value);
     }
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries"]) {
+    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as"]) {
       this[name] = document[name];
     }
     this.version = document.version;
@@ -45,10 +45,20 @@ export class History {
     this.columns.answers.forEach((action, id) => action >= 0 && this.answered.set(action, id));
     this.views = new Map();
     this.tallies = new Map();
+    this.estimated = new Set(document.tokens_estimated);
     this.setOrder();
     this.setMasks();
     this.setDepartures();
     this.setSizes();
+  }
+
+  // The sign before a number of tokens: none where a tokenizer counted them.
+  get about() {
+    return this.tokens_are === "counted" ? "" : "≈\u00a0";
+  }
+
+  aboutOf(id) {
+    return this.estimated.has(id) ? "≈\u00a0" : this.about;
   }
 
   // The id of the event that brought an event or a summary.
@@ -323,9 +333,19 @@ export class History {
     }
     close();
     for (const id of drifting) this.driftEntry(entries, id, version, from, only);
+    if (only === "all") this.addBorders(entries, version);
     return entries.flatMap((entry) =>
       entry.ids && opened.has(entry.gap) ? [entry, ...entry.ids.map((id) => ({ id, mark: "", inside: true }))] : [entry],
     );
+  }
+
+  // Where the conversation begins as a fork, a line stands before the first event after that.
+  addBorders(entries, version) {
+    for (const border of this.borders) {
+      if (border.parent_version > version) continue;
+      const place = entries.findIndex((entry) => (entry.ids?.[0] ?? entry.id ?? -1) >= border.parent_version);
+      entries.splice(place < 0 ? entries.length : place, 0, { border });
+    }
   }
 
   driftEntry(entries, id, version, from, only) {

@@ -1,6 +1,6 @@
 // The View of a version, one line for each event, or the hits of a search. Only the lines in sight are elements.
 
-import { count, el, printable, short } from "./dom.js";
+import { count, el, grouped, printable, said, short } from "./dom.js";
 
 const ROW = 26;
 
@@ -29,6 +29,7 @@ export class List {
   show(entries, empty) {
     this.entries = entries;
     this.most = entries.reduce((most, entry) => Math.max(most, entry.id === undefined ? 0 : this.app.history.tokens(entry.id)), 1);
+    this.node.style.setProperty("--digits", String(this.app.history.version).length + 1);
     this.inner.style.height = `${entries.length * ROW}px`;
     this.lines.forEach((line) => line.remove());
     this.lines.clear();
@@ -65,10 +66,18 @@ export class List {
       "aria-setsize": this.entries.length, "aria-posinset": place + 1,
     });
     node.style.transform = `translateY(${place * ROW}px)`;
-    if (entry.ids) this.fillGap(node, entry);
+    if (entry.border) this.fillBorder(node, entry.border);
+    else if (entry.ids) this.fillGap(node, entry);
     else this.fillEvent(node, entry);
     if (chosen) this.node.setAttribute("aria-activedescendant", node.id);
     return node;
+  }
+
+  fillBorder(node, { parent, parent_version: version }) {
+    node.classList.add("border");
+    const href = this.app.source.address?.(parent, version);
+    const name = href ? el("a", { href }, said(parent)) : said(parent);
+    node.append(el("span", { class: "words" }, "Fork of ", name, ` at version ${grouped(version)}: the events before are shared`));
   }
 
   fillGap(node, { gap, ids, tokens, by }) {
@@ -137,7 +146,7 @@ export class List {
     const entry = this.entries[place];
     if (!entry) return;
     if (entry.ids) this.app.toggleGap(entry.gap);
-    else this.app.choose(entry.id);
+    else if (!entry.border) this.app.choose(entry.id);
   }
 
   // Bring an event into sight, and say if it has a line.
@@ -166,7 +175,7 @@ export class List {
     const at = this.entries.findIndex((entry) => entry.id !== undefined && entry.id === this.app.event);
     if (step) {
       let place = at < 0 ? (step > 0 ? 0 : this.entries.length - 1) : at + step;
-      while (this.entries[place]?.ids) place += step;
+      while (this.entries[place] && this.entries[place].id === undefined) place += step;
       if (this.entries[place]) this.app.choose(this.entries[place].id);
     } else if (at > 0 && this.entries[at - 1].ids) this.app.toggleGap(this.entries[at - 1].gap);
     else if (at >= 0) this.app.detail.node.focus();

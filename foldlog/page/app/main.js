@@ -181,7 +181,7 @@ class App {
       count: summaries ? `${events} + ${summaries}` : String(events),
       shownBefore: history.view(id).length,
       shownAfter: history.view(id + 1).length,
-      sentence: change.outcome === "declined" ? `Condensation ${id} was declined.` : `At version ${grouped(id + 1)}, ${change.kind} ${id} ${verb} ${words}: ≈ ${short(before)} → ${short(after)} tokens.`,
+      sentence: change.outcome === "declined" ? `Condensation ${id} was declined.` : `At version ${grouped(id + 1)}, ${change.kind} ${id} ${verb} ${words}: ${history.about}${short(before)} → ${short(after)} tokens.`,
     };
     this.takings.set(id, taking);
     return taking;
@@ -234,7 +234,7 @@ class App {
     const time = version ? moment(history.time(version - 1), history.zone) : "";
     this.sentence.replaceChildren(
       ...(version
-        ? ["The model is shown ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `≈ ${short(tokens)} tokens`), history.limit ? ` of ${short(history.limit)}` : "", "."]
+        ? ["The model is shown ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `${history.about}${short(tokens)} tokens`), history.limit ? ` of ${short(history.limit)}` : "", "."]
         : ["Before the first event the model is shown nothing."]),
       gone ? ` ${grouped(gone)} of ${count(version, "event")} ${gone === 1 ? "is" : "are"} forgotten, by ${count(by.size, "condensation")}.` : "",
     );
@@ -266,7 +266,7 @@ class App {
       el("button", { class: kind, "aria-pressed": this.only === name, onclick: () => { this.only = name; this.changed("moment"); } }, words);
     this.comparing.replaceChildren(
       el("button", { class: "on", onclick: () => { this.from = null; this.changed("moment", "chosen"); } }, "Stop comparing"),
-      el("span", {}, `${grouped(from)} → ${grouped(version)}: ≈ ${short(history.total[from])} → ${short(history.total[version])}`),
+      el("span", {}, `${grouped(from)} → ${grouped(version)}: ${history.about}${short(history.total[from])} → ${short(history.total[version])}`),
       el("span", { class: "choices" }, choice("all", "All", ""), choice("entered", `+ ${grouped(entered)} entered`, "entered"), choice("left", `− ${grouped(left)} left`, "left")),
     );
   }
@@ -356,7 +356,8 @@ class App {
     const last = moment(times.at(-1) ?? null, "").slice(0, 10);
     return [
       this.name === history.conversation ? "" : printable(history.conversation),
-      count(history.version, "event"), count(history.condensations.length, "condensation"), "tokens estimated",
+      history.borders.length && `fork of ${printable(history.borders.at(-1).parent)} at version ${grouped(history.borders.at(-1).parent_version)}`,
+      count(history.version, "event"), count(history.condensations.length, "condensation"), history.tokens_are === "counted" ? `tokens as ${printable(history.counted_as)} counts them${history.estimated.size ? `, ${grouped(history.estimated.size)} estimated` : ""}` : "tokens estimated",
       first && (first === last ? first : `${first} to ${last}`),
     ].filter(Boolean).join(" · ");
   }
@@ -460,6 +461,10 @@ const STATES = [
   ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
 ];
 
+function sentence(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
 async function start() {
   const root = document.getElementById("app");
   const page = new URLSearchParams(location.search);
@@ -470,7 +475,7 @@ async function start() {
     else window.foldlog = new Overview(root);
     await window.foldlog.start();
   } catch (error) {
-    root.replaceChildren(el("div", { class: "failure", role: "alert" }, el("h1", {}, "This page cannot be shown"), said(String(error.message ?? error), "p"), embedded ? null : el("p", {}, el("a", { href: "./" }, "All conversations"))));
+    root.replaceChildren(el("div", { class: "failure", role: "alert" }, el("h1", {}, "This page cannot be shown"), said(sentence(String(error.message ?? error)), "p"), embedded ? null : el("p", {}, el("a", { href: "./" }, "All conversations"))));
   }
   root.dataset.ready = "";
 }

@@ -104,6 +104,11 @@ export class Server {
 
   async loadAllGists() {}
 
+  // The page of another conversation at a version.
+  address(id, version) {
+    return `./?${new URLSearchParams({ id })}#v=${version}`;
+  }
+
   event(id) {
     return this.ask("event", { event: id });
   }
