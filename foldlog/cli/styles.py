@@ -23,6 +23,7 @@ STYLES = {
     "request": "bold yellow",
     "condensation": "bold yellow",
     "retraction": "bold yellow",
+    "redaction": "bold yellow",
     "summary": "bold magenta",
     "unknown": "red",
 }

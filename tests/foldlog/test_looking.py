@@ -23,11 +23,13 @@ from eventstore import (
     Event,
     Message,
     Observation,
+    Redaction,
     Retraction,
     SystemMessage,
     UnknownEvent,
     open_store,
 )
+from eventstore.maintenance.redact import redact
 from foldlog.cli.styles import STYLES
 from foldlog.kinds import KINDS
 
@@ -85,9 +87,10 @@ EVERY_KIND = [
 
 
 def test_events_of_every_kind_are_shown(foldlog, tmp_path):
-    assert {type(event) for event in EVERY_KIND} == set(get_args(Event)) - {UnknownEvent}
+    assert {type(event) for event in EVERY_KIND} == set(get_args(Event)) - {UnknownEvent, Redaction}
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.ingest("c", EVERY_KIND)
+        redact(store, "c", 3, reason="asked to", by="me")
     lines = foldlog("log", "c").out.splitlines()
     kinds = [line.split()[3] for line in lines]
     assert set(kinds) == set(KINDS) - {"message", "unknown"} == set(STYLES) - {"unknown"}
