@@ -51,8 +51,12 @@ class PageFold:
         limit: int | None = None,
         borders: Sequence[Border] = (),
         counted: CountedTokens | None = None,
+        *,
+        redactions: int = 0,
     ) -> None:
         self.conversation = conversation
+        self.redactions = redactions
+        """How many events were redacted when this fold began: it is right while that number stays."""
         self._borders = [{"parent": border.parent, "parent_version": border.version} for border in borders]
         self.gists: list[str] = []
         self._limit = limit
@@ -155,6 +159,7 @@ class PageFold:
             "version": self.version,
             "since": since,
             "borders": self._borders,
+            "redactions": self.redactions,
             "tokens_are": "estimated" if self._counted is None else "counted",
             "counted_as": None if self._counted is None else self._counted.model,
             "tokens_estimated": sorted(self._counted.estimated) if self._counted is not None else [],

@@ -69,12 +69,13 @@ def new_fold(store: Store, conversation: str, limit: int | None = None, model: C
     a fork.
     """
 
-    def known(snapshot: ReadTransaction) -> tuple[list[int], Sequence[Border]]:
+    def known(snapshot: ReadTransaction) -> tuple[list[int], Sequence[Border], int]:
         retractions = (event for event in snapshot.structural_events() if isinstance(event, Retraction))
-        return [target(event) for event in retractions], snapshot.lineage
+        return [target(event) for event in retractions], snapshot.lineage, snapshot.redactions
 
-    targets, borders = store.query(conversation, known)
-    return PageFold(conversation, targets, limit, borders, None if model is None else CountedTokens(model))
+    targets, borders, redactions = store.query(conversation, known)
+    counted = None if model is None else CountedTokens(model)
+    return PageFold(conversation, targets, limit, borders, counted, redactions=redactions)
 
 
 def _spooled(logged: Iterable[Logged], texts: IO[str], progress: Progress) -> Iterator[Logged]:

@@ -57,6 +57,12 @@ class Pages:
                 if hits >= _HITS_MAX:
                     return
 
+    def _begun_again(self, conversation: str, lock: threading.Lock) -> PageFold:
+        fold = new_fold(self._store, conversation, self._limit, self._model)
+        with self._lock:
+            self._folds[conversation] = lock, fold
+        return fold
+
     def _entry(self, conversation: str) -> tuple[threading.Lock, PageFold]:
         self._store.conversation(conversation)
         with self._lock:
@@ -71,12 +77,12 @@ class Pages:
     def _caught_up(self, conversation: str) -> PageFold:
         lock, fold = self._folds.get(conversation) or self._entry(conversation)
         try:
+            if self._store.query(conversation, lambda snapshot: snapshot.redactions) != fold.redactions:
+                fold = self._begun_again(conversation, lock)  # it holds lines of events whose content was erased
             fold.take(self._store.log(conversation, fold.version))
         except LookupError:  # a retraction to a version that was not kept: begin again, knowing it
-            fold = new_fold(self._store, conversation, self._limit, self._model)
+            fold = self._begun_again(conversation, lock)
             fold.take(self._store.log(conversation))
-            with self._lock:
-                self._folds[conversation] = lock, fold
         except BaseException:  # it took a part of the events: the next question begins again
             with self._lock:
                 self._folds.pop(conversation, None)

@@ -149,9 +149,19 @@ export class Detail {
     return [this.block("summary", document.summary ?? document.content ?? "")];
   }
 
+  // What is left of an event whose content was erased.
+  receipt({ at, by, reason, bytes, hash }) {
+    const facts = { erased: `${String(at).slice(0, 19).replace("T", " ")} UTC`, by, reason, size: `${grouped(bytes)} bytes`, commitment: hash };
+    return el("div", { class: "block" },
+      el("h3", {}, "The content was erased"),
+      el("dl", {}, ...Object.entries(facts).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, said(String(value)))])));
+  }
+
   fields(document) {
     const blocks = [];
-    const { kind, thinking, thought, tool, content, data, extras, meta } = document;
+    const { kind, thinking, thought, tool, content, data, extras, meta, redacted } = document;
+    if (redacted) blocks.push(this.receipt(redacted));
+    if (kind === "redaction") blocks.push(this.block(`erased the content of ${count(document.event_ids.length, "event")}`, document.event_ids.join(", ")), this.block("by", document.by));
     for (const part of thinking ?? []) blocks.push(this.block("thinking", typeof part.thinking === "string" ? part.thinking : pretty(part)));
     if (isSaid(thought)) blocks.push(this.block("thought", textOf(thought)));
     if (kind === "action") blocks.push(...this.call(tool, document.arguments));

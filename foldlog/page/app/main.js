@@ -99,7 +99,11 @@ class App {
     const whole = this.chart.isWhole;
     const span = this.chart.window[1] - this.chart.window[0];
     try {
-      this.history.add(await this.source.history(this.history.version));
+      const news = await this.source.history(this.history.version);
+      const redacted = news.redactions !== this.history.redactions;
+      if (redacted) this.source.forget();
+      this.history.add(redacted ? await this.source.history() : news);
+      if (redacted) this.detail.shown = null;
       this.live.classList.remove("lost");
     } catch (error) {
       // What is shown stays; the next version that is told is asked for again.

@@ -104,6 +104,12 @@ export class Server {
 
   async loadAllGists() {}
 
+  // The lines of events whose content may have been erased are asked for again.
+  forget() {
+    this.lines.clear();
+    this.asked.clear();
+  }
+
   // The page of another conversation at a version.
   address(id, version) {
     return `./?${new URLSearchParams({ id })}#v=${version}`;
