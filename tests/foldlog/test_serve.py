@@ -14,6 +14,7 @@ import pytest
 
 import foldlog
 from eventstore import Action, CondensationAction, Message, Observation, Retraction, open_store
+from eventstore.maintenance.redact import redact
 from foldlog.kinds import KINDS
 from foldlog.web.access import POLICY
 from foldlog.web.app import application
@@ -67,6 +68,31 @@ def test_a_history_goes_on_over_a_retraction_that_nobody_foresaw(client, store):
     told = client.get("/api/history", params={"id": "r", "since": 4}).json()
     assert {event: spans[-1][1] for event, spans in told["spans"]} == {2: 5, 3: 5}
     assert client.get("/api/history", params={"id": "r"}).json()["events"]["left"][:4] == [0, 0, 5, 5]
+
+
+def test_no_text_of_a_redacted_event_is_told_also_in_forks_that_were_looked_at(client, store):
+    def told(name):
+        paths = ("history", "gists", "find?words=secret", "event?event=1", "event?event=3")
+        return [client.get(f"/api/{path}{'&' if '?' in path else '?'}id={name}") for path in paths]
+
+    said = ("a", "the secret word", "c")
+    store.append("c", [Message(source="user", content=text) for text in said], expected_version=0)
+    store.fork("c", 3, "f")
+    store.append("f", Message(source="user", content="own"), expected_version=3)
+    assert all(any("secret word" in answer.text for answer in told(name)) for name in "cf")
+    before = {name: client.get("/api/history", params={"id": name}).json()["redactions"] for name in "cf"}
+    redact(store, "c", 1, reason="asked to", by="me")
+    for name in "cf":
+        answers = told(name)
+        assert not any("secret word" in answer.text for answer in answers)
+        assert answers[1].json()["gists"][1] == "[redacted]"
+        assert answers[2].json()["hits"] == []
+        assert (answers[3].json()["redacted"]["by"], answers[3].json()["redacted"]["reason"]) == ("me", "asked to")
+        assert answers[0].json()["redactions"] == before[name] + 1
+    assert told("c")[4].json()["event_ids"] == [1]
+    assert client.get("/api/gists", params={"id": "c", "start": 3}).json()["gists"] == [
+        "erased the content of event 1: asked to"
+    ]
 
 
 def test_an_event_is_told_in_full_and_found_by_its_words(client):
