@@ -33,6 +33,8 @@ __all__ = ["TEXT", "can_be_redacted", "without_content"]
 TEXT: Final = "[redacted]"
 """What stands in the place of a text."""
 
+_THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
+"""That there was thinking says where a loop of calls begins. Without a signature no model is sent it."""
 _DECLINED: Final = "declined"
 
 
@@ -64,11 +66,15 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
     match event:
         case SystemMessage():
             return {"content": TEXT, "tools": ()}
-        case Message():
-            return {"content": TEXT, "thinking": ()}
-        case Action(arguments=arguments, thought=thought):
+        case Message(thinking=thinking):
+            return {"content": TEXT, "thinking": _THINKING if thinking else ()}
+        case Action(arguments=arguments, thought=thought, thinking=thinking):
             called = None if arguments is None else {"redacted": TEXT}
-            return {"arguments": called, "thought": TEXT if thought else "", "thinking": ()}
+            return {
+                "arguments": called,
+                "thought": TEXT if thought else "",
+                "thinking": _THINKING if thinking else (),
+            }
         case Observation():
             return {"content": TEXT, "extras": {}}
         case Annotation():

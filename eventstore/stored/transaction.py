@@ -581,11 +581,13 @@ class WriteTransaction(ReadTransaction):
         codec = self._codec_to_write()
         hidden = hidden_key(self._salt, idempotency_key)
         self._reader.forget_key(self._conversation.key, idempotency_key)
+        self._changed = True
+        if self._reader.recalled(self._conversation.key, hidden, 1, exactly=True):
+            return  # two events have the same source id
         self._reader.remember(self._conversation.key, hidden, codec.proved(hidden, recalled._replace(proof=None)))
         if codec.data_key is not None and recalled.proof is None:
             mark = codec.mark
             self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
-        self._changed = True
 
     def keep_past(self, links: Sequence[Link], version: int) -> None:
         """Keep under which names and salts the copied events up to a version were recorded, and leave the parent."""

@@ -81,6 +81,9 @@ def of_forgery(connection: sqlite3.Connection, own: Path, length: int) -> Iterat
     connection.execute("ATTACH ? AS own", (str(own),))
     forged = "(SELECT {0} FROM own.events o WHERE o.position = events.position)"
     for (position,) in connection.execute("SELECT position FROM events").fetchall():
+        looks = "UPDATE events SET head = CAST(substr(head, 1, 32) || randomblob({}) AS BLOB) WHERE position = ?"
+        yield f"make event {position} look redacted", _run(looks.format(32), position)
+        yield f"give event {position} another salt", _run(looks.format(16), position)
         for what in ("body, encoding", _EVENT, "body, encoding, kind, schema, shown, structural"):
             statement = f"UPDATE events SET ({what}) = {forged.format(what)} WHERE position = ?"
             yield f"forge {what} of event {position}", _run(statement, position)

@@ -19,7 +19,7 @@ def test_who_has_no_key_changes_no_answer_unnoticed(tmp_path: Path, start: int):
 
 def test_what_the_attacker_makes_up_is_believed_nowhere(tmp_path: Path):
     trial = Trial(tmp_path)
-    words = ("forge", "another", "take", "cut", "delete")
+    words = ("forge", "another", "take", "cut", "delete", "make", "give")
     made_up = [(name, attack) for name, attack in trial.attacks() if name.startswith(words)]
     assert list(trial.run(islice(made_up, 0, None, 3))) == []
     assert trial.outcomes["error"] > 20
