@@ -49,6 +49,7 @@ def test_no_function_is_longer_than_a_screen_and_a_half():
 
 NOT_INSTALLED = {
     "agents": "openai-agents",
+    "google": "google-adk",
     "langchain_core": "langgraph-checkpoint",
     "langgraph": "langgraph-checkpoint",
     "openhands": "openhands-sdk",

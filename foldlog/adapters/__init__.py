@@ -2,13 +2,14 @@
 changed.
 
     claude_agent.py    FoldlogSessionStore, a SessionStore of the Claude Agent SDK
+    google_adk.py      FoldlogSessionService, a session service of Google's Agent Development Kit
     langgraph.py       FoldlogSaver, a BaseCheckpointSaver of LangGraph, and its hook before a model's call
     openai_agents.py   FoldlogSession, a Session of the OpenAI Agents SDK, and its input filter
     openhands.py       FoldlogFileStore, a FileStore of the OpenHands SDK, and FoldlogCondenser for its agents
     pydantic_ai.py     FoldlogConversationStore, a ConversationStore of pydantic-ai, and FoldlogSteps, a capability
 
 Each file is one adapter. Extras of foldlog bring the SDKs in the range that the adapter was tested with. ``catalog.py``
-lists the adapters; ``opening.py``, ``plain.py`` and ``linked.py`` are what they share. ``checkpoints.py``, with
-``checkpoint_branches.py`` and ``record_lists.py``, keeps checkpoints as versions of conversations and imports no SDK;
-``langgraph_values.py`` turns LangGraph's values into JSON.
+lists the adapters; ``opening.py``, ``plain.py``, ``newest.py``, ``linked.py`` and ``shared_state.py`` are what they
+share. ``checkpoints.py``, with ``checkpoint_branches.py`` and ``record_lists.py``, keeps checkpoints as versions of
+conversations and imports no SDK; ``langgraph_values.py`` turns LangGraph's values into JSON.
 """

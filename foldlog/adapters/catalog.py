@@ -69,6 +69,14 @@ ADAPTERS = (
         tested=">=0.2.100,<=0.2.186",
     ),
     Adapter(
+        name="google_adk",
+        runtime="Google ADK",
+        classes=("FoldlogSessionService",),
+        extra="google-adk",
+        distribution="google-adk",
+        tested=">=2.12.0,<=2.13.0",
+    ),
+    Adapter(
         name="langgraph",
         runtime="LangGraph",
         classes=("FoldlogSaver",),

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from eventstore import NOT_RECORDED, ConversationNotFound, Event, Retraction
 from eventstore.writing.origins import FoundEvent
+from foldlog.adapters.newest import newest_records
 from foldlog.formats import Encoder, decode
 from foldlog.histories import Histories
 from foldlog.history import History
@@ -100,15 +101,7 @@ class LinkedEntries:
         """Yield an entry and those before it in the log, the newest first."""
         history = self._histories[found.conversation]
         yield self._read(history, found.event_id)[0]
-        group: list[Event] = []
-        for event in history.events(0, found.event_id, reverse=True):
-            if event.origin is None or event.origin.format != self.format:
-                continue
-            group.append(event)
-            if event.origin.id is not None:
-                encoder = Encoder(self.format)
-                yield next(entry for each in reversed(group) for entry in encoder.records(each))
-                group.clear()
+        yield from newest_records(history, found.event_id, self.format)
 
 
 class Moves:

@@ -11,7 +11,7 @@ from foldlog import aio
 from foldlog.histories import Histories
 from foldlog.histories import open as open_histories
 
-__all__ = ["HistoriesGiven", "WithHistories", "histories_of", "in_thread"]
+__all__ = ["HistoriesGiven", "OpenHistories", "WithHistories", "histories_of", "in_thread"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -75,3 +75,23 @@ def in_thread(
         return await histories.pool.run(partial(method, self, *args, **kwargs), finish=finish)
 
     return call
+
+
+class OpenHistories:
+    """Histories that an async adapter was given; it closes what it opened by its URL."""
+
+    def __init__(self, given: HistoriesGiven) -> None:
+        self.histories, self._owned = histories_of(given)
+
+    async def close(self) -> None:
+        """Close the store, if it was opened by its URL."""
+        if self._owned:
+            await self.histories.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -19,18 +19,18 @@ from pydantic_core import to_jsonable_python
 __all__ = ["from_plain", "time_from", "to_plain"]
 
 
-def to_plain(value: Any) -> Any:
-    """Return a value as JSON."""
+def to_plain(value: Any, *, unknown: bool = False) -> Any:
+    """Return a value as JSON. With ``unknown``, an object that pydantic does not know becomes a text; else it raises."""
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool:
         return value
     if kind is dict and all(type(key) is str for key in value):
-        plain = {key: to_plain(each) for key, each in value.items()}
+        plain = {key: to_plain(each, unknown=unknown) for key, each in value.items()}
         return {"$dict": plain} if len(plain) == 1 and next(iter(plain)).startswith("$") else plain
     if kind is list:
-        return [to_plain(each) for each in value]
+        return [to_plain(each, unknown=unknown) for each in value]
     if kind is tuple:
-        return {"$tuple": [to_plain(each) for each in value]}
+        return {"$tuple": [to_plain(each, unknown=unknown) for each in value]}
     if kind is bytes:
         return {"$bytes": b64encode(value).decode()}
     if kind is float:
@@ -38,7 +38,7 @@ def to_plain(value: Any) -> Any:
     if kind is datetime:
         text = value.isoformat()
         return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
-    return to_plain(to_jsonable_python(value))
+    return to_plain(to_jsonable_python(value, serialize_unknown=unknown))
 
 
 def from_plain(plain: Any) -> Any:

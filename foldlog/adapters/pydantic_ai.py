@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -34,7 +33,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from eventstore import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
 from foldlog.adapters.linked import UNKNOWN, LinkedEntries, Moves
-from foldlog.adapters.opening import HistoriesGiven, histories_of
+from foldlog.adapters.opening import HistoriesGiven, OpenHistories
 from foldlog.adapters.plain import from_plain, time_from, to_plain
 from foldlog.history import History
 
@@ -47,7 +46,7 @@ _PAGE = 200
 _records = TypeAdapter(ConversationRecord)
 
 
-class FoldlogConversationStore(ConversationStore):  # type: ignore[misc]
+class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignore[misc]
     """Keeps conversations. ``histories``: the URL of a store, or open histories of either face.
 
     The conversation ``ID`` is ``PREFIX/ID``, quoted as in a URL. Any number of tasks, processes and stores may use it.
@@ -56,7 +55,7 @@ class FoldlogConversationStore(ConversationStore):  # type: ignore[misc]
     """
 
     def __init__(self, histories: HistoriesGiven, *, prefix: str = "pydantic-ai") -> None:
-        self.histories, self._owned = histories_of(histories)
+        super().__init__(histories)
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
 
@@ -106,19 +105,6 @@ class FoldlogConversationStore(ConversationStore):  # type: ignore[misc]
                 await self._copy(other, record)
                 copied += 1
         return copied
-
-    async def close(self) -> None:
-        """Close the store, if it was opened by its URL."""
-        if self._owned:
-            await self.histories.close()
-
-    async def __aenter__(self) -> FoldlogConversationStore:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await self.histories.pool.run(work, finish=False)

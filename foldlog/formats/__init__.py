@@ -18,7 +18,8 @@
     key_order.py   the order of keys in records; source_ids.py: their ids; tips.py: where a fork of a branch begins
 
     claude_code/ codex/ openai_chat/ openhands_v0/ openhands_v1/    one format each, as are
-    langchain.py openai_responses.py pydantic_ai.py swe_agent.py
+    langchain.py openai_responses.py swe_agent.py
+    in_parts/      formats whose records are made of parts: pydantic-ai, google-adk
 
 A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of two). Every format is
 lossless: an export gives the records back as they were, parsed.

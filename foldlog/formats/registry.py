@@ -29,7 +29,8 @@ _MODULES = (
     "claude_code",
     "codex",
     "swe_agent",
-    "pydantic_ai",
+    "in_parts.pydantic_ai",
+    "in_parts.google_adk",
 )
 """The files and folders beside this one that hold a format each, as ``FORMAT``. To add a format, add its folder and its
 name here. A record belongs to the first format that matches it; no record should match two.

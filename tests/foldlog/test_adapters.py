@@ -15,7 +15,7 @@ from foldlog.adapters.catalog import ADAPTERS
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "foldlog" / "adapters"
 SHARED = {
-    *("__init__", "catalog", "linked", "opening", "plain"),
+    *("__init__", "catalog", "linked", "newest", "opening", "plain", "shared_state"),
     *("checkpoint_branches", "checkpoints", "langgraph_values", "record_lists"),
 }
 """Files that adapters are made with."""

@@ -11,7 +11,7 @@ import foldlog
 from eventstore import Action, Annotation, CondensationAction, Message, Observation, SystemMessage, codec
 from foldlog.formats import NotAnEvent, decode, detect, encode
 from foldlog.formats.format import Options
-from foldlog.formats.pydantic_ai import FORMAT
+from foldlog.formats.in_parts.pydantic_ai import FORMAT
 from projections import well_formed
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "pydantic-ai.jsonl"
@@ -81,7 +81,7 @@ def test_messages_without_ids_and_in_part_are_read_and_written():
         encoder = FORMAT.encoder()
         part = [message for event in events[start:] for message in encoder.records(event)]
         assert part[: len(starts) - number] == MESSAGES[number : len(starts)]
-    with pytest.raises(ValueError, match="the last message has 4 parts, and 2 of them are here"):
+    with pytest.raises(ValueError, match="the last record has 4 parts, and 2 of them are here"):
         written(*events[:4])
 
 

@@ -469,6 +469,34 @@ langchain_messages = st.builds(
     objects(langchain_data),
     st.dictionaries(st.sampled_from(["typed", "x"]), values, max_size=1),
 )
+google_adk_parts = objects(
+    {
+        "text": texts,
+        "thought": st.booleans(),
+        "function_call": objects({"id": call_ids, "name": texts, "args": objects({})}),
+        "function_response": objects({"id": call_ids, "name": texts, "response": objects({"error": values})}),
+        "inline_data": objects({"data": objects({"$bytes": texts}), "mime_type": st.just("image/png")}),
+    }
+)
+google_adk_events = with_name(
+    "author",
+    st.sampled_from(["user", "agent", ""]),
+    objects({"timestamp": st.floats(0, 1e10), "id": source_ids, "actions": objects({"state_delta": objects({})})}),
+).flatmap(
+    lambda event: st.builds(
+        lambda content: {**event, "invocation_id": "i", **content},
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "content": st.builds(
+                    lambda parts, role: {"parts": parts, "role": role},
+                    st.lists(google_adk_parts, max_size=3) | st.none(),
+                    texts,
+                )
+            },
+        ),
+    )
+)
 FORMATS = {
     "openhands-v0": v0_records,
     "openhands-v1": v1_records,
@@ -479,6 +507,7 @@ FORMATS = {
     "claude-code": claude_records,
     "codex": codex_records,
     "pydantic-ai": pydantic_ai_messages,
+    "google-adk": google_adk_events,
 }
 
 

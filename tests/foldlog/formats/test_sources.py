@@ -401,6 +401,7 @@ def test_a_format_that_is_named_takes_what_can_pass_for_it(write):
         "openai-responses",
         "pydantic-ai",
         "langchain",
+        "google-adk",
     }
 
 

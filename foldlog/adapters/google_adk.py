@@ -1,0 +1,300 @@
+"""Sessions of Google's Agent Development Kit in foldlog: a session service.
+
+    runner = Runner(agent=agent, app_name="app", session_service=FoldlogSessionService("sqlite:///history.db"))
+
+The conversation of a session is ``PREFIX/APP/USER/SESSION``, of the format ``google-adk``. Its state is its document
+``state``; that of a user is the document ``state`` of ``PREFIX/APP/USER``, that of an app of ``PREFIX/APP``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, unquote
+
+from google.adk.errors._stale_session_error import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event as AdkEvent
+from google.adk.platform import time as platform_time
+from google.adk.platform import uuid as platform_uuid
+from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
+from google.adk.sessions.session import Session
+from google.adk.sessions.state import State
+from msgspec.structs import replace
+
+from eventstore import (
+    NOT_RECORDED,
+    ConversationErased,
+    ConversationNotFound,
+    Event,
+    VersionConflict,
+)
+from foldlog.adapters.newest import newest_records
+from foldlog.adapters.opening import HistoriesGiven, OpenHistories
+from foldlog.adapters.plain import from_plain, to_plain
+from foldlog.adapters.shared_state import SharedStates
+from foldlog.formats import Encoder, decode
+from foldlog.history import History
+
+__all__ = ["FoldlogSessionService"]
+
+T = TypeVar("T")
+Values = dict[str, Any]
+Names = tuple[str, str, str]
+
+_FORMAT = "google-adk"
+_PAGE = 200
+
+
+class _Stored(NamedTuple):
+    """A session as it is stored, of a version. ``about``: when it was ``created``; ``pending``, the changes of shared
+    states that its last such event made; ``unordered``, where an event is older than the one before it.
+    """
+
+    history: History
+    version: int
+    state: Values
+    about: Values
+
+
+class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
+    """Keeps sessions. ``uri``: the URL of a store, or open histories of either face.
+
+    Any number of tasks, processes and services may use one store. ``delete_session`` erases: the bytes are gone when it
+    returns, and the id may be used again. What is opened by its URL is closed by ``close``, or by ``async with``. For
+    ``services.yaml``, ``foldlog:///history.db`` is a SQLite file; ``foldlog+`` may stand before any URL.
+    """
+
+    def __init__(self, uri: HistoriesGiven, *, prefix: str = "adk", agents_dir: str | None = None) -> None:
+        if isinstance(uri, str) and uri.startswith(("foldlog:", "foldlog+")):
+            uri = f"sqlite:{uri[8:]}" if uri[7] == ":" else uri[8:]
+        super().__init__(uri)
+        self._prefix = prefix
+        self._shared = SharedStates(self.histories.sync)
+
+    def conversation(self, app_name: str, *names: str) -> str:
+        """Return the id of the conversation of a session (app, user, id), or of the state of a user or an app."""
+        return "/".join((self._prefix, *(quote(name, safe="", errors="surrogatepass") for name in (app_name, *names))))
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: Values | None = None, session_id: str | None = None
+    ) -> Session:
+        """Begin a session. Raises ``AlreadyExistsError``."""
+        create = partial(self._create, app_name, user_id, session_id or "", state or {}, platform_time.get_time())
+        return await self._run(create, finish=True)
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        """Return a session with its events, or the newest of them. Cost: the events returned."""
+        return await self._run(partial(self._get, app_name, user_id, session_id, config))
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """Return the sessions of an app or a user with their states, the last updated at the end."""
+        return ListSessionsResponse(sessions=await self._run(partial(self._listed, app_name, user_id)))
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Erase a session; the states of its user and its app stay."""
+        await self._run(partial(self._delete, app_name, user_id, session_id), finish=True)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> Values:
+        """Return the state of a user."""
+        return await self._run(partial(self._shared_state, app_name, user_id))
+
+    async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
+        """Append an event with its changes of state, all or none. Durability: on disk when it returns.
+
+        Raises ``SessionNotFoundError``, and ``StaleSessionError`` where the stored session is newer than ``session``.
+        """
+        if event.partial:
+            return event
+        delta = event.actions.state_delta if event.actions else {}
+        session.state.update({key: value for key, value in delta.items() if key.startswith(State.TEMP_PREFIX)})
+        append = partial(self._append, session.app_name, session.user_id, session.id, session.last_update_time, event)
+        await self._run(append, finish=True)
+        session.last_update_time = event.timestamp
+        return await super().append_event(session, event)
+
+    async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
+        """Copy the sessions of an app from another service, with their states and those of their users. Return how
+        many were not here.
+        """
+        copied = 0
+        for listed in (await other.list_sessions(app_name=app_name)).sessions:
+            names = {"app_name": app_name, "user_id": listed.user_id, "session_id": listed.id}
+            session = None if await self.get_session(**names) is not None else await other.get_session(**names)
+            if session is not None:
+                copy = partial(self._begin, session.last_update_time, session.events, tuple(names.values()))
+                await self._run(partial(copy, session.state), finish=True)
+                copied += 1
+        return copied
+
+    async def _run(self, work: Callable[[], T], *, finish: bool = False) -> T:
+        return await self.histories.pool.run(work, finish=finish)
+
+    # -- reading, in threads ------------------------------------------------------------------------------------------
+
+    def _stored(self, names: Names) -> _Stored | None:
+        """Return a session; None where there is none, or not all of it."""
+        history = self.histories.sync[self.conversation(*names)]
+        try:
+            version = history.version
+            about = history.document("session", version=version) if version else None
+            if about is None:
+                return None
+            state = history.document("state", {}, version=version)
+        except ConversationErased:
+            return None
+        self._shared.write(history.id, about.get("pending"))
+        return _Stored(history, version, state, about)
+
+    def _named(self, app_name: str, user_id: str, session_id: str) -> Names:
+        """Return the names of a session: blanks around an id are left out, but where a session has them."""
+        names, stripped = (app_name, user_id, session_id), (app_name, user_id, session_id.strip())
+        return names if names == stripped or self._stored(names) is not None else stripped
+
+    def _updated(self, stored: _Stored) -> float:
+        newest = next(newest_records(stored.history, stored.version, _FORMAT), None)
+        return float(stored.about["created"] if newest is None else newest["timestamp"])
+
+    def _get(self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None) -> Session | None:
+        names = self._named(app_name, user_id, session_id)
+        stored = self._stored(names)
+        if stored is None:
+            return None
+        events = [AdkEvent.model_validate(from_plain(record)) for record in self._records(stored, config)]
+        return self._session(names, stored, self._shared_states(*names[:2]), events)
+
+    def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[Values]:
+        """Return the events that are asked for, in the order of their times."""
+        count = None if config is None else config.num_recent_events
+        after = None if config is None else config.after_timestamp
+        if stored.about.get("unordered") or (count is None and not after):
+            encoder = Encoder(_FORMAT)
+            events = stored.history.events(0, stored.version)
+            ours = (event for event in events if event.origin is not None and event.origin.format == _FORMAT)
+            records = [record for event in ours for record in encoder.records(event)]
+            newest = iter(sorted(records, key=lambda record: float(record["timestamp"]))[::-1])
+        else:
+            newest = newest_records(stored.history, stored.version, _FORMAT)
+        taken: list[Values] = []
+        for record in islice(newest, count):
+            if after and record["timestamp"] < after:
+                break
+            taken.append(record)
+        return taken[::-1]
+
+    def _session(self, names: Names, stored: _Stored, shared: Values, events: list[Any]) -> Session:
+        state = {**_values(stored.state), **shared}
+        about = {"app_name": names[0], "user_id": names[1], "id": names[2], "last_update_time": self._updated(stored)}
+        return Session(state=state, events=events, **about)
+
+    def _shared_state(self, app_name: str, *user: str) -> Values:
+        """Return the state of a user, or of an app."""
+        return _values(self._shared.read(self.conversation(app_name, *user)))
+
+    def _shared_states(self, app_name: str, user_id: str) -> Values:
+        """Return the states that a session of a user shares, with their prefixes."""
+        app = {State.APP_PREFIX + key: value for key, value in self._shared_state(app_name).items()}
+        user = {State.USER_PREFIX + key: value for key, value in self._shared_state(app_name, user_id).items()}
+        return {**app, **user}
+
+    def _listed(self, app_name: str, user_id: str | None) -> list[Session]:
+        attributes = {"runtime": _FORMAT, "app": app_name, **({} if user_id is None else {"user": user_id})}
+        shared: dict[str, Values] = {}
+        found, after, start = list[Session](), None, f"{self.conversation(app_name)}/"
+        while True:
+            page = self.histories.sync.recent(attributes, limit=_PAGE, after=after, age_max_s=0)
+            for row in page.conversations:
+                if row.id.startswith(start):
+                    user, session = (unquote(each, errors="surrogatepass") for each in row.id[len(start) :].split("/"))
+                    stored = self._stored((app_name, user, session))
+                    if stored is not None:
+                        shared[user] = shared.get(user) or self._shared_states(app_name, user)
+                        found.append(self._session((app_name, user, session), stored, shared[user], []))
+            after = page.after
+            if after is None:
+                return sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
+
+    # -- writing, in threads ------------------------------------------------------------------------------------------
+
+    def _create(self, app_name: str, user_id: str, session_id: str, state: Values, now: float) -> Session:
+        names = self._named(app_name, user_id, session_id)
+        names = names if names[2] else (app_name, user_id, platform_uuid.new_uuid())
+        stored = self._begin(now, [], names, state)
+        return self._session(names, stored, self._shared_states(app_name, user_id), [])
+
+    def _begin(self, created: float, events: list[AdkEvent], names: Names, state: Values) -> _Stored:
+        own, pending = self._by_scope(names, state)
+        about: Values = {"created": created, "pending": pending}
+        attributes = {"runtime": _FORMAT, "app": names[0], "user": names[1]}
+        records = [event for each in events for event in _events_of(each)]
+        while self._stored(names) is None:
+            history = self.histories.sync[self.conversation(*names)]
+            with suppress(VersionConflict, ConversationErased):
+                try:
+                    version = history.version
+                except ConversationErased:
+                    history, version = self.histories.sync.create(history.id, attributes, replace_erased=True), 1
+                documents = {"attributes": attributes, "session": about, "state": own}
+                history.append(records, expected_version=version, documents=documents)
+                self._shared.write(history.id, pending)
+                return _Stored(history, history.version, own, about)
+        raise AlreadyExistsError(f"Session with id {names[2]} already exists.")
+
+    def _append(self, app_name: str, user_id: str, session_id: str, known: float, event: AdkEvent) -> None:
+        names = (app_name, user_id, session_id)
+        own, pending = self._by_scope(names, event.actions.state_delta if event.actions else {})
+        events = _events_of(event)
+        while True:
+            stored = self._stored(names)
+            if stored is None:
+                raise SessionNotFoundError(f"Session {session_id} not found.")
+            updated = self._updated(stored)
+            if updated > known:
+                raise StaleSessionError(
+                    f"session {session_id!r} was updated at {updated}, after the {known} of this object; get it again"
+                )
+            about = {**stored.about, **({"unordered": True} if event.timestamp < updated else {})}
+            about |= {"pending": pending} if pending else {}
+            documents: Values = {"session": about} if about != stored.about else {}
+            documents |= {"state": {**stored.state, **own}} if own else {}
+            with suppress(VersionConflict, ConversationErased):
+                stored.history.append(events, expected_version=stored.version, documents=documents or None)
+                self._shared.write(stored.history.id, pending)
+                return
+
+    def _by_scope(self, names: Names, state: Values) -> tuple[Values, Values | None]:
+        """Return the part of a state that a session has by itself, and the changes of those that it shares, as JSON.
+
+        Temporary values are in none of them.
+        """
+        scopes: dict[str, Values] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}, State.TEMP_PREFIX: {}, "": {}}
+        for key, value in state.items():
+            scope = next(each for each in scopes if key.startswith(each))
+            scopes[scope][key.removeprefix(scope)] = to_plain(value, unknown=True)
+        app, user = self.conversation(names[0]), self.conversation(*names[:2])
+        changes = {app: scopes[State.APP_PREFIX], user: scopes[State.USER_PREFIX]}
+        return scopes[""], self._shared.pending(changes)
+
+    def _delete(self, app_name: str, user_id: str, session_id: str) -> None:
+        conversation = self.conversation(*self._named(app_name, user_id, session_id))
+        with suppress(ConversationNotFound, ConversationErased):
+            self.histories.sync.erase(conversation, reason="the session was deleted", detach_forks=True)
+
+
+def _values(plain: Values) -> Values:
+    return {key: from_plain(value) for key, value in plain.items()}
+
+
+def _events_of(event: AdkEvent) -> list[Event]:
+    """Return the events of foldlog that an event is, without what it says of temporary state."""
+    record = to_plain(event.model_dump(mode="python", exclude_none=True), unknown=True)
+    delta = record.get("actions", {}).get("state_delta", {})
+    for key in [key for key in delta if key.startswith(State.TEMP_PREFIX)]:
+        del delta[key]
+    return [replace(each, id=NOT_RECORDED) for each in decode([record], format=_FORMAT)]

@@ -1,0 +1,96 @@
+"""A model that plays a script, and refuses a prompt that a server would; and events of every form."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+
+__all__ = ["Refused", "ScriptedModel", "any_event", "any_state", "call", "problem_of", "said"]
+
+
+class Refused(Exception):
+    """What the server answers to a malformed prompt."""
+
+
+def problem_of(contents):
+    """Return what is wrong with a prompt, or None."""
+    if not contents or contents[-1].role != "user":
+        return "a prompt ends with a turn of the user"
+    waiting: list[str] = []
+    for place, content in enumerate(contents):
+        parts = content.parts or []
+        calls = [part.function_call.id or part.function_call.name for part in parts if part.function_call]
+        results = [part.function_response.id or part.function_response.name for part in parts if part.function_response]
+        if waiting and sorted(results) != sorted(waiting):
+            return f"content {place}: the calls {waiting} have the results {results}"
+        if results and not waiting:
+            return f"content {place}: no call for the results {results}"
+        waiting = calls
+    return None
+
+
+def said(text):
+    return types.Content(role="model", parts=[types.Part(text=text)])
+
+
+def call(name, call_id, **args):
+    return types.Part(function_call=types.FunctionCall(id=call_id, name=name, args=args))
+
+
+class ScriptedModel(BaseLlm):
+    """``script(contents, number)`` gives the content of a response; ``prompts`` are what came."""
+
+    model: str = "scripted"
+    script: Any = None
+    prompts: Any = None
+
+    async def generate_content_async(self, llm_request, stream=False) -> AsyncGenerator[LlmResponse, None]:
+        problem = problem_of(llm_request.contents)
+        if problem is not None:
+            raise Refused(problem)
+        self.prompts.append(list(llm_request.contents))
+        yield LlmResponse(content=self.script(llm_request.contents, len(self.prompts) - 1))
+
+
+_TEXTS = ["", "hi", "a\x00b", "\ud800", "é" * 3, '{"a": 1}', "$bytes"]
+_JSON = [None, True, 0, -1, 1.5, 2**62, "", "é", "a b", [], {}, [{"a": [None, 1]}], {"$bytes": "AA=="}, {"$x": {}}]
+_VALUES = [*_JSON, 2**70, "a\x00b", "\ud800", b"\x00\xff", (), (1, (b"q",)), {"": {"$tuple": 1}}]
+
+
+def any_state(choice, values=_JSON):
+    keys = ["a", "b", "$bytes", "temp:t", "app:a", "app:b", "user:a", "user:$x", "user:temp:x", "x:y"]
+    return {choice.choice(keys): choice.choice(values) for _ in range(choice.randrange(4))}
+
+
+def any_event(choice, number, *, plain=False):
+    """Return an event of any form; a plain one holds what the SDK's own JSON can hold."""
+    text = choice.choice(["hi", "é"] if plain else _TEXTS)
+    value = choice.choice(_JSON if plain else _VALUES)
+    parts = [
+        types.Part(text=text),
+        types.Part(text=text, thought=True, thought_signature=b"\xfe\x00"),
+        types.Part(function_call=types.FunctionCall(id=choice.choice([None, "c0"]), name="f", args={"a": value})),
+        types.Part(function_response=types.FunctionResponse(id="c0", name="f", response={"result": value, "n": None})),
+        types.Part(function_response=types.FunctionResponse(name="f", response={"error": text})),
+        types.Part(inline_data=types.Blob(data=b"\x00\xff", mime_type=choice.choice(["image/png", "audio/wav"]))),
+        types.Part(file_data=types.FileData(file_uri="gs://x/y", mime_type="image/png")),
+    ]
+    content = types.Content(
+        role=choice.choice(["user", "model"]), parts=[choice.choice(parts) for _ in range(choice.randrange(4))]
+    )
+    return Event(
+        id=f"e{number}",
+        invocation_id=choice.choice(["", "i1"]),
+        author=choice.choice(["user", "agent"]),
+        timestamp=choice.choice([1000.0, 1000.25, 1e9]) + number * choice.choice([0.1, 1.0]),
+        content=choice.choice([None, content, content]),
+        actions=EventActions(state_delta=any_state(choice, _JSON if plain else _VALUES)),
+        long_running_tool_ids=choice.choice([None, {"b", "a"}]),
+        custom_metadata=choice.choice([None, {"x": value}]),
+    )

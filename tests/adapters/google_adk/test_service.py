@@ -1,0 +1,407 @@
+"""``FoldlogSessionService``: equal to the SDK's own SQLite service, exact, and what runs do with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.cli.service_registry import get_service_registry, load_services_module
+from google.adk.errors._stale_session_error import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.platform import time as platform_time
+from google.adk.runners import Runner
+from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.genai import types
+from pydantic import BaseModel
+
+from foldlog.adapters.google_adk import FoldlogSessionService
+from foldlog.adapters.shared_state import SharedStates
+from tests.adapters.google_adk.scripted import ScriptedModel, any_event, any_state, call, problem_of, said
+
+pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[3]
+S = {"app_name": "a", "user_id": "u", "session_id": "s"}
+
+
+@pytest.fixture
+def service(histories):
+    return FoldlogSessionService(histories)
+
+
+def exact(value):
+    """Return a text that differs where a value or a type differs."""
+    if isinstance(value, list):
+        return [exact(each) for each in value]
+    dump = getattr(value, "model_dump", None)
+    return repr(value if dump is None else dump(mode="python"))
+
+
+async def outcome(work):
+    try:
+        return await work
+    except (AlreadyExistsError, SessionNotFoundError, StaleSessionError) as error:
+        return type(error)
+
+
+def random_operation(choice, number):
+    """Return something to do with a service: the same with each that it is given, and with the sessions that it has."""
+    names = {"app_name": choice.choice(["a", "b/ü"]), "user_id": choice.choice(["u", "v w"])}
+    session_id = choice.choice(["s", "t", " s ", "x/y"])
+    key = (*names.values(), session_id)
+    what, state, seed = choice.random(), any_state(choice), choice.random()
+    config = GetSessionConfig(
+        num_recent_events=choice.choice([None, 0, 1, 3]), after_timestamp=choice.choice([None, 0.0, 1050.0])
+    )
+
+    async def operate(service, held):
+        if what < 0.12:
+            return await service.create_session(state=dict(state), session_id=session_id, **names)
+        if what < 0.6 and key in held:
+            event = any_event(random.Random(seed), number, plain=True)
+            appended = await outcome(service.append_event(held[key], event))
+            return [appended, held[key].state, held[key].last_update_time]
+        if what < 0.85:
+            got = await service.get_session(session_id=session_id, config=config, **names)
+            if got is not None:
+                held[key] = got
+            return got
+        if what < 0.9:
+            return (await service.list_sessions(**names)).sessions
+        if what < 0.94:
+            return (await service.list_sessions(app_name=names["app_name"])).sessions
+        if what < 0.97:
+            return await service.get_user_state(**names)
+        return await service.delete_session(session_id=session_id, **names)
+
+    return operate
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_random_operations_are_what_the_sdks_sqlite_service_does(service, tmp_path, seed):
+    choice, theirs = random.Random(seed), SqliteSessionService(str(tmp_path / "theirs.db"))
+    ours_held, theirs_held, number, appended = {}, {}, 0, 0
+    platform_time.set_time_provider(lambda: 900.0 + number)
+    try:
+        for number in range(150):
+            operate = random_operation(choice, number)
+            one, other = await outcome(operate(service, ours_held)), await outcome(operate(theirs, theirs_held))
+            assert as_json(one) == as_json(other)
+            appended += isinstance(one, list) and one[:1] != [] and isinstance(one[0], Event)
+    finally:
+        platform_time.reset_time_provider()
+    assert appended > 20
+
+
+def as_json(value):
+    """Return what the SDK's own service keeps of a value: its JSON, where keys of a state have no order."""
+    if isinstance(value, list):
+        return [as_json(each) for each in value]
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+
+
+async def talk(service, count=1, **names):
+    names = {**S, **names}
+    session = await service.get_session(**names) or await service.create_session(**names)
+    for _ in range(count):
+        number = len(session.events)
+        event = Event(id=f"e{number}", invocation_id="i", author="user", content=said(str(number)))
+        await service.append_event(session, event)
+    return session
+
+
+async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(tmp_path):
+    choice, url = random.Random(3), f"sqlite:///{tmp_path / 'h.db'}"
+    events = [any_event(choice, number) for number in range(200)]
+    events.sort(key=lambda event: event.timestamp)
+    async with FoldlogSessionService(url) as service:
+        session = await service.create_session(**S, state={"b": b"\x00", "t": (1,), "app:s": "\ud800", "temp:x": 1})
+        for event in events:
+            await service.append_event(session, event)
+        held = {key: value for key, value in session.state.items() if not key.startswith("temp:")}
+    async with FoldlogSessionService(url) as service:
+        got = await service.get_session(**S)
+        assert exact(got.events) == exact(events)
+        assert got.events == events
+        assert {key: repr(value) for key, value in got.state.items()} == {key: repr(held[key]) for key in held}
+        recent = await service.get_session(**S, config=GetSessionConfig(num_recent_events=7))
+        assert exact(recent.events) == exact(events[-7:])
+        assert recent.state == got.state
+        after = await service.get_session(**S, config=GetSessionConfig(after_timestamp=events[100].timestamp))
+        assert after.events == [event for event in events if event.timestamp >= events[100].timestamp]
+
+
+async def test_states_of_users_and_apps_are_shared(service):
+    one = await service.create_session(**S, state={"k": 1, "user:k": 2, "app:k": 3, "temp:k": 4})
+    assert one.state == {"k": 1, "user:k": 2, "app:k": 3}
+    delta = {"k": 5, "user:k": 6, "temp:k": 7}
+    await service.append_event(one, Event(author="agent", invocation_id="i", actions=EventActions(state_delta=delta)))
+    assert one.state == {"k": 5, "user:k": 6, "app:k": 3, "temp:k": 7}
+    other = await service.create_session(**{**S, "session_id": "t"})
+    assert other.state == {"user:k": 6, "app:k": 3}
+    assert (await service.create_session(**{**S, "user_id": "v"})).state == {"app:k": 3}
+    assert await service.get_user_state(app_name="a", user_id="u") == {"k": 6}
+    await service.delete_session(**S)
+    assert (await service.get_session(**{**S, "session_id": "t"})).state == {"user:k": 6, "app:k": 3}
+
+
+@pytest.mark.parametrize("scopes", [("app",), ("user",), ("app", "user")])
+async def test_a_shared_change_that_a_killed_process_left_is_written_by_the_next_reader(service, monkeypatch, scopes):
+    session = await service.create_session(**S, state={f"{scope}:k": 1 for scope in scopes})
+    delta = {f"{scope}:k": 2 for scope in scopes}
+    event = Event(id="e", author="agent", invocation_id="i", actions=EventActions(state_delta=delta))
+    with monkeypatch.context() as patched:
+        patched.setattr(SharedStates, "write", lambda self, session, pending: None)  # killed before it
+        await service.append_event(session, event)
+        assert (await service.get_session(**S)).state == {f"{scope}:k": 1 for scope in scopes}
+    got = await service.get_session(**S)
+    assert got.state == delta
+    other = await service.create_session(**{**S, "session_id": "t"}, state={f"{scope}:k": 3 for scope in scopes})
+    assert (await service.get_session(**S)).state == other.state, "a change is written once, not whenever it is read"
+
+
+async def test_view_why_and_find_work_while_the_session_runs(service, histories):
+    await talk(service, 3)
+    history = histories[service.conversation("a", "u", "s")]
+    assert [event.content for event in history.view] == ["0", "1", "2"]
+    assert [message["role"] for message in history.view.to_messages()] == ["user"]
+    assert history.attributes == {"runtime": "google-adk", "app": "a", "user": "u"}
+    assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+
+
+async def test_a_deleted_session_is_erased_and_its_id_is_used_again(service, histories):
+    await talk(service, 2)
+    await service.delete_session(**S)
+    assert await service.get_session(**S) is None
+    assert histories.store.conversation(service.conversation("a", "u", "s")).erased_at is not None
+    assert [event.id for event in (await talk(service, 1)).events] == ["e0"]
+    assert [event.id for event in (await service.get_session(**S)).events] == ["e0"]
+
+
+async def test_another_process_makes_a_session_stale(service):
+    one, other = await talk(service, 1), await service.get_session(**S)
+    await service.append_event(one, Event(id="x", author="user", invocation_id="i"))
+    with pytest.raises(StaleSessionError, match="session 's' was updated at"):
+        await service.append_event(other, Event(id="y", author="user", invocation_id="i"))
+    assert [event.id for event in (await service.get_session(**S)).events] == ["e0", "x"]
+
+
+async def test_a_cancelled_append_is_whole_or_absent_and_over(service):
+    for number in range(20):
+        names = {**S, "session_id": f"s{number}"}
+        session = await service.create_session(**names)
+        delta = {"k": 1, "user:k": number}
+        event = Event(id="e", author="agent", invocation_id="i", actions=EventActions(state_delta=delta))
+        task = asyncio.ensure_future(service.append_event(session, event))
+        await asyncio.sleep(number / 4_000)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        now = await service.get_session(**names)
+        if now.events:
+            assert (len(now.events), now.state) == (1, delta)
+        else:
+            assert now.state.get("k") is None
+            assert now.state.get("user:k") != number
+        await asyncio.sleep(0.002)
+        assert await service.get_session(**names) == now
+
+
+async def test_a_copy_of_another_service_has_its_sessions_and_states(service, tmp_path):
+    theirs, choice = SqliteSessionService(str(tmp_path / "theirs.db")), random.Random(4)
+    for user in ("u", "v"):
+        for name in ("s", "t"):
+            session = await theirs.create_session(app_name="a", user_id=user, session_id=name, state={"app:n": name})
+            for number in range(12):
+                event = any_event(choice, number, plain=True)
+                event.timestamp = session.last_update_time + 1
+                await theirs.append_event(session, event)
+    assert await service.copy_from(theirs, app_name="a") == 4
+    assert await service.copy_from(theirs, app_name="a") == 0
+    for user in ("u", "v"):
+        for name in ("s", "t"):
+            names = {"app_name": "a", "user_id": user, "session_id": name}
+            assert as_json(await service.get_session(**names)) == as_json(await theirs.get_session(**names))
+    assert as_json((await service.list_sessions(app_name="a")).sessions) == as_json(
+        (await theirs.list_sessions(app_name="a")).sessions
+    )
+
+
+async def test_services_yaml_makes_one(tmp_path):
+    (tmp_path / "services.yaml").write_text(
+        "services:\n- {scheme: foldlog, type: session, class: foldlog.adapters.google_adk.FoldlogSessionService}\n"
+    )
+    load_services_module(str(tmp_path))
+    path = tmp_path / "history.db"
+    service = get_service_registry().create_session_service(f"foldlog:///{path}", agents_dir=str(tmp_path))
+    assert isinstance(service, FoldlogSessionService)
+    assert isinstance(service, BaseSessionService)
+    await talk(service, 1)
+    await service.close()
+    assert path.exists()
+    async with FoldlogSessionService(f"foldlog+sqlite:///{path}") as again:
+        assert len((await again.get_session(**S)).events) == 1
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def measure(unit: str) -> dict:
+    """Measure."""
+    return {"result": f"9 {unit}"}
+
+
+def steps(count):
+    """A script of so many turns with tools, the second one with two calls, before the last message."""
+
+    def script(contents, number):
+        if number >= count:
+            return said("finished")
+        calls = [call("measure", f"c{number}-{n}", unit="km") for n in range(1 + number % 2)]
+        return types.Content(role="model", parts=calls)
+
+    return script
+
+
+async def run(service, script, prompt, tools=(measure,)):
+    model = ScriptedModel(script=script, prompts=[])
+    agent = LlmAgent(name="agent", model=model, tools=list(tools))
+    runner = Runner(agent=agent, app_name="a", session_service=service)
+    message = types.Content(role="user", parts=[types.Part(text=prompt)])
+    events = [event async for event in runner.run_async(user_id="u", session_id="s", new_message=message)]
+    return model, events
+
+
+async def test_a_run_with_tools_goes_on_in_the_next_run(service):
+    await service.create_session(**S)
+    _, events = await run(service, steps(3), "how far?")
+    assert events[-1].content.parts[0].text == "finished"
+    kept = (await service.get_session(**S)).events
+    assert kept[1:] == events
+    model, _ = await run(service, steps(0), "and back?")
+    assert len(model.prompts[0]) == len(kept) + 1
+    view = service.histories.sync[service.conversation("a", "u", "s")].view
+    assert [message["role"] for message in view.to_messages()][:4] == ["user", "assistant", "tool", "assistant"]
+
+
+DIES = """
+import asyncio, os, signal, sys
+from google.genai import types
+from foldlog.adapters.google_adk import FoldlogSessionService
+from tests.adapters.google_adk.scripted import call
+from tests.adapters.google_adk.test_service import S, run
+
+turn = 0
+
+def measure(unit: str) -> dict:
+    "Measure."
+    if turn == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"result": f"9 {unit}"}
+
+def script(contents, number):
+    global turn
+    turn = number
+    print(len(contents), flush=True)
+    return types.Content(role="model", parts=[call("measure", f"c{number}-{n}", unit="km") for n in (0, 1)])
+
+async def main(url):
+    async with FoldlogSessionService(url) as service:
+        await service.create_session(**S)
+        await run(service, script, "go", tools=[measure])
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url):
+    died = subprocess.run(
+        [sys.executable, "-c", DIES, url], cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ}
+    )
+    assert died.returncode == -9, died.stderr
+    shown = [int(line) for line in died.stdout.split()]
+    async with FoldlogSessionService(url) as service:
+        kept = (await service.get_session(**S)).events
+        assert len(kept) == shown[-1] + 1, "all that the last call was shown, and its response"
+        assert [part.function_call.id for part in kept[-1].content.parts] == ["c3-0", "c3-1"]
+        model, events = await run(service, steps(0), "go on")
+        assert events[-1].content.parts[0].text == "finished"
+        assert problem_of(model.prompts[0]) is None
+        assert (await service.get_session(**S)).events[: len(kept)] == kept
+
+
+WRITER = """
+import asyncio, sys
+from google.adk.errors._stale_session_error import StaleSessionError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from foldlog.adapters.google_adk import FoldlogSessionService
+from tests.adapters.google_adk.test_service import S
+
+async def write(url, name):
+    async with FoldlogSessionService(url) as service:
+        for number in range(20):
+            while True:
+                session = await service.get_session(**S)
+                actions = EventActions(state_delta={f"user:{name}": number, "k": name})
+                event = Event(id=f"{name}-{number}", author="user", invocation_id="i", actions=actions)
+                try:
+                    await service.append_event(session, event)
+                except StaleSessionError:
+                    continue
+                break
+
+asyncio.run(write(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_two_processes_on_one_session_lose_nothing(url):
+    async with FoldlogSessionService(url) as service:
+        await service.create_session(**S)
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name], cwd=ROOT) for name in "ab"]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    async with FoldlogSessionService(url) as service:
+        session = await service.get_session(**S)
+    ids = [event.id for event in session.events]
+    for name in "ab":
+        assert [each for each in ids if each.startswith(name)] == [f"{name}-{number}" for number in range(20)]
+    assert (len(ids), session.state["user:a"], session.state["user:b"]) == (40, 19, 19)
+
+
+async def test_a_server_that_restarts_costs_no_event(restartable):
+    async with FoldlogSessionService(restartable.url(schema="s", patience_s="60")) as service:
+        session = await service.create_session(**S)
+        for number in range(20):
+            stopped = number == 10
+            if stopped:
+                restartable.stop("immediate")
+            actions = EventActions(state_delta={"app:n": number})
+            event = Event(id=f"e{number}", author="user", invocation_id="i", actions=actions)
+            appending = asyncio.ensure_future(service.append_event(session, event))
+            if stopped:
+                await asyncio.sleep(0.3)  # it waits for the server now
+                restartable.start()
+            await appending
+        got = await service.get_session(**S)
+        assert ([event.id for event in got.events], got.state["app:n"]) == ([f"e{n}" for n in range(20)], 19)
+
+
+async def test_the_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FOLDLOG_DB", f"sqlite:///{tmp_path / 'example.db'}")
+    path = ROOT / "examples" / "google_adk_foldlog.py"
+    assert len(path.read_text().splitlines()) <= 40
+    example = runpy.run_path(str(path))
+    for _ in range(2):
+        await example["main"]("hello", ScriptedModel(script=steps(0), prompts=[]))
+    assert capsys.readouterr().out.split("\n")[-3:] == ["finished", "4 events, 4 of them are shown to the model", ""]
