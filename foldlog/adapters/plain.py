@@ -20,7 +20,7 @@ __all__ = ["from_plain", "time_from", "to_plain"]
 
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
-    """Return a value as JSON. With ``unknown``, an object that pydantic does not know becomes a text; else it raises."""
+    """Return a value as JSON. With ``unknown``, an object that pydantic does not know becomes a text, else an error."""
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool:
         return value

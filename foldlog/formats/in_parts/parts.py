@@ -168,7 +168,7 @@ def value_of(content: Content, *, imported: bool) -> Any:
 
 
 def image_of_bytes(data: Any, media_type: Any) -> dict[str, Any] | None:
-    """Return a part with an image whose bytes a record has as ``{"$bytes": base64}``; None where it is no image."""
+    """Return a part with an image whose bytes a record has as ``{"$bytes": base64}``; None where it is not an image."""
     if type(data) is not dict or type(data.get("$bytes")) is not str or not str(media_type).startswith("image/"):
         return None
     return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data['$bytes']}"}}
