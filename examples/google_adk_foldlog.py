@@ -1,8 +1,8 @@
 """An agent of Google's Agent Development Kit whose sessions are in foldlog: run it again, and it goes on.
 
-    pip install '.[google-adk]'
-    GOOGLE_API_KEY=... python examples/google_adk_foldlog.py "How far is the moon?"
-    foldlog view adk/example/you/moon
+pip install '.[google-adk]'
+GOOGLE_API_KEY=... python examples/google_adk_foldlog.py "How far is the moon?"
+foldlog view adk/example/you/moon
 """
 
 from __future__ import annotations
