@@ -162,9 +162,9 @@ def _main(arguments: Sequence[str]) -> None:
 
 
 QUESTIONS = [
-    Question("append one event, durable", "µs", 1.25, "at most", one_by_one),
-    Question("append one event with an idempotency key", "µs", 1.35, "at most", partial(one_by_one, keyed=True)),
-    Question(f"append batches of {BATCH}", "events/s", 0.7, "at least", batches),
+    Question("append one event, durable", "µs", 1.15, "at most", one_by_one),
+    Question("append one event with an idempotency key", "µs", 1.25, "at most", partial(one_by_one, keyed=True)),
+    Question(f"append batches of {BATCH}", "events/s", 0.85, "at least", batches),
     Question(
         f"{THREADS} threads, each append durable", "appends/s", 2.5, "at least", group_commit, raw="ours, one thread"
     ),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from benchmarks.workload import history
-from eventstore import ANY_VERSION, Message, Store
+from condensers.models.prompt_sums import PromptSums
+from condensers.models.tokens import TokenCounter
+from eventstore import ANY_VERSION, Action, Event, Message, Observation, Store
 from eventstore.opening import open_store
 from projections import Views
 
@@ -121,16 +123,30 @@ def count_all(length: int = 10_000) -> dict[str, Count]:
             views.current("c")
             found["warm View"] = counted(lambda: views.current("c"))
             found["step"] = counted(lambda: _step(store, views))
+            sums = PromptSums(TokenCounter(_letters))
+            found["step with sums of tokens"] = counted(lambda: _step(store, views, sums))
             found["load all, an event"] = counted(lambda: sum(1 for _ in store.events("c")), length)
         found["cold open"] = counted(lambda: _open(url))
     return found
 
 
-def _step(store: Store, views: Views) -> int:
-    version = store.append("c", _PAIR, expected_version=ANY_VERSION)[-1].id
+def _step(store: Store, views: Views, sums: PromptSums | None = None) -> int:
+    version = store.append("c", _PAIR if sums is None else _called(store), expected_version=ANY_VERSION)[-1].id
     view = views.current("c")
     assert view.version == version + 1
-    return len(view.events)
+    return len(view.events) if sums is None else sums.of(view)[-1]
+
+
+def _called(store: Store) -> list[Event]:
+    """Return a call and its result, as an agent appends them in most steps."""
+    call_id = f"call {store.database.last_version('c')}"
+    call = Action(tool="run", arguments={"command": "ls -l " * 10}, call_id=call_id, thought="what is here? " * 5)
+    return [call, Observation(tool="run", content="a file " * 40, call_id=call_id)]
+
+
+def _letters(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
+    """Count what a model's own counter would: a count by litellm is another number with each of its releases."""
+    return 3 + sum(4 + len(str(message.get("content"))) for message in messages) + len(tools)
 
 
 _PAIR = [Message(source="user", content="what next? " * 5), Message(source="agent", content="this " * 40)]

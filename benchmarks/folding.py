@@ -1,9 +1,6 @@
 """How fast is a View folded in memory, and made fit for a model? Against a fold by hand that knows this workload.
 
 The fold by hand knows nothing of calls, batches, loops, dialects or offsets beyond what these histories need.
-OpenHands'
-``View.from_events`` ran at 0.63 million events/s where such a fold ran at 11; ten times that is 0.57 of the fold by
-hand.
 """
 
 from __future__ import annotations
@@ -16,8 +13,6 @@ from benchmarks.frame import Question, Round, Scale
 from benchmarks.workload import history
 from eventstore import CondensationAction, CondensationSummary, Event, summary_id
 from projections import View, well_formed
-
-TARGET = 10 * 0.63 / 11
 
 
 def by_hand(events: Sequence[Event]) -> list[Event]:
@@ -48,5 +43,5 @@ def measure(scale: Scale, _folder: Path) -> Iterator[Round]:
 
 
 QUESTIONS = [
-    Question("fold in memory, made fit for a model", "events/s", TARGET, "at least", measure, raw="a fold by hand"),
+    Question("fold in memory, made fit for a model", "events/s", 0.8, "at least", measure, raw="a fold by hand"),
 ]

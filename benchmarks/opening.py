@@ -75,7 +75,7 @@ def _both(stores: Prepared, figure: str) -> Round:
 
 QUESTIONS = [
     *(
-        Question(f"cold open of a View, {length:,} events", "ms", 2.0, "at most", partial(cold_open, length=length))
+        Question(f"cold open of a View, {length:,} events", "ms", 1.4, "at most", partial(cold_open, length=length))
         for length in SCALES["full"].events
     ),
     Question("cold open, shortest to longest history", "ms", 1.3, "at most", growth, raw="ours, the shortest"),

@@ -15,4 +15,4 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
     yield Round(stores.ours.stat().st_size / stores.length, stores.raw.stat().st_size / stores.length)
 
 
-QUESTIONS = [Question("size on disk, everything in it", "bytes/event", 1.15, "at most", measure)]
+QUESTIONS = [Question("size on disk, everything in it", "bytes/event", 1.05, "at most", measure)]

@@ -68,6 +68,6 @@ def _pairs(events: list[Event]) -> Iterator[list[Event]]:
 
 QUESTIONS = [
     Question(
-        "step of an agent: append 2, View, exact tokens", "ms", 1.5, "at most", measure, raw="append 2, count 2, add"
+        "step of an agent: append 2, View, exact tokens", "ms", 1.4, "at most", measure, raw="append 2, count 2, add"
     )
 ]

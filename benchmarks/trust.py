@@ -164,7 +164,7 @@ def _keys() -> KeyRing:
 
 _PLAIN = "the same store, plain"
 QUESTIONS = [
-    Question("verify every event", "events/s", 0.4, "at least", verify, raw="read and hash by hand"),
+    Question("verify every event", "events/s", 0.6, "at least", verify, raw="read and hash by hand"),
     Question("chain, of a batch of 500", "µs/event", 1.2, "at most", chain_of_a_batch, raw="the same without it"),
     Question(
         "chain, of single appends", "µs/event", 1.05, "at most", chain_of_single_appends, raw="the same without it"
