@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eventstore.events import NOT_RECORDED, CondensationAction, Event, is_structural
+from eventstore.events import NOT_RECORDED, CondensationAction, Event, have_structural, is_structural
 from eventstore.stored.transaction import ReadTransaction
 from projections.fold import summary_event
 from projections.intervals import Intervals
@@ -77,5 +77,8 @@ def _shown_backwards(snapshot: ReadTransaction, intervals: Intervals, count: int
             room -= last + 1 - start
             if start > first:
                 left.append((first, start - 1))
-        yield from (event for event in reversed(snapshot.shown_events(some[::-1])) if not is_structural(event))
+        shown = snapshot.shown_events(some[::-1])
+        if have_structural(shown):
+            shown = [event for event in shown if not is_structural(event)]
+        yield from reversed(shown)
         size *= 2
