@@ -158,6 +158,9 @@ def test_a_full_disk_is_no_reason_not_to_take_the_lock(path: str):
     if not os.path.exists("/dev/full"):
         pytest.skip("a full disk is played by /dev/full, which is not here")
     lock = WriteLock(path, 60)
+    lock.take(Waiter(0))
+    lock.release()
+    lock._shared = b"the name of another process"
     os.close(lock._file)
     lock._file = os.open("/dev/full", os.O_RDWR)
     with pytest.raises(OSError, match="No space left"):

@@ -68,6 +68,8 @@ class WriteLock:
                 self._wait(waiter.deadline)
         except BlockingIOError:
             self._wait(waiter.deadline)
+        if not self._name:
+            self._map()
         if self._shared[: len(self._name)] == self._name:  # which takes a tenth of the time of writing it
             return
         try:
@@ -127,12 +129,13 @@ class WriteLock:
 
     def _open(self) -> None:
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+        self._name = b""
+
+    def _map(self) -> None:
+        """Have the lock file ready to be read: once the lock was taken, for most stores are opened to read."""
         self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
         if os.fstat(self._file).st_size < _NAME_BYTES_MAX:
             os.ftruncate(self._file, _NAME_BYTES_MAX)
-        self._map()
-
-    def _map(self) -> None:
         self._shared = mmap.mmap(self._file, _NAME_BYTES_MAX, access=mmap.ACCESS_READ)
 
     def _wait(self, until: float) -> None:
