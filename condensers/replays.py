@@ -26,7 +26,7 @@ from projections.intervals import contains
 from projections.retractions import intervals_kept
 from projections.v0_dialect import is_from_v0
 
-__all__ = ["Made", "Replay", "Replaying", "Turn", "replay"]
+__all__ = ["Made", "Replay", "Replaying", "Turn", "begins_a_turn", "replay"]
 
 _CONDENSATIONS_MAX_A_TURN = 10
 
@@ -123,7 +123,7 @@ def _ends_without_its_follower(view: View) -> bool:
     return last is not None and last.stays_with_next
 
 
-def _begins_a_turn(event: Event, response_id: str | None) -> bool:
+def begins_a_turn(event: Event, response_id: str | None) -> bool:
     """Return whether the agent's model was called for this event: all calls of a response come from one call."""
     if isinstance(event, Action):
         return (
@@ -171,7 +171,7 @@ class Replaying:
             raise TypeError(f"a replay cannot go back, as retraction {event.id} does; leave out what it took back")
         if self._only_counts and not self._shown:
             self._only_counts = not is_from_v0(event)
-        if _begins_a_turn(event, self._response_id):
+        if begins_a_turn(event, self._response_id):
             self._take_turn(event.id)
         self._response_id = event.response_id if isinstance(event, Action) else None
         if self._only_counts:

@@ -4,7 +4,9 @@ import sys
 
 import pytest
 
-from eventstore import Action, CondensationAction, Message, Observation, open_store
+from condensers import load_condenser, replay
+from eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction, open_store
+from projections import Views
 from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
 
@@ -242,3 +244,66 @@ def test_a_page_holds_verdict_and_figures_and_takes_nothing_for_markup(foldlog, 
     for words in ("default", "noop", "events lost", "<polyline", "its own model costs nothing"):
         assert words in page
     assert foldlog("compare", "c1", "--html", "no/such/folder/page.html").status == 2
+
+
+# -- replays that are kept as forks -----------------------------------------------------------------------------------
+
+
+def said_by(view):
+    """What a View says, without ids: those of a fork and those of a replay in memory differ."""
+    return [getattr(event, "content", None) or event.arguments for event in view]
+
+
+@pytest.mark.parametrize("at", [1, 9, 2 * CALLS + 2])
+def test_a_replay_that_is_kept_is_a_fork_with_the_condensations_of_the_other_condenser(foldlog, work, config, at):
+    files = config("digest", "max_size = 20"), config("recent", "max_events = 12")
+    ran = foldlog("compare", "c1", "--fork", at, "--config", files[0], "--config", files[1], "--json")
+    assert (ran.status, ran.err, ran.document["fork_at"]) == (0, "", at)
+    rows = {row["strategy"]: row for row in ran.document["forks"]}
+    assert set(rows) == {"digest", "recent"}
+    with open_store("sqlite:///foldlog.db") as store:
+        views = Views(store)
+        version = store.version("c1")
+        for name, row in rows.items():
+            fork = row["conversation"]
+            assert fork == f"c1@{at}-{name}"
+            assert (store.conversation(fork).parent, store.conversation(fork).parent_version) == ("c1", at)
+            own = list(store.events(fork, at))
+            assert sum(isinstance(event, CondensationAction) for event in own) == row["condensations"]
+            work_done = [event for event in store.events("c1", at) if not isinstance(event, CondensationAction)]
+            replayed = [event for event in own if not isinstance(event, CondensationAction | Annotation)]
+            assert said_by(replayed) == said_by(work_done)
+            calls = {event.call_id: event.id for event in store.events(fork) if isinstance(event, Action)}
+            assert all(event.cause == calls[event.call_id] for event in replayed if isinstance(event, Observation))
+            assert len(views.current(fork)) == row["view_events"]
+        assert store.version("c1") == version
+        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+        if at == 1:
+            condenser = load_condenser(files[0])
+            final = replay(store.events("c1"), condenser).final
+            assert said_by(views.current("c1@1-digest")) == said_by(final)
+            assert rows["digest"]["condensations"] > 1
+    shared = foldlog("diff", f"c1@{at}-digest", f"c1@{at}-recent", "--json")
+    assert shared.document["common_past"] == at
+
+
+def test_a_fork_that_is_there_and_a_version_that_is_not_are_refused_and_leave_nothing(foldlog, work, config, tmp_path):
+    file = config("digest", "max_size = 20")
+    for arguments, said in (
+        (("--fork", 1000), "cannot be forked at 1000"),
+        (("--fork", 5, "--html", "x.html"), "leave out --html"),
+    ):
+        ran = foldlog("compare", "c1", "--config", file, *arguments)
+        assert ran.status == 2
+        assert said in ran.err
+    assert foldlog("compare", "c1", "--fork", 5, "--config", file).out.startswith("c1@5-digest: ")
+    ran = foldlog("compare", "c1", "--fork", 5, "--config", file)
+    assert (ran.status, "'c1@5-digest' exists already" in ran.err) == (2, True)
+    with open_store("sqlite:///foldlog.db") as store:
+        assert [row.id for row in store.conversations()] == ["c1", "c1@5-digest"]
+        store.append("c1", Retraction(version=3), expected_version=store.version("c1"))
+    ran = foldlog("compare", "c1", "--fork", 7, "--config", file)
+    assert (ran.status, "replay from version 3" in ran.err) == (2, True)
+    with open_store("sqlite:///foldlog.db") as store:
+        assert [row.id for row in store.conversations()] == ["c1", "c1@5-digest"]
+    assert foldlog("compare", "c1", "--fork", 3, "--config", file, "--json").document["forks"][0]["version"] == 3

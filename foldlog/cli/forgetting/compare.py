@@ -11,6 +11,7 @@ import typer
 
 from foldlog.cli import terminal
 from foldlog.cli.agent_model import AgentModelName, agent_model, load_condenser_for
+from foldlog.cli.forgetting.fork_replays import make_forks
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog.cli.outcome import DONE, Refused
 from foldlog.cli.pager import paged
@@ -26,6 +27,18 @@ __all__ = ["run"]
 
 _PAGE = 500
 """Events between two updates of the progress bar."""
+
+
+ForkAt = Annotated[
+    int | None,
+    typer.Option(
+        "--fork",
+        metavar="V",
+        min=1,
+        help="Keep each replay from version V on as a fork, ID@V-CONDENSER.",
+        show_default=False,
+    ),
+]
 
 
 def run(
@@ -45,13 +58,15 @@ def run(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the Views' sizes over time: a PNG, SVG or PDF.")
     ] = None,
+    fork: ForkAt = None,
     agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> int:
     """Replay a conversation under several condensers. Say which sends least, what it costs, and what it loses.
 
-    Nothing is changed in the store, and its condensations are left out. A condenser that uses a model asks it.
+    Its condensations are left out, and a condenser that uses a model asks it. Nothing is changed in the store, except
+    with --fork: each replay is then a fork, which every command can look at; 'foldlog diff' compares two of them.
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
@@ -61,6 +76,10 @@ def run(
 
     model = agent_model(agent)
     condensers = _condensers(configs or [], agent, model)
+    if fork is not None:
+        if html is not None or plot is not None:
+            raise Refused("--fork draws nothing; leave out --html and --plot, and use 'foldlog report' for each fork")
+        return make_forks(db, conversation, fork, condensers, None if agent is None else model, as_json=as_json)
     try:
         if plot is not None:
             check_plot(plot)

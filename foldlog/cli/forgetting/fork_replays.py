@@ -1,0 +1,96 @@
+"""``foldlog compare --fork``: a history under other condensers, kept as forks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from foldlog.cli import terminal
+from foldlog.cli.outcome import DONE, Refused
+from foldlog.cli.stores import open_existing, whole
+from foldlog.words.gist import count
+
+if TYPE_CHECKING:
+    from condensers import AgentModel, Condenser
+    from eventstore import Store
+    from projections import Views
+
+__all__ = ["make_forks"]
+
+
+def make_forks(
+    db: str,
+    conversation: str,
+    at: int,
+    condensers: Mapping[str, Condenser],
+    model: AgentModel | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Replay a conversation from version ``at`` on under each condenser, as a fork. Print what the forks show."""
+    from projections import Views
+
+    with open_existing(db) as store:
+        version = store.conversation(whole(store, conversation)).version
+        if not 1 <= at <= version:
+            raise Refused(f"conversation {conversation!r} has {version} events and cannot be forked at {at}")
+        forks = {name: f"{conversation}@{at}-{name}" for name in condensers}
+        for fork in forks.values():
+            if store.version(fork):
+                raise Refused(f"conversation {fork!r} exists already; fork at another version, or rename the file")
+        views = Views(store)
+        store.register(views)
+        rows = [
+            _replayed(store, views, conversation, at, fork, name, condensers[name], model)
+            for name, fork in forks.items()
+        ]
+    if as_json:
+        terminal.emit({"conversation": conversation, "version": version, "fork_at": at, "forks": rows})
+        return DONE
+    for row in rows:
+        name = terminal.printable(row["conversation"], one_line=True)
+        made = count(row["condensations"], "condensation")
+        made += f" ({row['declined']:,} more declined)" if row["declined"] else ""
+        left = f"; {count(row['left_out'], 'event')} could not be replayed" if row["left_out"] else ""
+        view = f"View of {count(row['view_events'], 'event')}"
+        terminal.print_line(terminal.console(), f"{name}: {count(row['version'], 'event')}, {made}, {view}{left}")
+    return DONE
+
+
+def _replayed(
+    store: Store,
+    views: Views,
+    conversation: str,
+    at: int,
+    fork: str,
+    name: str,
+    condenser: Condenser,
+    model: AgentModel | None,
+) -> dict[str, Any]:
+    """Make the fork. Return what became of it, for programs. Raises ``Refused``."""
+    from condensers import ModelCallFailed
+    from condensers.fork_replay import replay_as_fork
+    from eventstore import InvalidArgument
+
+    def progressed(event_id: int) -> None:
+        bars.update(bar, completed=event_id - at)
+
+    with terminal.progress() as bars:
+        total = store.version(conversation) - at
+        bar = bars.add_task(f"replaying, {terminal.printable(name, one_line=True)}", unit="events", total=total)
+        try:
+            done = replay_as_fork(store, views, conversation, at, fork, condenser, model, progressed)
+        except InvalidArgument as error:
+            raise Refused(str(error)) from error
+        except ModelCallFailed as error:
+            kept = f"fork {fork!r} keeps the events that were replayed before"
+            raise Refused(f"{name} cannot be compared: {error}; {kept}") from error
+    return {
+        "strategy": name,
+        "conversation": fork,
+        "version": done.version,
+        "condensations": done.condensations,
+        "declined": done.declined,
+        "left_out": done.left_out,
+        "view_events": len(views.current(fork)),
+    }
