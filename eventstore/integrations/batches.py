@@ -7,12 +7,23 @@ that are there, up to 500 at once, with the position of the last one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
 
 from eventsourcing.domain import DomainEventProtocol
-from eventsourcing.persistence import ApplicationRecorder, Mapper, Notification, StoredEvent
+from eventsourcing.persistence import (
+    ApplicationRecorder,
+    InfrastructureFactory,
+    Mapper,
+    Notification,
+    StoredEvent,
+    Tracking,
+    TrackingRecorder,
+)
+from eventsourcing.projection import Projection, ProjectionRunner
 
 from eventstore.errors import CorruptEvent
 from eventstore.integrations.eventsourcing import ConversationMapper, Conversations, Factory
@@ -21,7 +32,7 @@ from eventstore.stored.database import DecodedRow
 from eventstore.stored.results import Recorded
 from eventstore.stored.rows import event_of, from_microseconds
 
-__all__ = ["ConversationBatches", "RecordedBatch"]
+__all__ = ["BatchFollower", "BatchProjection", "BatchView", "ConversationBatches", "RecordedBatch", "ViewFactory"]
 
 BATCH_MAX = 500
 
@@ -36,6 +47,79 @@ class RecordedBatch:
     originator_id: str
     originator_version: int
     events: tuple[Recorded | CorruptEvent, ...]
+
+
+class BatchView(TrackingRecorder, ABC):
+    """A read model that takes batches. ``events`` is how many it has added since it was opened."""
+
+    events: int
+
+    @abstractmethod
+    def add(self, batch: RecordedBatch, tracking: Tracking) -> None:
+        """Add the events of a batch and its position in one transaction."""
+
+    @abstractmethod
+    def refresh(self) -> object:
+        """Do what is done once in a while, not for each batch."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the read model."""
+
+
+V = TypeVar("V", bound=BatchView)
+
+
+class BatchProjection(Projection[V]):
+    """Gives each batch to the view."""
+
+    def process_event(self, domain_event: RecordedBatch, tracking: Tracking) -> None:
+        self.view.add(domain_event, tracking)
+
+
+class ViewFactory(InfrastructureFactory[V]):
+    """Makes the view of a runner, in ``tracking_recorder``, and nothing else."""
+
+    def aggregate_recorder(self, purpose: str = "events") -> Any:
+        raise TypeError(f"{type(self).__name__} has no {purpose} of aggregates; use it for the view of a projection")
+
+    application_recorder = process_recorder = aggregate_recorder
+
+
+class BatchFollower(Generic[V]):
+    """Keeps a view up to date in a thread of its own. A context manager, which closes it. Cost: the new events."""
+
+    def __init__(self, projection_class: type[BatchProjection[V]], view_class: type[V], env: dict[str, str]) -> None:
+        self._runner = ProjectionRunner(
+            application_class=ConversationBatches, projection_class=projection_class, view_class=view_class, env=env
+        )
+        self.view: V = self._runner.view
+
+    def catch_up(self, timeout_s: float) -> None:
+        """Wait until every event that is in the store now is in the view. Raises ``TimeoutError``."""
+        self._runner.wait(self._runner.app.recorder.max_notification_id(), timeout=timeout_s)
+
+    def run(self, every_s: float, on_events: Callable[[int], object]) -> None:
+        """Follow until Ctrl-C or an error. Every ``every_s`` seconds, refresh the view and report how many events were
+        added.
+        """
+        while not self._runner.is_interrupted.is_set():
+            self._runner.run_forever(timeout=every_s)
+            self.view.refresh()
+            on_events(self.view.events)
+
+    def __enter__(self) -> Self:
+        self._runner.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._runner.__exit__(kind, error, traceback)
+            self.view.refresh()
+        finally:
+            self.view.close()
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,13 @@ are written by ``AuditFollower.describe``, which its caller calls now and then.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from eventsourcing.persistence import InfrastructureFactory, IntegrityError, Tracking, TrackingRecorder
-from eventsourcing.projection import Projection, ProjectionRunner
+from eventsourcing.persistence import IntegrityError, Tracking
 
 from eventstore import CorruptEvent, Store
-from eventstore.integrations.batches import ConversationBatches, RecordedBatch
+from eventstore.integrations.batches import BatchFollower, BatchProjection, BatchView, RecordedBatch, ViewFactory
 from foldlog.reports.audit_database import (
     WHOLE_STORE,
     Damaged,
@@ -35,7 +32,7 @@ _STORES: dict[str, Store] = {}
 """Open stores by their uuid: the library makes a view from texts only."""
 
 
-class AuditTables(TrackingRecorder):
+class AuditTables(BatchView):
     """The tables of an audit database, with the position up to which they are complete."""
 
     def __init__(self, store: Store, path: Path) -> None:
@@ -83,9 +80,15 @@ class AuditTables(TrackingRecorder):
             rows = list(table_of(self._database, "followed").rows_where("scope = ?", [WHOLE_STORE]))
         return int(rows[0]["position"]) if rows else None
 
+    def refresh(self) -> None:
+        """Describe the conversations that have new events."""
+        self.describe()
+
     def close(self) -> None:
+        """Close the database."""
         with self.writing:
             self._database.close()
+        _STORES.pop(self.store.database.uuid, None)
 
     def _track(self, tracking: Tracking) -> None:
         position = tracking.notification_id
@@ -100,26 +103,18 @@ class AuditTables(TrackingRecorder):
             )
 
 
-class _KeepAudit(Projection[AuditTables]):
+class _KeepAudit(BatchProjection[AuditTables]):
     name = "audit"
 
-    def process_event(self, domain_event: RecordedBatch, tracking: Tracking) -> None:
-        self.view.add(domain_event, tracking)
 
-
-class AuditFactory(InfrastructureFactory[AuditTables]):
+class AuditFactory(ViewFactory[AuditTables]):
     """Makes the view of the runner; the library finds it by this module's name."""
 
     def tracking_recorder(self, tracking_recorder_class: type[Any] | None = None) -> Any:
         return AuditTables(_STORES[self.env.get("STORE") or ""], Path(self.env.get("FILE") or ""))
 
-    def aggregate_recorder(self, purpose: str = "events") -> Any:
-        raise TypeError(f"an audit database holds no {purpose} of aggregates; use it as the view of a projection")
 
-    application_recorder = process_recorder = aggregate_recorder
-
-
-class AuditFollower:
+class AuditFollower(BatchFollower[AuditTables]):
     """Keeps an audit database up to date in a thread of its own. A context manager.
 
     ``url`` is the URL of ``store``: the library opens it once more. Raises ``NoAuditDatabase`` and
@@ -128,50 +123,20 @@ class AuditFollower:
 
     def __init__(self, store: Store, url: str, path: Path) -> None:
         _STORES[store.database.uuid] = store
-        self._runner = ProjectionRunner(
-            application_class=ConversationBatches,
-            projection_class=_KeepAudit,
-            view_class=AuditTables,
-            env={
-                "PERSISTENCE_MODULE": "eventstore.integrations.eventsourcing",
-                "FOLDLOG_URL": url,
-                _PERSISTENCE: __name__,
-                "AUDIT_STORE": store.database.uuid,
-                "AUDIT_FILE": str(path),
-            },
-        )
-        self._tables = self._runner.view
-
-    def catch_up(self, timeout_s: float) -> None:
-        """Wait until every event that is in the store now is in the tables. Raises ``TimeoutError``."""
-        self._runner.wait(self._runner.app.recorder.max_notification_id(), timeout=timeout_s)
-
-    def run(self, every_s: float, on_events: Callable[[int], object]) -> None:
-        """Follow until Ctrl-C or an error; describe conversations every ``every_s`` seconds and report the events."""
-        while not self._runner.is_interrupted.is_set():
-            self._runner.run_forever(timeout=every_s)
-            self._tables.describe()
-            on_events(self._tables.events)
+        env = {
+            "PERSISTENCE_MODULE": "eventstore.integrations.eventsourcing",
+            "FOLDLOG_URL": url,
+            _PERSISTENCE: __name__,
+            "AUDIT_STORE": store.database.uuid,
+            "AUDIT_FILE": str(path),
+        }
+        super().__init__(_KeepAudit, AuditTables, env)
 
     def describe(self) -> int:
         """Write the rows of the conversations themselves; see ``AuditTables.describe``."""
-        return self._tables.describe()
+        return self.view.describe()
 
     @property
     def damaged(self) -> tuple[Damaged, ...]:
         """Events that could not be read and were left out."""
-        return tuple(self._tables.damaged)
-
-    def __enter__(self) -> Self:
-        self._runner.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            self._runner.__exit__(kind, error, traceback)
-            self._tables.describe()
-        finally:
-            self._tables.close()
-            _STORES.pop(self._tables.store.database.uuid, None)
+        return tuple(self.view.damaged)
