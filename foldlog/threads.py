@@ -34,15 +34,14 @@ class Outcome(Generic[T]):
 
 
 class _Call(Generic[T]):
-    """One call on its way. ``delivered`` is what to do in the caller's loop once the outcome is there."""
+    """One call on its way."""
 
-    __slots__ = ("_unclaimed", "delivered", "notify", "outcome", "work")
+    __slots__ = ("_unclaimed", "notify", "outcome", "work")
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.work = work
         self.outcome: Outcome[T] | None = None
         self.notify: Callable[[], object] = _nothing
-        self.delivered: Callable[[], object] = _nothing
         self._unclaimed = [True]
 
     def claim(self) -> bool:
