@@ -30,6 +30,7 @@ from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.types import Conversation
 from eventstore.stored.database import Database, translated, unavailable
+from eventstore.stored.read_transaction import HIDDEN_KEYS, ReadTransaction, find_begun, find_existing
 from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.stored.rows import (
@@ -37,14 +38,7 @@ from eventstore.stored.rows import (
     event_of,
     from_microseconds,
 )
-from eventstore.stored.transaction import (
-    HIDDEN_KEYS,
-    InlineProjection,
-    ReadTransaction,
-    WriteTransaction,
-    find_begun,
-    find_existing,
-)
+from eventstore.stored.write_transaction import InlineProjection, WriteTransaction
 from eventstore.values.arguments import NUMBER_MAX, whole
 from eventstore.writing import origins
 from eventstore.writing.appending import Appending

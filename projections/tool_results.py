@@ -8,7 +8,7 @@ from typing import Any
 
 from eventstore import ANY_VERSION, InvalidEvent, Recorded, Store, VersionConflict
 from eventstore.events import Action, Content, Observation
-from eventstore.stored.transaction import ReadTransaction
+from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.writing.generation import Generation
 from projections.view import View
 

@@ -18,7 +18,9 @@ from weakref import WeakValueDictionary
 from eventstore import Store
 from eventstore.errors import EventStoreError, UnknownEventType
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
-from eventstore.stored.transaction import ReadTransaction, Record, WriteTransaction, project
+from eventstore.recorders.types import Record
+from eventstore.stored.read_transaction import ReadTransaction
+from eventstore.stored.write_transaction import WriteTransaction, project
 from eventstore.values.arguments import whole
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion

@@ -37,8 +37,8 @@ from eventstore.errors import (
 from eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
 from eventstore.store import Store
 from eventstore.stored.database import translated
+from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.results import Recorded
-from eventstore.stored.transaction import ReadTransaction
 from eventstore.values.json_values import not_json
 from eventstore.writing.generation import Generation, find_meant
 

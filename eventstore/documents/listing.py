@@ -26,7 +26,7 @@ from eventstore.stored.database import Database, translated
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.row_codec import RowCodec
 from eventstore.stored.rows import from_microseconds
-from eventstore.stored.transaction import WriteTransaction
+from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.arguments import whole
 
 __all__ = ["RecentConversation", "RecentConversations", "list_again", "recent_conversations"]

@@ -11,7 +11,7 @@ import msgspec
 from eventstore.documents.differences import patched
 from eventstore.errors import CorruptEvent, InvalidArgument
 from eventstore.events import DocumentChanges
-from eventstore.stored.transaction import ReadTransaction
+from eventstore.stored.read_transaction import ReadTransaction
 
 __all__ = ["CHAIN_MAX", "DocumentValue", "Newest", "json_text", "newest_documents", "newest_value", "read_value"]
 

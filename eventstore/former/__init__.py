@@ -11,7 +11,7 @@ former name                 present name
 ``eventstore.keys``         ``eventstore.stored.keys``
 ``eventstore.results``      ``eventstore.stored.results``
 ``eventstore.rows``         ``eventstore.stored.rows``
-``eventstore.transaction``  ``eventstore.stored.transaction``
+``eventstore.transaction``  ``eventstore.stored.read_transaction`` and ``write_transaction``
 ``Store.reseal``            ``eventstore.maintenance.rekey.rekey``
 ``Store.rekey``             the same
 ``Store.erase``             ``eventstore.maintenance.erase.erase``
@@ -22,8 +22,8 @@ former name                 present name
 ``Store.differences_from``  ``eventstore.maintenance.copy_store.compare_stores``
 ``Store.status``            ``eventstore.maintenance.status.follower_status``
 ``Store.lost_after``        ``eventstore.maintenance.status.lost_after``
-``Store.snapshot``          ``eventstore.stored.transaction.reading``
-``Store.project``           ``eventstore.stored.transaction.project``
+``Store.snapshot``          ``eventstore.stored.read_transaction.reading``
+``Store.project``           ``eventstore.stored.write_transaction.project``
 ``Store.tail``              ``ReadTransaction.tail``
 ``Store.guard.unguarded``   ``Store.database.recorder``
 ``Store.uuid``              ``Store.database.uuid``, and so are ``writable``, ``bytes_pending``, ``data_version``
@@ -47,8 +47,8 @@ _FUNCTIONS = {
     "vacuum": ("eventstore.maintenance.backup", "vacuum"),
     "status": ("eventstore.maintenance.status", "follower_status"),
     "lost_after": ("eventstore.maintenance.status", "lost_after"),
-    "snapshot": ("eventstore.stored.transaction", "reading"),
-    "project": ("eventstore.stored.transaction", "project"),
+    "snapshot": ("eventstore.stored.read_transaction", "reading"),
+    "project": ("eventstore.stored.write_transaction", "project"),
 }
 """Methods of a store that are functions now, which take the store first."""
 _FROM = {

@@ -26,8 +26,9 @@ from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.types import Conversation, Place, Record, Row
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database, DecodedRow
+from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.rows import chained, from_microseconds
-from eventstore.stored.transaction import ReadTransaction, WriteTransaction
+from eventstore.stored.write_transaction import WriteTransaction
 
 __all__ = ["EventRecorder", "PollingSubscription", "SnapshotRecorder", "kind_and_schema"]
 

@@ -18,9 +18,10 @@ from eventstore.recorders.types import Conversation, Erasure, RecalledKey, Row
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, start_after
 from eventstore.stored.past import Link, follows
+from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
-from eventstore.stored.transaction import ReadTransaction, WriteTransaction, staged
+from eventstore.stored.write_transaction import WriteTransaction, staged
 from eventstore.writing.generation import receipts_before
 
 __all__ = [

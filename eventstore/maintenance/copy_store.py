@@ -18,7 +18,7 @@ from eventstore.maintenance.copy import CHUNK, copy_conversation
 from eventstore.recorders.types import Conversation
 from eventstore.store import Store
 from eventstore.stored.database import Database, translated
-from eventstore.stored.transaction import staged_keys
+from eventstore.stored.write_transaction import staged_keys
 from eventstore.values.arguments import whole
 
 __all__ = ["Moved", "UnequalConversation", "compare_stores", "copy_store"]

@@ -13,7 +13,7 @@ from eventstore.recorders.base import Transaction
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database
 from eventstore.stored.rows import not_erased, sound
-from eventstore.stored.transaction import WriteTransaction
+from eventstore.stored.write_transaction import WriteTransaction
 
 __all__ = ["detach"]
 

@@ -18,7 +18,7 @@ from eventstore.recorders.types import Conversation, Erasure
 from eventstore.store import Store
 from eventstore.stored.database import Database, start_after, translated
 from eventstore.stored.results import ConversationRow, listed
-from eventstore.stored.transaction import staged_keys
+from eventstore.stored.write_transaction import staged_keys
 from eventstore.writing import origins
 
 __all__ = ["erase", "forks_of", "forks_of_key", "purge"]

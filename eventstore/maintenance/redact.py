@@ -31,10 +31,11 @@ from eventstore.recorders.types import Conversation, Place, RecalledKey, Row
 from eventstore.store import Store
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database, start_after, translated
+from eventstore.stored.read_transaction import ReadTransaction, find_existing
 from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.row_codec import PLAIN
 from eventstore.stored.rows import from_microseconds, sound, stored_event_of
-from eventstore.stored.transaction import ReadTransaction, WriteTransaction, find_existing
+from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.arguments import whole
 from eventstore.writing import origins
 

@@ -28,7 +28,7 @@ from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import Mark, mark_of
 from eventstore.stored.past import decode_past, encode_past, follows
 from eventstore.stored.row_codec import DAMAGED, RowCodec
-from eventstore.stored.transaction import staged_keys
+from eventstore.stored.write_transaction import staged_keys
 
 __all__ = ["Rekeyed", "rekey"]
 

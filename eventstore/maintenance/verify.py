@@ -24,7 +24,7 @@ from eventstore.stored.compression import NotAsWritten
 from eventstore.stored.database import Database, Segment, columns_are_sound, start_after, translated
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import PLAIN, RowCodec
-from eventstore.stored.transaction import staged_keys
+from eventstore.stored.write_transaction import staged_keys
 from eventstore.writing.generation import receipts_before
 
 __all__ = ["Published", "Verdict", "VerifyFinding", "verdicts", "verify"]

@@ -2,7 +2,8 @@
 
 rows          from events to rows with ids, heads and checksums; checks of what was read
 row_codec     a row's body: compress, encrypt, checksum, and back; compression is its package
-transaction   one conversation in a read or a write transaction; inline projections; results: what a store returns
+read_transaction, write_transaction    one conversation in a transaction; inline projections
+results       what a store returns
 database      conversations, transactions and keys, found through a recorder
 hash_chain    heads and checksums, by crc; marks vouch for an encrypted conversation as a whole
 beginning     begin a conversation; past: under which names and salts a fork's copied events were recorded

@@ -26,6 +26,7 @@ from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Place, RecalledKey
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
+from eventstore.stored.read_transaction import ReadTransaction, find_begun
 from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.results import Recorded
 from eventstore.stored.rows import (
@@ -38,7 +39,7 @@ from eventstore.stored.rows import (
     with_times,
     without_time,
 )
-from eventstore.stored.transaction import ReadTransaction, WriteTransaction, find_begun
+from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.writing import origins
 from eventstore.writing.generation import Generation, find_meant
 

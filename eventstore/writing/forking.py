@@ -11,8 +11,9 @@ from eventstore.recorders.base import Transaction
 from eventstore.recorders.types import Conversation, Fork
 from eventstore.stored.beginning import begin_new
 from eventstore.stored.database import Database
+from eventstore.stored.read_transaction import find_begun
 from eventstore.stored.rows import not_erased, sound
-from eventstore.stored.transaction import WriteTransaction, find_begun
+from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.values.arguments import whole
 
 __all__ = ["begin_fork"]

@@ -32,8 +32,8 @@ from eventstore.stored.rows import (
     stored_event_of,
     with_times,
 )
-from eventstore.stored.transaction import WriteTransaction, staged_keys
-from eventstore.stored.transaction import staged as staged_in
+from eventstore.stored.write_transaction import WriteTransaction, staged_keys
+from eventstore.stored.write_transaction import staged as staged_in
 
 __all__ = ["CHUNK", "Ingestion"]
 

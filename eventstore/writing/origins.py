@@ -20,7 +20,8 @@ from eventstore.events import Event
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import SOURCE_KEYS, RecalledKey
 from eventstore.stored.database import translated
-from eventstore.stored.transaction import ReadTransaction, WriteTransaction, find_begun
+from eventstore.stored.read_transaction import ReadTransaction, find_begun
+from eventstore.stored.write_transaction import WriteTransaction
 
 if TYPE_CHECKING:
     from eventstore.store import Store

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from eventstore.events import Event, have_structural, is_structural
-from eventstore.stored.transaction import ReadTransaction, Record
+from eventstore.recorders.types import Record
+from eventstore.stored.read_transaction import ReadTransaction
 from projections.stored.revision import (
     EMPTY_FOLD,
     ViewFold,

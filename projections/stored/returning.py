@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from eventstore.events import Event, Retraction, is_structural
-from eventstore.stored.transaction import ReadTransaction, Record
+from eventstore.recorders.types import Record
+from eventstore.stored.read_transaction import ReadTransaction
 from projections.retractions import target
 from projections.stored.loading import StoredPast
 from projections.stored.revision_codec import CODE, Base, Revision, UnreadableRevision, decode_revision, encode_revision

@@ -25,7 +25,7 @@ from eventstore.events import (
     summary_id,
     summary_of,
 )
-from eventstore.stored.transaction import Record
+from eventstore.recorders.types import Record
 from projections.fold import EMPTY, ViewState, resume, summary_event
 from projections.intervals import Intervals, contains
 from projections.items import Items

@@ -32,7 +32,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from eventstore.stored.transaction import Record
+from eventstore.recorders.types import Record
 
 __all__ = ["CODE", "PROJECTION", "RUN", "Base", "Revision", "UnreadableRevision", "decode_revision", "encode_revision"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from eventstore.events import NOT_RECORDED, CondensationAction, Event, have_structural, is_structural
-from eventstore.stored.transaction import ReadTransaction
+from eventstore.stored.read_transaction import ReadTransaction
 from projections.fold import summary_event
 from projections.intervals import Intervals
 from projections.stored.loading import StoredPast

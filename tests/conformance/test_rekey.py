@@ -28,8 +28,8 @@ from eventstore.maintenance.rekey import Rekeyed
 from eventstore.recorders.base import Recorder, Transaction
 from eventstore.recorders.types import Conversation, NewForm, NewMark, Row, as_rows
 from eventstore.stored.compression import Compression, compressed
+from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.row_codec import ENCRYPTED, PLAIN, WriteSettings
-from eventstore.stored.transaction import ReadTransaction
 from projections import Views
 from tests.conformance.conftest import OpenRecorder
 

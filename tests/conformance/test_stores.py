@@ -38,7 +38,7 @@ from eventstore import (
 from eventstore.recorders.base import Recorder
 from eventstore.recorders.types import as_rows
 from eventstore.stored import hash_chain
-from eventstore.stored.transaction import staged_keys
+from eventstore.stored.write_transaction import staged_keys
 
 
 def said(text: str, **fields: object) -> Message:

@@ -279,7 +279,7 @@ PROTECTIONS = {
     ),
     "forks-grown": Protection(
         "a fork that lost its own events is damaged and not short",
-        "eventstore/stored/transaction.py",
+        "eventstore/stored/write_transaction.py",
         "            self._reader.change(found.key, Grown())\n",
         "            pass\n",
         "tests/eventstore/test_forks.py -k lost_its_own_events",
@@ -642,7 +642,7 @@ PROTECTIONS = {
     ),
     "redacted-retry": Protection(
         "an append that is sent again after a redaction adds nothing",
-        "eventstore/stored/transaction.py",
+        "eventstore/stored/read_transaction.py",
         "        if not recalled and self._conversation.redactions:\n",
         "        if False:\n",
         "tests/conformance/test_redaction.py -k retry_of_the_append and plain-sqlite",

@@ -27,7 +27,7 @@ from eventstore import (
 from eventstore.maintenance.erase import erase
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.types import as_rows
-from eventstore.stored.transaction import WriteTransaction
+from eventstore.stored.write_transaction import WriteTransaction
 
 SECRET = b"Mrs Alva Quist, account 55-17-204"
 OTHER = b"the other conversation stays"

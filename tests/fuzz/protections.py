@@ -33,14 +33,14 @@ PROTECTIONS = {
     ),
     "counts": Protection(
         "rows of a View count on",
-        "eventstore/stored/transaction.py",
+        "eventstore/stored/read_transaction.py",
         "if counts != list(range(at_first, at_last)):",
         "if False:",
         _DAMAGE,
     ),
     "outside": Protection(
         "an index leads to nothing outside of what was asked for",
-        "eventstore/stored/transaction.py",
+        "eventstore/stored/read_transaction.py",
         "if among != len(ids):",
         "if False:",
         _DAMAGE,
@@ -225,7 +225,7 @@ PROTECTIONS = {
     ),
     "proofs": Protection(
         "an idempotency key stands for what was written",
-        "eventstore/stored/transaction.py",
+        "eventstore/stored/read_transaction.py",
         "if not codec.is_proved(name, each):",
         "if False:",
         f"{_ATTACKER} -k makes_up",
@@ -253,7 +253,7 @@ PROTECTIONS = {
     ),
     "uncommitted-key": Protection(
         "a data key that was not committed encrypts nothing",
-        "eventstore/stored/transaction.py",
+        "eventstore/stored/write_transaction.py",
         "self._known_codec = codec._replace(data_key=data_key, mark=mark)\n",
         'self._known_codec = vars(self._database).setdefault("kept", codec._replace(data_key=data_key, mark=mark))\n',
         f"{_ENCRYPTION} -k never_committed",

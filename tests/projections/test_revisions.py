@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eventstore.codec import encode
 from eventstore.events import Action, CondensationAction, Event, Message, Observation
-from eventstore.stored.transaction import Record
+from eventstore.recorders.types import Record
 from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.stored.revision_codec import CODE, Revision, UnreadableRevision, decode_revision, encode_revision
 

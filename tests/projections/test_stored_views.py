@@ -24,7 +24,7 @@ from eventstore.events import (
     UnknownEvent,
     summary_id,
 )
-from eventstore.stored.transaction import Record
+from eventstore.recorders.types import Record
 from projections import Auditing, Forgetting, NoSuchEvent, NoSuchVersion, View, Views, audit
 from projections.stored.loading import CHUNK, StoredPast, fold_log
 from projections.stored.revision import EMPTY_FOLD

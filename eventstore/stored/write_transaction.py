@@ -1,0 +1,270 @@
+"""One conversation in a write transaction, and the seam for projections that are written with the events.
+
+The row codec of the conversation is applied before each insert. An inline projection is called in the transaction that
+appends structural events, so that what it keeps cannot differ from the log. The store knows nothing of what it keeps:
+records, numbered by version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from eventstore.codec import Encoded
+from eventstore.events import Event
+from eventstore.recorders.base import Reader, Transaction
+from eventstore.recorders.errors import IntegrityError
+from eventstore.recorders.types import (
+    Conversation,
+    Grown,
+    MoreRedactions,
+    NewContent,
+    NewKey,
+    NewMark,
+    NewPast,
+    PastRows,
+    Place,
+    RecalledKey,
+    Record,
+    Row,
+)
+from eventstore.stored.database import Database, encrypted, translated
+from eventstore.stored.keys import DataKey
+from eventstore.stored.marks import mark_of
+from eventstore.stored.past import Link, decode_past, encode_past
+from eventstore.stored.read_transaction import (
+    HasDatabase,
+    ReadTransaction,
+    find_existing,
+    hidden_key,
+)
+from eventstore.stored.row_codec import RowCodec
+from eventstore.stored.rows import (
+    chained,
+)
+
+__all__ = ["InlineProjection", "WriteTransaction", "project", "staged", "staged_keys"]
+
+T = TypeVar("T")
+
+_PAGE = 1_000
+
+
+class WriteTransaction(ReadTransaction):
+    """One conversation in a write transaction: what it finds is the newest, and it may keep records beside the events.
+
+    Where the store has a key and the conversation has none, or one of form 1, the first write gives it one of form 2:
+    from then on every row is encrypted and bound, and its mark says which rows are not. ``end`` must be called last.
+    """
+
+    _reader: Transaction
+
+    def __init__(self, transaction: Transaction, conversation: Conversation, database: Database) -> None:
+        super().__init__(transaction, conversation, database)
+        self._wrote = False
+        self._changed = False
+
+    def put_records(self, projection: str, records: Iterable[Record]) -> None:
+        """Keep records; one of the same version is replaced."""
+        codec = self._codec_to_write()
+        self._without_records.discard(projection)
+        encoded = [codec.encoded_record(projection, record) for record in records]
+        self._reader.put_records(projection, self._conversation.key, encoded)
+
+    @property
+    def database(self) -> Database:
+        """The database, with the settings of this process."""
+        return self._database
+
+    @property
+    def key_id(self) -> str | None:
+        """The name of the key that the conversation is encrypted under; None for a plain one."""
+        return self._conversation.key_id
+
+    def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
+        """Say in lists that the conversation is at a version, was active when its last event was recorded, and has the
+        attributes of these digests, or those that it had.
+        """
+        found = self._conversation
+        self._reader.index.list_as(found.key, found.updated_at or found.created_at, version, digests)
+
+    def delete_records(self, projection: str) -> None:
+        self._reader.put_records(projection, self._conversation.key, (), replace_all=True)
+
+    # -- for the store and its maintenance ----------------------------------------------------------------------------
+
+    def insert(self, rows: Sequence[Row]) -> Place:
+        """Insert the next rows of the conversation, which are plain."""
+        found = self._conversation
+        if found.parent is not None and found.version == found.begins:
+            self._reader.change(found.key, Grown())
+        self._changed = True
+        if found.sealed_key is None and self._database.writes_plain:
+            self._conversation = left = found.grown(rows[-1])
+            return self._reader.insert(found.key, rows, leaves=left)
+        rows = self._encoded(rows)
+        place = self._reader.insert(found.key, rows)
+        self._conversation = self._conversation.grown(rows[-1])
+        return place
+
+    def append(self, batch: Sequence[Encoded], now: int) -> Place:
+        """Insert these events as the next ones."""
+        codec = self._codec_to_write()
+        salt = self._conversation.salt if codec.data_key is None else codec.data_key.salt
+        return self.insert(chained(self._conversation._replace(salt=salt), batch, now))
+
+    def stage(self, rows: Sequence[Row]) -> None:
+        """Insert the next rows of a staged conversation, which are plain."""
+        self._reader.insert(self._conversation.key, self._encoded(rows), staged=True)
+        self._conversation = self._conversation.grown(rows[-1])
+
+    def publish(self, size: int) -> int:
+        """Make the staged conversation visible. Return its first position."""
+        self._codec_to_write()
+        position = self._reader.publish(self._conversation.key, size)
+        self._conversation = self._conversation._replace(visible=True)
+        self._changed = True
+        return position
+
+    def remember(self, idempotency_key: str, recalled: RecalledKey) -> None:
+        """Store what a new idempotency key stands for."""
+        codec = self._codec_to_write()
+        self._reader.remember(self._conversation.key, idempotency_key, codec.proved(idempotency_key, recalled))
+        if codec.data_key is not None:
+            mark = codec.mark
+            self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
+            self._changed = True
+
+    def redact(self, rows: Sequence[Row]) -> None:
+        """Replace the content of rows of the conversation's own by these, which are plain."""
+        self._reader.change(self._conversation.key, NewContent(self._encoded(rows)))
+        self.count_redactions(len(rows))
+        self._changed = True
+
+    def count_redactions(self, count: int) -> None:
+        """Note that this number of events of the conversation, or of the past that it shares, were redacted."""
+        self._reader.change(self._conversation.key, MoreRedactions(count))
+        self._conversation = self._conversation._replace(redactions=self._conversation.redactions + count)
+
+    def hide_key(self, idempotency_key: str, recalled: RecalledKey) -> None:
+        """Store a keyed hash in the place of an idempotency key, so that its text is gone and it is still known."""
+        codec = self._codec_to_write()
+        hidden = hidden_key(self._salt, idempotency_key)
+        self._reader.forget_key(self._conversation.key, idempotency_key)
+        self._changed = True
+        if self._reader.recalled(self._conversation.key, hidden, 1, exactly=True):
+            return  # two events have the same source id
+        self._reader.remember(self._conversation.key, hidden, codec.proved(hidden, recalled._replace(proof=None)))
+        if codec.data_key is not None and recalled.proof is None:
+            mark = codec.mark
+            self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
+
+    def keep_past(self, links: Sequence[Link], version: int) -> None:
+        """Keep under which names and salts the copied events up to a version were recorded, and leave the parent."""
+        past = encode_past(links, self._codec_to_write().data_key)
+        self._reader.change(self._conversation.key, NewPast(past, version))
+        self._conversation = self._conversation._replace(
+            parent=None, parent_id=None, lineage=(), parent_version=version, past=past
+        )
+        self._changed = self._changed or self._conversation.visible
+        self._past = ()
+
+    def insert_past(self, rows: Sequence[Row]) -> None:
+        """Insert plain rows of a fork's past under its own key."""
+        self._reader.change(self._conversation.key, PastRows(self._encoded(rows)))
+
+    def begin(self) -> None:
+        """Encrypt a new fork where the store has a key."""
+        self._codec_to_write()
+        self._changed = True
+
+    def end(self) -> None:
+        """Write the mark of an encrypted conversation as this transaction leaves it."""
+        if not self._changed:
+            return
+        left = self._conversation
+        if left.sealed_key is None:
+            self._database.learn_plain(left)
+            return
+        codec = self._codec()
+        assert codec.data_key is not None  # the conversation has a wrapped one
+        mark = mark_of(codec.data_key, left, codec.mark)
+        self._reader.change(left.key, NewMark(mark))
+        left = left._replace(mark=mark)
+        self._database.learn(left._replace(salt=b""), left._replace(salt=codec.data_key.salt), codec)
+
+    def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
+        database = self._database
+        return self._codec_to_write().encoded(rows, database.settings.compression, database)
+
+    def _codec_to_write(self) -> RowCodec:
+        codec = self._codec()
+        if self._wrote:
+            return codec
+        self._wrote = True
+        keys = self._database.settings.keys
+        if keys is None or (codec.data_key is not None and codec.data_key.form != 1):
+            return codec
+        found = self._conversation
+        renewed, data_key, mark = encrypted(found, codec.data_key, keys)
+        if found.version == found.begins:
+            mark = mark._replace(pending_until=0)  # a new fork has no rows of its own
+        self._reader.change(found.key, NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key))
+        self._conversation = renewed
+        if found.past is not None:
+            self._keep_past_again(found, codec, data_key)
+        self._changed = True
+        self._known_codec = codec._replace(data_key=data_key, mark=mark)
+        return self._known_codec
+
+    def _keep_past_again(self, found: Conversation, codec: RowCodec, data_key: DataKey) -> None:
+        """Encrypt what is known of copied events under a new data key."""
+        past = encode_past(decode_past(found.past, codec.data_key), data_key)
+        self._reader.change(found.key, NewPast(past, found.parent_version or 0))
+        self._conversation = self._conversation._replace(past=past)
+
+
+def project(store: HasDatabase, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
+    """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
+
+    ``work`` may be run again, so it must have no other effects. Raises ``ConversationNotFound``,
+    ``ConversationErased``, ``StoreUnavailable`` (also where the store is open for reading only).
+    """
+    database = store.database
+
+    def in_transaction(transaction: Transaction) -> T:
+        writing = WriteTransaction(transaction, find_existing(database, transaction, conversation), database)
+        result = work(writing)
+        writing.end()
+        return result
+
+    with translated():
+        return database.recorder.transact(in_transaction)
+
+
+def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
+    """Return the staged conversation with this key. Raises ``IntegrityError`` where it was discarded."""
+    found = database.find_key(transaction, key)
+    if found is None:
+        raise IntegrityError(f"conversation number {key} is not staged any more: its import was discarded")
+    return WriteTransaction(transaction, found, database)
+
+
+def staged_keys(reader: Reader, conversation: str) -> list[int]:
+    """Return the keys of the staged conversations with an id: imports that are going on, or were killed."""
+    return [found.key for found in reader.conversations(conversation, _PAGE, staged=True) if found.id == conversation]
+
+
+class InlineProjection(Protocol):
+    """A read model that is written in the same transaction as the structural events which change it. A store has one
+    of a ``name``.
+    """
+
+    name: str
+
+    def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
+        """``events`` (the whole batch, at least one of them structural) were just appended; ``snapshot`` has them.
+
+        If it raises, nothing is appended. It may be called again for the same events, where the transaction has to be
+        run again, so it must have no other effects than the records it puts.
+        """
