@@ -76,7 +76,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         BaseCheckpointSaver.__init__(self, serde=serde)
         self._prefix, self._messages, self._condense = prefix, messages, condense
         values = Values(self.serde)
-        self._checkpoints = Checkpoints(
+        self.checkpoints = Checkpoints(
             self.histories.sync, "langchain", lambda record: values.key(values.message(record))
         )
         self._hidden_too = False
@@ -87,7 +87,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         """Return a checkpoint, by default the newest one of the thread, as it was put; None where there is none."""
         conf = config["configurable"]
         wanted, namespace = conf.get("checkpoint_id"), conf.get("checkpoint_ns", "")
-        found = self._checkpoints.find(self._thread(conf), wanted, hidden=self._hidden_too)
+        found = self.checkpoints.find(self.thread(conf), wanted, hidden=self._hidden_too)
         return None if found is None else self._tuple(conf["thread_id"], namespace, found, newest=not wanted)
 
     def list(
@@ -126,8 +126,8 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         keys = None if messages is None else list(map(self._values.key, messages))
         record = partial(self._values.record, messages or ())
         documents = partial(self._values.changed, values, checkpoint["channel_versions"], new_versions)
-        thread = self._thread(conf)
-        self._checkpoints.put(thread, checkpoint["id"], conf.get("checkpoint_id"), body, documents, keys, record)
+        thread = self.thread(conf)
+        self.checkpoints.put(thread, checkpoint["id"], conf.get("checkpoint_id"), body, documents, keys, record)
         return config_of(conf["thread_id"], conf.get("checkpoint_ns", ""), checkpoint["id"])
 
     def put_writes(
@@ -146,27 +146,27 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
             "path": task_path,
             "writes": [[place, name, self._values.packed(value)] for place, name, value in rows],
         }
-        self._checkpoints.note(self._thread(conf), conf["checkpoint_id"], "langgraph-writes", data)
+        self.checkpoints.note(self.thread(conf), conf["checkpoint_id"], "langgraph-writes", data)
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread with all of its namespaces: its bytes are gone when this returns. Its id may be used again."""
-        rows = self._checkpoints.conversations(self._thread({"thread_id": thread_id}))
-        self._checkpoints.erase(rows, "the thread was deleted")
+        rows = self.checkpoints.conversations(self.thread({"thread_id": thread_id}))
+        self.checkpoints.erase(rows, "the thread was deleted")
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Leave out the checkpoints of these runs. The log keeps them. Cost: all checkpoints of the store."""
         runs = frozenset(run_ids)
         for _, _, thread in self._threads(None) if runs else ():
-            walked = self._checkpoints.walk(thread)
+            walked = self.checkpoints.walk(thread)
             ids = [each.id for each in walked if self._values.metadata(each).get("run_id") in runs]
             if ids:
-                self._checkpoints.hide(thread, ids)
+                self.checkpoints.hide(thread, ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to another one, with their writes. Cost: the checkpoints."""
         for _, namespace, thread in self._threads(source_thread_id):
-            target = self._thread({"thread_id": target_thread_id, "checkpoint_ns": namespace})
-            self._checkpoints.copy(thread, target)
+            target = self.thread({"thread_id": target_thread_id, "checkpoint_ns": namespace})
+            self.checkpoints.copy(thread, target)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Leave out all checkpoints but the newest of each namespace, or with the strategy ``delete`` erase threads.
@@ -180,8 +180,8 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
                 self.delete_thread(thread_id)
                 continue
             for _, _, thread in self._threads(thread_id):
-                if (newest := self._checkpoints.find(thread)) is not None:
-                    self._checkpoints.hide(thread, below=newest.id)
+                if (newest := self.checkpoints.find(thread)) is not None:
+                    self.checkpoints.hide(thread, below=newest.id)
 
     def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
         """Return the writes and the seed of channels that are stored as differences: see ``BaseCheckpointSaver``."""
@@ -219,8 +219,8 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
     def history(self, config: RunnableConfig) -> History:
         """Return the history of the messages that led to a checkpoint, by default to the newest one of the thread."""
         conf = config["configurable"]
-        thread = self._thread(conf)
-        found = self._checkpoints.find(thread, conf.get("checkpoint_id"))
+        thread = self.thread(conf)
+        found = self.checkpoints.find(thread, conf.get("checkpoint_id"))
         return self.histories.sync[thread if found is None else found.branch]
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
@@ -234,7 +234,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
         history = self.history({"configurable": graph})
         while self._condense and isinstance(history.step(), Condensation):
             continue
-        recorded = self._checkpoints.newest_records(self._thread(graph))
+        recorded = self.checkpoints.newest_records(self.thread(graph))
         return {"llm_input_messages": model_input(messages, recorded, history.view, self._values)}
 
     @property
@@ -243,13 +243,14 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
 
     # -- names --------------------------------------------------------------------------------------------------------
 
-    def _thread(self, conf: Mapping[str, Any]) -> str:
+    def thread(self, conf: Mapping[str, Any]) -> str:
+        """Return the first conversation of the thread and the namespace of a config."""
         return conversation_of(self._prefix, conf)
 
     def _threads(self, thread_id: Any) -> Iterator[tuple[str, str, str]]:
         """Yield thread id, namespace and first conversation of one thread or of all."""
-        name = self._prefix if thread_id is None else self._thread({"thread_id": thread_id})
-        for row in self._checkpoints.conversations(name):
+        name = self._prefix if thread_id is None else self.thread({"thread_id": thread_id})
+        for row in self.checkpoints.conversations(name):
             if (found := namespace_of(self._prefix, row.id)) is not None:
                 yield *found, row.id
 
@@ -258,7 +259,7 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
     ) -> Iterator[CheckpointTuple]:
         wanted, stop = conf.get("checkpoint_id"), before and before["configurable"].get("checkpoint_id")
         walks = [
-            map(partial(Placed, thread_id, namespace), self._checkpoints.walk(thread))
+            map(partial(Placed, thread_id, namespace), self.checkpoints.walk(thread))
             for thread_id, namespace, thread in self._threads(conf.get("thread_id"))
             if conf.get("checkpoint_ns") in (None, namespace)
         ]
@@ -272,15 +273,15 @@ class FoldlogSaver(WithHistories, BaseCheckpointSaver[Any]):  # type: ignore[mis
     # -- values -------------------------------------------------------------------------------------------------------
 
     def _tuple(self, thread_id: Any, namespace: str, found: Checkpoint, *, newest: bool) -> CheckpointTuple:
-        documents, config = self._checkpoints.documents(found), config_of(thread_id, namespace, found.id)
-        value, thread, values = documents["checkpoint"], self._thread(config["configurable"]), self._values
+        documents, config = self.checkpoints.documents(found), config_of(thread_id, namespace, found.id)
+        value, thread, values = documents["checkpoint"], self.thread(config["configurable"]), self._values
         channels = values.channels(documents, value["channels"])
         if found.ranges is not None:
-            spans, records = self._checkpoints.records(found)
+            spans, records = self.checkpoints.records(found)
             messages = channels[self._messages] = [values.message(record) for record in records]
             if newest:
-                self._checkpoints.remember(thread, found, spans, list(map(values.key, messages)))
-        writes = pending_writes(self._checkpoints.notes(thread, found.id))
+                self.checkpoints.remember(thread, found, spans, list(map(values.key, messages)))
+        writes = pending_writes(self.checkpoints.notes(thread, found.id))
         return CheckpointTuple(
             config,
             {**values.unpacked(value["rest"]), "channel_values": channels},

@@ -1,0 +1,133 @@
+"""Threads of LangGraph's own savers, moved into foldlog without loss; and the example."""
+
+from __future__ import annotations
+
+import runpy
+import sqlite3
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from eventstore import InvalidArgument
+from foldlog.adapters.langgraph import FoldlogSaver
+from foldlog.adapters.langgraph_import import import_checkpoints
+from tests.adapters.langgraph.scripted import ScriptedModel, agent, steps
+
+THREADS = [{"configurable": {"thread_id": name}} for name in ("one", "tw o/2")]
+
+
+@tool
+def measure() -> str:
+    """Measure."""
+    return "9 km"
+
+
+def run(saver):
+    """Run two threads, one with a fork, and leave one in the middle of a step."""
+    graph = agent(ScriptedModel(script=steps(3), prompts=[]), [measure], saver)
+    for config in THREADS:
+        graph.invoke({"messages": [HumanMessage("go", id="go")]}, config, durability="sync")
+    early = [state for state in graph.get_state_history(THREADS[0]) if state.next == ("tools",)][-1]
+    (waiting,) = early.values["messages"][-1].tool_calls
+    other = ToolMessage("other", tool_call_id=waiting["id"], id="other")
+    graph.update_state(early.config, {"messages": [other]}, as_node="tools")
+    newest = saver.get_tuple(THREADS[1]).config
+    saver.put_writes(newest, [("a", b"\x00"), ("b", (1,)), ("__error__", "no")], "task-z", "~path-a")
+    saver.put_writes(newest, [("a", {"x": 1})], "task-a", "~path-b")
+
+
+def told(saver):
+    """Return all that a saver tells of its threads."""
+    listed = sorted(saver.list(None), key=lambda each: each.checkpoint["id"])
+    return [
+        (
+            each.config["configurable"]["thread_id"],
+            sorted(each.checkpoint["channel_values"].items()),
+            each.checkpoint["channel_versions"],
+            each.checkpoint["versions_seen"],
+            each.metadata,
+            each.parent_config and each.parent_config["configurable"]["checkpoint_id"],
+            sorted(map(repr, each.pending_writes)),
+        )
+        for each in listed
+    ]
+
+
+def test_the_file_of_a_sqlite_saver_is_imported_without_loss(tmp_path):
+    path = tmp_path / "checkpoints.sqlite"
+    with SqliteSaver.from_conn_string(str(path)) as theirs, FoldlogSaver("memory:") as ours:
+        run(theirs)
+        added = import_checkpoints(path, ours)
+        assert told(ours) == told(theirs)
+        assert added.checkpoints == len(told(theirs))
+        assert added.writes == sum(len(row[-1]) for row in told(theirs))
+        newest = ours.get_tuple(THREADS[1])
+        if theirs.conn.execute("SELECT 1 FROM pragma_table_info('writes') WHERE name = 'task_path'").fetchone():
+            assert newest.pending_writes == theirs.get_tuple(THREADS[1]).pending_writes
+        assert import_checkpoints(path, ours) == (0, 0)
+        graph = agent(ScriptedModel(script=steps(0), prompts=[]), [measure], ours)
+        ended = graph.invoke({"messages": [HumanMessage("more")]}, THREADS[0], durability="sync")
+        assert ended["messages"][-1].content == "finished", "a thread with the versions of the other saver goes on"
+        history = ours.history(THREADS[0])
+        assert history.id.startswith("langgraph/one/@")
+        assert len(history.view) == len(ended["messages"])
+
+
+def test_an_open_saver_is_imported_with_its_writes_in_their_order():
+    theirs = InMemorySaver()
+    run(theirs)
+    with FoldlogSaver("memory:") as ours:
+        import_checkpoints(theirs, ours)
+        assert told(ours) == told(theirs)
+        assert import_checkpoints(theirs, ours) == (0, 0)
+
+
+def test_an_import_that_was_interrupted_goes_on(tmp_path, monkeypatch):
+    path = tmp_path / "checkpoints.sqlite"
+    with SqliteSaver.from_conn_string(str(path)) as theirs, FoldlogSaver("memory:") as ours:
+        run(theirs)
+        put_rows, left = FoldlogSaver.put_rows, [5]
+
+        def failing(*args):
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            put_rows(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FoldlogSaver, "put_rows", failing)
+            with pytest.raises(KeyboardInterrupt):
+                import_checkpoints(path, ours)
+        import_checkpoints(path, ours)
+        assert told(ours) == told(theirs)
+
+
+def test_another_file_is_refused(tmp_path):
+    with FoldlogSaver("memory:") as ours:
+        with pytest.raises(InvalidArgument, match=r"there is no file .*nothing.db.*; give the path"):
+            import_checkpoints(tmp_path / "nothing.db", ours)
+        sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE t (x)").connection.close()
+        (tmp_path / "text.db").write_text("no database " * 100)
+        for name in ("other.db", "text.db"):
+            with pytest.raises(InvalidArgument, match="is not the file of a SqliteSaver"):
+                import_checkpoints(tmp_path / name, ours)
+
+
+def test_the_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FOLDLOG_DB", f"sqlite:///{tmp_path / 'example.db'}")
+    path = Path(__file__).parents[3] / "examples" / "langgraph_foldlog.py"
+    assert len(path.read_text().splitlines()) <= 40
+    example = runpy.run_path(str(path))
+    for _ in range(2):
+        example["main"]("hello", ScriptedModel(script=steps(0), prompts=[]))
+    assert capsys.readouterr().out.split("\n") == [
+        "finished",
+        "3 checkpoints, 2 messages for the model",
+        "finished",
+        "6 checkpoints, 4 messages for the model",
+        "",
+    ]
