@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "foldlog" / "adapters"
 SHARED = {
     *("__init__", "catalog", "linked", "newest", "opening", "plain", "shared_state"),
-    *("checkpoint_branches", "checkpoints", "langgraph_values", "record_lists"),
+    *("checkpoint_branches", "checkpoints", "langgraph_import", "langgraph_values", "record_lists"),
 }
 """Files that adapters are made with."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -1,0 +1,125 @@
+"""What does a thread of LangGraph cost in foldlog, beside SqliteSaver? Asked in an environment with the SDK:
+
+    scripts/test --adapters langgraph-newest                  # makes the environment
+    .cache/adapters/langgraph-newest/bin/python -m benchmarks.langgraph_saver
+
+A step puts a checkpoint with four more messages, and the writes of a task. A figure is the median of the rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from benchmarks.adapters import ITEMS, ROUNDS, compare, stored_bytes, timed
+from foldlog.adapters.langgraph import FoldlogSaver
+
+CHECKPOINTS = 5_000
+THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+
+class Thread:
+    """A thread, and a saver that keeps it."""
+
+    def __init__(self, saver: Any) -> None:
+        self.saver = saver
+        self._config: Any = None
+        self._versions: dict[str, Any] = {}
+        self._messages: list[BaseMessage] = []
+
+    def read(self) -> Any:
+        found = self.saver.get_tuple(THREAD)
+        if found is not None:
+            self._config, self._versions = found.config, found.checkpoint["channel_versions"]
+            self._messages = found.checkpoint["channel_values"].get("messages", [])
+        return found
+
+    def put(self, messages: list[BaseMessage], **others: Any) -> None:
+        if self._config is None:
+            self.read()
+        self._messages = [*self._messages, *messages]
+        values = {"messages": self._messages, "branch:to:agent": None, **others}
+        new = {name: self.saver.get_next_version(self._versions.get(name), None) for name in values}
+        self._versions = {**self._versions, **new}
+        seen = {"__input__": {}, "agent": {"branch:to:agent": self._versions["branch:to:agent"]}}
+        checkpoint: Any = {**empty_checkpoint(), "id": str(uuid6(clock_seq=1)), "channel_values": values}
+        checkpoint |= {"channel_versions": dict(self._versions), "versions_seen": seen}
+        self._config = self.saver.put(self._config or THREAD, checkpoint, {"source": "loop", "step": 1}, new)
+        self.saver.put_writes(self._config, [("messages", messages)], str(uuid6()), "~agent")
+
+    def close(self) -> None:
+        if isinstance(self.saver, SqliteSaver):
+            self.saver.conn.close()
+        else:
+            self.saver.close()
+
+
+def ours(path: str) -> Thread:
+    return Thread(FoldlogSaver(f"sqlite:///{path}"))
+
+
+def theirs(path: str) -> Thread:
+    return Thread(SqliteSaver(sqlite3.connect(path, check_same_thread=False)))
+
+
+def message(number: int) -> BaseMessage:
+    text, message_id = f"{number} " + "word " * 60, f"{number:08x}-0000-4000-8000-000000000000"
+    match number % 3:
+        case 0:
+            call = {"name": "f", "args": {"text": text}, "id": f"c{number}"}
+            return AIMessage("", id=message_id, tool_calls=[call])
+        case 1:
+            return ToolMessage(text, id=message_id, tool_call_id=f"c{number - 1}")
+    return HumanMessage(text, id=message_id)
+
+
+async def put(thread: Thread, messages: list[BaseMessage]) -> None:
+    thread.put(messages)
+
+
+async def read(thread: Thread) -> None:
+    thread.read()
+
+
+async def long_thread() -> None:
+    """Print what it costs to open a thread with many checkpoints, and the bytes of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        took, sizes = [], []
+        for make in (ours, theirs):
+            path = str(Path(folder) / make.__name__)
+            thread = make(path)
+            for number in range(CHECKPOINTS):
+                thread.put([], counter=number)
+            thread.close()
+            sizes.append(stored_bytes(path))
+
+            async def opened(make: Any = make, path: str = path) -> None:
+                thread = make(path)
+                await read(thread)
+                thread.close()
+
+            await opened()
+            took.append(statistics.median([await timed(opened) for _ in range(3 * ROUNDS)]))
+    print(f"{f'open a thread of {CHECKPOINTS:,} checkpoints':34} {took[0]:9.2f} ms {took[1]:9.2f} ms   ", end="")
+    print(f"x {took[0] / took[1]:.2f}")
+    print(f"{f'bytes of {CHECKPOINTS:,} small checkpoints':34} {sizes[0]:9,} B  {sizes[1]:9,} B    ", end="")
+    print(f"x {sizes[0] / sizes[1]:.2f}")
+
+
+async def main() -> None:
+    print(f"{'':34} {'foldlog':>12} {'SqliteSaver':>12}")
+    await long_thread()
+    await compare((ours, theirs), message, put, {f"get a tuple of {ITEMS:,}": read})
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

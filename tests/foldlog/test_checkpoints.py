@@ -1,0 +1,180 @@
+"""Checkpoints as versions of conversations: whatever a runtime puts after whatever, each comes back as it was."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import foldlog
+from eventstore import Annotation, Message
+from foldlog.adapters.checkpoints import Checkpoints
+from foldlog.adapters.record_lists import RecordList, ranges
+
+THREAD = "runtime/t"
+
+
+def record(name):
+    data = {
+        "content": name,
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "type": "human",
+        "name": None,
+        "id": name,
+    }
+    return {"type": "human", "data": data}
+
+
+def key(given):
+    return given["data"]["id"].encode()
+
+
+def put(checkpoints, number, parent, names, document=None):
+    """Put a checkpoint with these records and one document."""
+    records = None if names is None else [record(name) for name in names]
+    keys = None if records is None else [key(one) for one in records]
+    made = (records or [None]).__getitem__
+    checkpoints.put(THREAD, f"{number:03}", parent, {"n": number}, lambda before: {"d": document}, keys, made)
+
+
+def told(checkpoints, found):
+    records = None if found.ranges is None else [one["data"]["id"] for one in checkpoints.records(found)[1]]
+    return records, checkpoints.documents(found)["d"], found.parent
+
+
+def opened(histories):
+    return Checkpoints(histories, "langchain", key)
+
+
+@st.composite
+def steps(draw):
+    """Steps of a runtime: the number of the parent, what stays of its records, and what is new."""
+    made = []
+    for number in range(draw(st.integers(1, 9))):
+        parent = draw(st.one_of(st.just(number - 1), st.integers(-1, number - 1)))
+        keeps = draw(st.one_of(st.just("all"), st.just("all"), st.integers(0, 5), st.lists(st.booleans(), max_size=6)))
+        made.append(
+            (parent, keeps, draw(st.integers(0, 3)), draw(st.sampled_from(["", "", "foreign", "reopen", "none"])))
+        )
+    return made
+
+
+@settings(max_examples=40)
+@given(steps())
+def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
+    with foldlog.open("memory:") as histories:
+        checkpoints, expected, fresh = opened(histories), {}, iter(range(1_000))
+        for number, (parent, keeps, count, event) in enumerate(made):
+            if event == "reopen":
+                checkpoints = opened(histories)
+            if event == "foreign" and expected:
+                found = checkpoints.find(THREAD)
+                histories[found.branch].append([Annotation(name="x"), Message(content="from us", source="user")])
+            before = (expected[parent][0] or []) if parent >= 0 else []
+            stay = (
+                before
+                if keeps == "all"
+                else before[:keeps]
+                if isinstance(keeps, int)
+                else [name for name, stays in zip(before, [*keeps, *[True] * len(before)], strict=False) if stays]
+            )
+            names = None if event == "none" else [*stay, *(f"r{next(fresh)}" for _ in range(count))]
+            above = None if parent < 0 else f"{parent:03}"
+            expected[number] = names, {"v": [number, names]}, above
+            put(checkpoints, number, above, names, {"v": [number, names]})
+            view = histories[checkpoints.find(THREAD).branch].view
+            assert [one.content for one in view if one.origin] == (names or [])
+        for reader in (checkpoints, opened(histories)):
+            for number, values in expected.items():
+                assert told(reader, reader.find(THREAD, f"{number:03}")) == values
+            walked = [(found.id, told(reader, found)) for found in reader.walk(THREAD)]
+            assert walked == [(f"{number:03}", expected[number]) for number in reversed(expected)]
+        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+
+
+def test_records_that_were_removed_in_the_middle_do_not_come_back_when_the_end_is_taken_back():
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        put(checkpoints, 0, None, "abcd")
+        put(checkpoints, 1, "000", "acd")
+        put(checkpoints, 2, "001", "a")
+        assert [one.content for one in histories[THREAD].view] == ["a"]
+
+
+def test_the_ranges_of_a_long_list_are_few():
+    """A list that grows at its end in many checkpoints is one range; an event that is shown begins another one."""
+    with foldlog.open("memory:") as histories:
+        checkpoints, names = opened(histories), []
+        for number in range(20):
+            names.append(f"r{number}")
+            checkpoints = opened(histories) if number % 5 == 0 else checkpoints
+            put(checkpoints, number, f"{number - 1:03}" if number else None, names)
+        (start, stop) = checkpoints.find(THREAD).ranges
+        assert (start, stop) == (0, 39)
+        histories[THREAD].append(Message(content="from us", source="user"))
+        put(checkpoints, 20, "019", [*names, "r20"])
+        assert checkpoints.find(THREAD).ranges == [0, 39, 41, 42]
+
+
+def test_the_notes_on_a_checkpoint_may_come_before_it_and_after_its_children():
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        checkpoints.note(THREAD, "000", "note", 1)
+        put(checkpoints, 0, None, "a")
+        put(checkpoints, 1, "000", "ab")
+        checkpoints.note(THREAD, "000", "note", {"two": 2})
+        assert opened(histories).notes(THREAD, "000") == [1, {"two": 2}]
+        assert checkpoints.notes(THREAD, "001") == []
+
+
+def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        for number in range(4):
+            put(checkpoints, number, f"{number - 1:03}" if number else None, "abcd"[: number + 1])
+        checkpoints.hide(THREAD, ["003"])
+        checkpoints.hide(THREAD, below="001")
+        assert [found.id for found in opened(histories).walk(THREAD)] == ["002", "001"]
+        assert checkpoints.find(THREAD, "003") is None
+        assert told(checkpoints, checkpoints.find(THREAD, "003", hidden=True))[0] == [*"abcd"]
+        put(checkpoints, 4, "002", "abcx")
+        assert checkpoints.find(THREAD).branch == f"{THREAD}/@004"
+        assert told(checkpoints, checkpoints.find(THREAD))[0] == [*"abcx"]
+
+
+def test_a_put_that_meets_another_writer_looks_again(monkeypatch):
+    """Another process puts a child of the same parent between the look and the append."""
+    with foldlog.open("memory:") as histories:
+        ours, theirs = opened(histories), opened(histories)
+        put(ours, 0, None, "a")
+        changes, others = Checkpoints._changes, [partial(put, theirs, 1, "000", "ab")]
+
+        def raced(self, newest, keys, made):
+            found = changes(self, newest, keys, made)
+            if self is ours and others:
+                others.pop()()
+            return found
+
+        monkeypatch.setattr(Checkpoints, "_changes", raced)
+        put(ours, 2, "000", "ac")
+        found = [(each.branch, told(ours, each)[0]) for each in ours.walk(THREAD)]
+        assert found == [(f"{THREAD}/@002", ["a", "c"]), (THREAD, ["a", "b"]), (THREAD, ["a"])]
+
+
+@pytest.mark.parametrize(
+    "old, spans, expected",
+    [
+        ([], [(0, 1), (1, 3)], [0, 3]),
+        ([0, 3], [(0, 1), (1, 3), (5, 6)], [0, 6]),
+        ([0, 3], [(0, 1), (5, 6), (6, 7)], [0, 1, 5, 7]),
+        ([0, 3], [(1, 3), (5, 6)], [1, 6]),
+        ([0, 3], [], []),
+        ([0, 1, 2, 3], [(0, 1), (2, 3)], [0, 1, 2, 3]),
+    ],
+)
+def test_ranges_are_joined_where_all_records_between_are_in_the_list(old, spans, expected):
+    known = [(0, 1), (1, 3)] if old == [0, 3] else [(0, 1), (2, 3)] if old else []
+    assert ranges(RecordList(known, [b""] * len(known), old), spans, lambda start, stop: True) == expected
