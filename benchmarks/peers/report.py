@@ -62,7 +62,7 @@ def rows(runs: Runs) -> list[list[str]]:
         if not measured:
             continue
         opened = open_ms(runs, peer.name)
-        times = [_ms(opened.get(length)) for length in lengths(runs)]
+        times = [_opened(runs, length, peer.name) for length in lengths(runs)]
         last = next((figures for figures in reversed(measured) if "failed" not in figures), None)
         if last is None:
             found.append([peer.name, *times, *["failed"] * 6])
@@ -74,9 +74,13 @@ def rows(runs: Runs) -> list[list[str]]:
     return found
 
 
-def _ms(value: float | None) -> str:
-    if value is None:
-        return "failed"
+def _opened(runs: Runs, length: int, peer: str) -> str:
+    """Return the time to open; a dash if this length was not measured."""
+    figures = runs[str(length)]["peers"].get(peer)
+    return "–" if figures is None else "failed" if "failed" in figures else _ms(figures["open_ms"])
+
+
+def _ms(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.2f}"
 
 
@@ -153,8 +157,7 @@ def in_readme(text: str, runs: Runs) -> str:
     if found != 1:
         raise ValueError("README.md has no table that begins with '| | keeps'")
     for row, peer in _ROWS.items():
-        opened = open_ms(runs, peer)
-        cell = f"{_ms(opened.get(first))}; {_ms(opened.get(last))} ms" if opened else "not measured"
+        cell = f"{_opened(runs, first, peer)}; {_opened(runs, last, peer)} ms"
         text, found = re.subn(rf"^(\| {re.escape(row)} \|.*\|)[^|\n]*\|$", rf"\g<1> {cell} |", text, flags=re.MULTILINE)
         if found != 1:
             raise ValueError(f"README.md has no row '{row}' in its comparison")
