@@ -280,7 +280,7 @@ def test_records_do_not_come_to_an_erased_conversation(url: str, plain: Store, p
 def erase_rows(store: Store, key: int) -> None:
     """Erase without the VACUUM, which waits for other transactions."""
     recorder: Any = store._recorder
-    recorder.transact(lambda transaction: erase._mark(transaction, "c1", "asked to", 5))
+    recorder.transact(lambda transaction: erase._mark(transaction, "c1", "asked to", 5, None))
     recorder.transact(lambda transaction: transaction.delete(key, 1_000))
 
 
