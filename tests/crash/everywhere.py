@@ -7,8 +7,8 @@
     sync          a sync fails
 
 What is left must be whole, hold everything that was acknowledged, and let the next process do it all again to the same
-end. A full disk or a sync that failed must come as ``StoreUnavailable`` or ``StoreUnusable``, or not matter. This process
-has no threads, so that it can fork; a child is killed by its own hand, at the point it counted to.
+end. A full disk or a sync that failed must come as ``StoreUnavailable`` or ``StoreUnusable``, or not matter. This
+process has no threads, so that it can fork; a child is killed by its own hand, at the point it counted to.
 """
 
 from __future__ import annotations
