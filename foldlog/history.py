@@ -215,11 +215,14 @@ class History:
                 continue
             return attributes
 
-    def _meet(self) -> None:
-        """Note which conversation has the id now, if none was met yet: see ``Histories.create``."""
+    def _meet(self) -> int | None:
+        """Note which conversation has the id now, if none was met yet: see ``Histories.create``. Return its key, None
+        before the first append.
+        """
         if self._generation.key is None:
             with contextlib.suppress(ConversationNotFound):
                 self._generation.key = self._store.query(self.id, lambda read: read.key)
+        return self._generation.key
 
     @property
     def open_calls(self) -> tuple[Action, ...]:

@@ -29,7 +29,8 @@ class Recording:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = Lock()
-        self._decoders: OrderedDict[tuple[str, str], Decoder] = OrderedDict()
+        self._decoders: OrderedDict[tuple[str, str], tuple[Decoder, int | None]] = OrderedDict()
+        """Each with the conversation that it decodes for: the id of an erased one may be used again."""
 
     def append(
         self,
@@ -54,7 +55,7 @@ class Recording:
                 continue
             for finding in findings:
                 _log.warning("conversation %r: %s", history.id, finding)
-            self._keep((history.id, format), decoder)
+            self._keep((history.id, format), (decoder, history._meet()))
             return recorded
 
     def _unknown(self, history: History, records: list[Any], format: str) -> list[Any]:
@@ -71,12 +72,12 @@ class Recording:
     def _decoder(self, history: History, format: str, expected_version: ExpectedVersion) -> Decoder:
         """Return a decoder that goes on where the history ends, as far as it is known."""
         with self._lock:
-            decoder = self._decoders.pop((history.id, format), None)
-        if decoder is None or expected_version not in (ANY_VERSION, decoder.version):
+            decoder, key = self._decoders.pop((history.id, format), (None, None))
+        if decoder is None or key != history._meet():
             return Decoder(format, history)
-        return decoder
+        return decoder if expected_version in (ANY_VERSION, decoder.version) else Decoder(format, history)
 
-    def _keep(self, key: tuple[str, str], decoder: Decoder) -> None:
+    def _keep(self, key: tuple[str, str], decoder: tuple[Decoder, int | None]) -> None:
         with self._lock:
             self._decoders[key] = decoder
             if len(self._decoders) > _DECODERS_MAX:

@@ -233,6 +233,19 @@ def test_an_append_after_an_event_from_elsewhere_reads_two_events(histories, mon
     assert list(encode(history.events(), "openhands-v1")) == list(map(record, range(201)))
 
 
+def test_records_of_a_conversation_whose_id_is_used_again_are_read_by_themselves(histories):
+    def line(number):
+        envelope = {"sessionId": "s", "cwd": "/w", "version": "2", "type": "user", "uuid": f"u{number}"}
+        return {**envelope, "message": {"role": "user", "content": f"m{number}"}, "parentUuid": f"u{number - 1}"}
+
+    histories["c1"].append_records([line(0)], format="claude-code")
+    histories.erase("c1", reason="test")
+    history = histories.create("c1", replace_erased=True)
+    assert history.version == 1, "as long as the erased one was"
+    history.append_records([line(1), line(2)], format="claude-code")
+    assert list(encode(history.events(), "claude-code")) == [line(1), line(2)]
+
+
 def test_writers_of_one_history_lose_nothing(histories):
     history = histories["c1"]
 
