@@ -9,7 +9,11 @@ Code's decision: a condensation that foldlog adds does not change what a session
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote, unquote
@@ -23,14 +27,24 @@ from claude_agent_sdk import (
     fold_session_summary,
 )
 
-from eventstore import ConversationErased, ConversationNotFound, ConversationRow, Event
-from foldlog.adapters.opening import HistoriesGiven, histories_of
+from eventstore import ConversationErased, ConversationNotFound, ConversationRow, Event, VersionConflict
+from foldlog.adapters.opening import HistoriesGiven, Imported, append_or_begin, histories_of
 from foldlog.formats import Encoder
+from foldlog.formats.files.json_text import UnreadableJson, parse
 from foldlog.history import History
 
 __all__ = ["FoldlogSessionStore"]
 
 _FORMAT = "claude-code"
+_SUMMARY = "session summary"
+"""The document that holds what the SDK tells of a session: ``data``, folded up to ``version``."""
+_NO_SUMMARY: dict[str, Any] = {"version": 0, "data": {}}
+_SUMMARY_EVERY = 64
+"""After how many entries it is stored again."""
+_TOGETHER = 1_000
+"""How many lines are imported in one transaction."""
+_SESSION = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+"""What Claude Code names the file of a session."""
 
 
 class FoldlogSessionStore:
@@ -44,15 +58,29 @@ class FoldlogSessionStore:
     def __init__(self, histories: HistoriesGiven, *, prefix: str = "claude") -> None:
         self.histories, self._owned = histories_of(histories)
         self._prefix = prefix
-        self._summaries: dict[str, tuple[int, SessionSummaryEntry | None]] = {}
+        self._written: dict[str, History] = {}
+        """The conversations that this store wrote to, as it met them."""
+        self._ahead: dict[str, int] = {}
+        """How many entries of a session came since its summary was stored, of sessions that this store wrote to."""
+        self._summaries: dict[str, tuple[str, SessionSummaryEntry | None]] = {}
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append entries, all or none; those whose ``uuid`` the session has already are left out.
 
-        Durability: on disk when it returns. Raises ``ConversationErased`` for a deleted session.
+        A session that was deleted begins again. Durability: on disk when it returns. Raises ``ConversationErased``
+        where other code deleted the session since this store wrote to it.
         """
-        history = self.histories[self.conversation(key)]
-        await history.append_records(entries, format=_FORMAT, dedupe="origin")
+        if entries:
+            await self.histories.pool.run(lambda: self._append(key, entries), finish=True)
+
+    async def import_folder(self, folder: str | os.PathLike[str]) -> Imported:
+        """Import the transcripts that Claude Code wrote: ``~/.claude/projects``, or the folder of one project.
+
+        The sessions have the keys that Claude Code gives them; sub-agents come with them. Importing again, also of
+        sessions that were mirrored to this store, adds the entries that are new. A line that is not an entry is left
+        out and told among the findings. Cost: all lines.
+        """
+        return await self.histories.pool.run(lambda: self._import(Path(folder).expanduser()), finish=True)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries in their order, as they were given; None for a session that has none."""
@@ -67,7 +95,8 @@ class FoldlogSessionStore:
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return what the SDK tells of each session of a project.
 
-        Cost: the sessions, and all entries of those that have grown since this store told of them before.
+        Cost: the sessions, and of those that have grown since this store told of them before their last entries, up to
+        64 and a batch.
         """
         rows = [row for row in await self._rows(self._below(project_key)) if self._is_main(row.id)]
 
@@ -130,18 +159,59 @@ class FoldlogSessionStore:
             if row.erased_at is None:
                 yield row
 
+    def _append(self, key: SessionKey, entries: list[Any]) -> None:
+        conversation = self.conversation(key)
+
+        def append(history: History) -> int:
+            return len(history.append_records(entries, format=_FORMAT, dedupe="origin"))
+
+        history = self._written.get(conversation, self.histories.sync[conversation])
+        self._written[conversation], added = append_or_begin(self.histories.sync, history, append)
+        if "subpath" not in key and added:
+            self._note(key, self._written[conversation], added)
+
+    def _note(self, key: SessionKey, history: History, added: int) -> None:
+        """Store the summary of a session where many entries came since."""
+        ahead = self._ahead.get(history.id)
+        ahead = history.version - history.document(_SUMMARY, _NO_SUMMARY)["version"] if ahead is None else ahead + added
+        if ahead >= _SUMMARY_EVERY:
+            version, summary = _folded(history, key)
+            if summary is not None:
+                stored = {_SUMMARY: {"version": version, "data": summary["data"]}}
+                with suppress(VersionConflict):  # entries came since: it is stored with a later append
+                    history.append((), documents=stored, expected_version=version)
+                    ahead = 0
+        self._ahead[history.id] = ahead
+
     def _summary(self, row: ConversationRow, project_key: str) -> SessionSummaryEntry | None:
-        version, summary = self._summaries.get(row.id, (0, None))
-        if version < row.version:
-            key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
-            history = self.histories.sync[row.id]
-            entries = _entries(history)
-            summary = fold_session_summary(None, key, entries) if entries else None
-            self._summaries[row.id] = row.version, summary
+        head, summary = self._summaries.get(row.id, ("", None))
+        if head != row.head:
+            _, summary = _folded(
+                self.histories.sync[row.id], {"project_key": project_key, "session_id": self._session(row.id)}
+            )
+            self._summaries[row.id] = row.head, summary
         return None if summary is None else {**summary, "mtime": _mtime(row)}
+
+    def _import(self, folder: Path) -> Imported:
+        findings: list[str] = []
+        sessions = items = 0
+        for key, path in _transcripts(folder):
+            entries = list(_lines(path, findings))
+            stored = _entries(self.histories.sync[self.conversation(key)]) or []
+            new = entries[len(stored) :]
+            if entries[: len(stored)] != stored:  # it was mirrored, which leaves lines out that have no uuid
+                known = {_uuid(entry) for entry in stored} | {None}
+                new = [entry for entry in entries if _uuid(entry) not in known]
+            for start in range(0, len(new), _TOGETHER):
+                self._append(key, new[start : start + _TOGETHER])
+            sessions += "subpath" not in key
+            items += len(new)
+        return Imported(sessions, items, tuple(findings))
 
     def _erase(self, conversations: list[str]) -> None:
         for conversation in conversations:
+            self._written.pop(conversation, None)
+            self._ahead.pop(conversation, None)
             last = conversation == conversations[-1]
             try:
                 self.histories.sync.erase(conversation, reason="the session was deleted", complete=last)
@@ -165,5 +235,64 @@ def _decoded(events: Iterator[Event]) -> Iterator[Any]:
     yield from encoder.end()
 
 
+def _uuid(entry: Any) -> str | None:
+    uuid = entry.get("uuid")
+    return uuid if isinstance(uuid, str) else None
+
+
 def _mtime(row: ConversationRow) -> int:
     return int(row.updated_at.timestamp() * 1000)
+
+
+def _folded(history: History, key: SessionKey) -> tuple[int, SessionSummaryEntry | None]:
+    """Return the version of a session and its summary: the one that is stored, with the entries since."""
+    try:
+        version = history.version
+        stored = history.document(_SUMMARY, _NO_SUMMARY, version=version) if version else _NO_SUMMARY
+        entries = list(_decoded(history.events(stored["version"], version)))
+    except ConversationErased:
+        return 0, None
+    before: SessionSummaryEntry | None = None
+    if stored is not _NO_SUMMARY:
+        before = {"session_id": key["session_id"], "mtime": 0, "data": stored["data"]}
+    return version, fold_session_summary(before, key, entries) if entries else before
+
+
+def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
+    """Yield the transcripts in a folder, each with its key. Raises ``ValueError`` where there is no such folder."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: there is no such folder; give Claude Code's projects, such as ~/.claude/projects")
+    projects = [folder] if any(folder.glob("*.jsonl")) else sorted(each for each in folder.iterdir() if each.is_dir())
+    for project in projects:
+        for path in sorted(project.glob("*.jsonl")):
+            if not _SESSION.fullmatch(path.stem):
+                continue
+            key: SessionKey = {"project_key": project.name, "session_id": path.stem}
+            yield key, path
+            for each in sorted((project / path.stem).glob("subagents/**/*.jsonl")):
+                subpath = each.relative_to(project / path.stem).with_suffix("").as_posix()
+                yield {**key, "subpath": subpath}, each
+
+
+def _lines(path: Path, findings: list[str]) -> Iterator[Any]:
+    """Yield the entries of a transcript, with what is said about a sub-agent in the file beside it."""
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if line.strip():
+            yield from _entry(line, f"{path}, line {number}", findings)
+    beside = path.with_name(f"{path.stem}.meta.json")
+    if beside.is_file():
+        for about in _entry(beside.read_bytes(), str(beside), findings):
+            yield {**about, "type": "agent_metadata"}
+
+
+def _entry(text: bytes, where: str, findings: list[str]) -> Iterator[dict[str, Any]]:
+    try:
+        entry = parse(text)
+    except UnreadableJson as problem:
+        entry, why = None, str(problem)
+    else:
+        why = "it is not an object of JSON"
+    if isinstance(entry, dict):
+        yield entry
+    else:
+        findings.append(f"{where}: {why}; it was left out")

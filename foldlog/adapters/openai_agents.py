@@ -11,21 +11,30 @@ within a run needs the filter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 from agents import SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
+from msgspec import structs
 
 from condensers import Condensation
-from eventstore import ConversationErased, ConversationNotFound, Event, VersionConflict
-from foldlog.adapters.opening import HistoriesGiven, histories_of
-from foldlog.formats import Encoder
+from eventstore import ConversationErased, ConversationNotFound, Event, Recorded, VersionConflict
+from foldlog.adapters.opening import HistoriesGiven, Imported, append_or_begin, histories_of
+from foldlog.formats import Decoder, Encoder
+from foldlog.formats.files.json_text import UnreadableJson, parse
+from foldlog.histories import Histories
+from foldlog.history import History
 from projections import View, well_formed
 
-__all__ = ["FoldlogSession"]
+__all__ = ["FoldlogSession", "import_sessions"]
 
 _FORMAT = "openai-responses"
 
@@ -39,7 +48,7 @@ class FoldlogSession:
     ``condense``          whether ``get_items`` and ``input_filter`` condense, where the condenser of ``histories`` says
                           so. Without it both give what the View holds
     ``clear``             whether ``clear_session`` retracts all items, or erases the conversation: then its bytes are
-                          gone, and the id cannot be used again
+                          gone. What is added then begins another conversation with the id
     ``session_settings``  as of other sessions: ``SessionSettings(limit=50)``, or ``{"limit": 50}``
 
     Any number of tasks, processes and sessions may use one conversation.
@@ -80,8 +89,13 @@ class FoldlogSession:
             return []
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items, all or none. Durability: on disk when it returns. Raises ``ConversationErased``."""
-        await self.history.append_records(items, format=_FORMAT)
+        """Append items, all or none. Durability: on disk when it returns.
+
+        Where the session was erased before this object read or wrote it, a new one begins. Raises
+        ``ConversationErased`` where it was erased since then by other code.
+        """
+        if items:
+            await self.histories.pool.run(lambda: self._added(items), finish=True)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item back and return it; None where there is none, and where a summary is the newest item."""
@@ -127,19 +141,96 @@ class FoldlogSession:
             continue
         return step
 
+    def _added(self, items: list[TResponseInputItem]) -> None:
+        def append(history: History) -> tuple[Recorded, ...]:
+            return history.append_records(items, format=_FORMAT)
+
+        history, _ = append_or_begin(self.histories.sync, self.history.sync, append)
+        if history is not self.history.sync:
+            self.history = self.histories[self.session_id]
+
     def _cleared(self) -> None:
         history = self.histories.sync[self.session_id]
         if self._clear == "erase":
-            try:
+            with suppress(ConversationNotFound, ConversationErased):  # there is nothing to clear
                 self.histories.sync.erase(self.session_id, reason="the session was cleared")
-            except (ConversationNotFound, ConversationErased):
-                return  # there is nothing to clear
+            self.history = self.histories[self.session_id]
             return
         while view := history.view:
             try:
                 history.retract(0, "the session was cleared", expected_version=view.version)
             except VersionConflict:
                 continue  # other writers appended
+
+
+async def import_sessions(
+    path: str | os.PathLike[str], histories: HistoriesGiven, *, messages_table: str = "agent_messages"
+) -> Imported:
+    """Import the sessions of a file that the SDK's ``SQLiteSession`` keeps, each as the conversation with its id.
+
+    Importing again adds the items that are new. A session that went on in both places is left as it is and is told
+    among the findings, as is an item that is not JSON, which the SDK leaves out too. ``messages_table`` is that of the
+    ``SQLiteSession``. Raises ``ValueError`` where the file is another one, or absent. Cost: all items.
+    """
+    given, owned = histories_of(histories)
+    try:
+        return await given.pool.run(lambda: _imported(Path(path), given.sync, messages_table), finish=True)
+    finally:
+        if owned:
+            await given.close()
+
+
+def _imported(path: Path, histories: Histories, table: str) -> Imported:
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file; give the file of a SQLiteSession")
+    findings: list[str] = []
+    sessions = items = 0
+    name = '"' + table.replace('"', '""') + '"'
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            for (session,) in database.execute(f"SELECT DISTINCT session_id FROM {name} ORDER BY 1").fetchall():
+                query = f"SELECT id, message_data, created_at FROM {name} WHERE session_id = ? ORDER BY id"
+                there = list(_there(database.execute(query, (session,)), session, findings))
+                sessions += 1
+                items += _continued(histories[session], there, findings)
+    except sqlite3.Error as error:
+        raise ValueError(f"{path}: this is not a file of a SQLiteSession: {error}; give another file") from error
+    return Imported(sessions, items, tuple(findings))
+
+
+def _there(rows: Iterator[Any], session: str, findings: list[str]) -> Iterator[tuple[Any, datetime | None]]:
+    for number, text, created in rows:
+        try:
+            item = parse(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text))
+        except UnreadableJson as problem:
+            findings.append(f"session {session!r}, row {number}: {problem}; it was left out")
+            continue
+        if not isinstance(item, dict):
+            findings.append(f"session {session!r}, row {number}: it is not an object of JSON; it was left out")
+            continue
+        try:
+            time = datetime.fromisoformat(created).replace(tzinfo=UTC)  # SQLite's CURRENT_TIMESTAMP
+        except (TypeError, ValueError):
+            time = None
+        yield item, time
+
+
+def _continued(history: History, there: list[tuple[Any, datetime | None]], findings: list[str]) -> int:
+    """Add the items that a history does not have. Return how many."""
+    while True:
+        decoder = Decoder(_FORMAT, history)
+        known = _items([event for event in history.events() if event.origin and event.origin.format == _FORMAT])
+        items = [item for item, _ in there]
+        if known[: len(items)] != items[: len(known)]:
+            findings.append(f"session {history.id!r} went on in both places; nothing was added")
+            return 0
+        events = []
+        for item, time in there[len(known) :]:
+            events += [structs.replace(event, timestamp=time) for event in decoder.events(item)]
+        try:
+            return len(history.append(events, expected_version=decoder.version - len(events))) if events else 0
+        except VersionConflict:
+            continue
 
 
 def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
+from eventstore import ConversationErased, VersionConflict
 from foldlog import aio
 from foldlog.histories import Histories
 from foldlog.histories import open as open_histories
+from foldlog.history import History
 
-__all__ = ["HistoriesGiven", "OpenHistories", "WithHistories", "histories_of", "in_thread"]
+__all__ = [
+    "HistoriesGiven",
+    "Imported",
+    "OpenHistories",
+    "WithHistories",
+    "append_or_begin",
+    "histories_of",
+    "in_thread",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,6 +40,32 @@ def histories_of(given: HistoriesGiven) -> tuple[aio.AsyncHistories, bool]:
     if isinstance(given, Histories):
         return aio.face_of(given), False
     return aio.face_of(open_histories(given)), True
+
+
+class Imported(NamedTuple):
+    """What an import of an SDK's own store added: sessions that it found, items that are new, and what it left out."""
+
+    sessions: int
+    items: int
+    findings: tuple[str, ...]
+
+
+def append_or_begin(histories: Histories, history: History, append: Callable[[History], T]) -> tuple[History, T]:
+    """Append to a history. If its conversation was erased before this ``history`` met it, begin another one with its
+    id. Return the history that was appended to.
+
+    Raises ``ConversationErased`` where ``history`` wrote to the erased conversation, or read it.
+    """
+    try:
+        return history, append(history)
+    except ConversationErased:
+        if history._generation.key is not None:
+            raise
+    try:
+        history = histories.create(history.id, replace_erased=True)
+    except VersionConflict:
+        history = histories[history.id]  # another writer began it
+    return history, append(history)
 
 
 class WithHistories:

@@ -8,11 +8,15 @@ import random
 import subprocess
 import sys
 import uuid
+from dataclasses import replace
+from unittest.mock import ANY
 
 import pytest
+from claude_agent_sdk import InMemorySessionStore, list_sessions, list_sessions_from_store
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import foldlog
+from eventstore import ConversationErased
 from foldlog.adapters.claude_agent import FoldlogSessionStore
 
 KEY = {"project_key": "-work", "session_id": "s"}
@@ -86,7 +90,6 @@ async def test_random_sessions_are_what_a_plain_dictionary_says(store):
     keys = [{"project_key": p, "session_id": s} for p in ("a", "a/b", "é %") for s in ("1", "2/3")]
     keys += [{**key, "subpath": sub} for key in keys[:3] for sub in ("subagents/agent-1", "x")]
     said: dict[str, list] = {}
-    deleted = set()
     for _ in range(150):
         key = choice.choice(keys)
         name = json.dumps(key, sort_keys=True)
@@ -96,9 +99,8 @@ async def test_random_sessions_are_what_a_plain_dictionary_says(store):
                 k for k in keys if k == key or ("subpath" not in key and {**k, "subpath": 0} == {**key, "subpath": 0})
             ]
             for one in gone:
-                if said.pop(json.dumps(one, sort_keys=True), None) is not None:
-                    deleted.add(json.dumps(one, sort_keys=True))
-        elif name not in deleted:
+                said.pop(json.dumps(one, sort_keys=True), None)
+        else:
             entries = [{"type": "x", "uuid": f"{name}{choice.randrange(30)}"} for _ in range(choice.randrange(4))]
             mine = said.setdefault(name, []) if entries else said.get(name, [])
             mine += [entry for place, entry in enumerate(entries) if entry not in mine and entry not in entries[:place]]
@@ -135,6 +137,114 @@ async def test_a_cancelled_append_is_whole_or_absent(store):
         assert await store.load(key) in (None, [line(0), line(1), line(2)])
         await store.append(key, [line(0), line(1), line(2)])
         assert await store.load(key) == [line(0), line(1), line(2)]
+
+
+async def test_a_session_that_was_deleted_begins_again(histories):
+    store, other = FoldlogSessionStore(histories), FoldlogSessionStore(histories)
+    await store.append(KEY, [line(0), line(1)])
+    await other.append(KEY, [line(2)])
+    await store.delete(KEY)
+    assert await store.load(KEY) is None
+    with pytest.raises(ConversationErased):
+        await other.append(KEY, [line(3)])  # what it writes belongs to the session that was deleted
+    await store.append(KEY, [line(0)])
+    await store.append(KEY, [line(4)])
+    assert await store.load(KEY) == [line(0), line(4)]
+    assert await FoldlogSessionStore(histories).load(KEY) == [line(0), line(4)]
+    assert [row["session_id"] for row in await store.list_sessions("-work")] == ["s"]
+    assert len(await store.list_session_summaries("-work")) == 1
+    assert not [finding for one in histories.maintenance.verify() for finding in one.findings]
+
+
+async def test_summaries_are_what_the_sdk_folds_and_cost_what_is_new(histories, monkeypatch):
+    choice, theirs = random.Random(3), InMemorySessionStore()
+    stores = [FoldlogSessionStore(histories), FoldlogSessionStore(histories)]
+    keys = [{**KEY, "session_id": name} for name in "abc"]
+    number = 0
+    for turn in range(120):
+        key, store = choice.choice(keys), choice.choice(stores)
+        entries = []
+        for _ in range(choice.randrange(1, 9)):
+            about = {"customTitle": f"t{number}"} if choice.random() < 0.1 else {}
+            entries.append(line(number, timestamp=f"2026-01-01T00:00:{number % 60:02}.000Z", cwd="/w", **about))
+            number += 1
+        await store.append(key, entries)
+        await theirs.append(key, entries)
+        if turn % 10 == 0:
+            told = {one["session_id"]: one["data"] for one in await store.list_session_summaries("-work")}
+            wanted = {one["session_id"]: one["data"] for one in await theirs.list_session_summaries("-work")}
+            assert told == wanted
+    read, before = [], foldlog.History.events
+
+    def events(self, *arguments, **options):
+        for event in before(self, *arguments, **options):
+            read.append(event.id)
+            yield event
+
+    monkeypatch.setattr(foldlog.History, "events", events)
+    fresh = FoldlogSessionStore(histories)
+    told = {one["session_id"]: one["data"] for one in await fresh.list_session_summaries("-work")}
+    assert told == {one["session_id"]: one["data"] for one in await theirs.list_session_summaries("-work")}
+    assert len(read) <= 3 * (64 + 2 * 8 + 1), "not the 500 entries"
+    read.clear()
+    await fresh.list_session_summaries("-work")
+    assert read == []
+
+
+def write_lines(path, entries):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
+async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, monkeypatch):
+    store, projects = FoldlogSessionStore(histories), tmp_path / "projects"
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    names = [str(uuid.UUID(int=number)) for number in range(1, 5)]
+    about = {"timestamp": "2026-01-01T00:00:00.000Z", "gitBranch": "main"}
+    folders = {name: "-work" if number < 3 else "-other" for number, name in enumerate(names)}
+    cwd = {"-work": "/work", "-other": "/other"}
+    wrote = {}
+    for name, folder in folders.items():
+        wrote[name] = [
+            {"type": "summary", "summary": f"about {name}", "leafUuid": "x"},
+            *(line(n, sessionId=name, cwd=cwd[folder], **about) for n in range(5)),
+        ]
+        write_lines(projects / folder / f"{name}.jsonl", wrote[name])
+    write_lines(projects / "-work" / "agent-1.jsonl", [line(0)])
+    agent = projects / "-work" / names[0] / "subagents" / "flows" / "agent-7.jsonl"
+    write_lines(agent, [line(0, isSidechain=True)])
+    agent.with_name("agent-7.meta.json").write_text('{"agentType": "x"}')
+
+    imported = await store.import_folder(projects)
+    assert imported == (4, 4 * 6 + 2, ())
+    for name, folder in folders.items():
+        assert await store.load({"project_key": folder, "session_id": name}) == wrote[name]
+    key = {"project_key": "-work", "session_id": names[0]}
+    assert await store.list_subkeys(key) == ["subagents/flows/agent-7"]
+    told = await store.load({**key, "subpath": "subagents/flows/agent-7"})
+    assert told == [line(0, isSidechain=True), {"agentType": "x", "type": "agent_metadata"}]
+    for folder, name in (("/work", names[0]), ("/other", names[3])):
+        there = {info.session_id: info for info in list_sessions(folder, include_worktrees=False)}
+        here = {info.session_id: info for info in await list_sessions_from_store(store, folder)}
+        assert name in there
+        for info in there.values():
+            assert here.pop(info.session_id) == replace(info, last_modified=ANY, file_size=None, created_at=ANY), (
+                "all but what a file has"
+            )
+        assert here == {}
+
+    assert await store.import_folder(projects / "-work") == (3, 0, ())
+    with (projects / "-work" / f"{names[0]}.jsonl").open("a") as file:
+        file.write(json.dumps(line(5)) + '\n{"type": "us')
+    imported = await store.import_folder(projects)
+    assert imported[:2] == (4, 1)
+    assert "line 8: not JSON" in imported.findings[0]
+    assert await store.load(key) == [*wrote[names[0]], line(5)]
+    mirrored = {"project_key": "-work", "session_id": names[1]}
+    await store.append(mirrored, [line(9)])
+    assert (await store.import_folder(projects)).items == 0, "the store went on"
+    with pytest.raises(ValueError, match="there is no such folder"):
+        await store.import_folder(tmp_path / "none")
 
 
 WRITER = """

@@ -7,8 +7,10 @@ import json
 import os
 import random
 import runpy
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from agents.memory import Session
 
 import foldlog
 from eventstore import ConversationErased, Retraction
-from foldlog.adapters.openai_agents import FoldlogSession
+from foldlog.adapters.openai_agents import FoldlogSession, import_sessions
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, problem_of, reasoning, said
 
 pytestmark = pytest.mark.anyio
@@ -120,8 +122,52 @@ async def test_clearing_can_erase(histories):
     await session.clear_session()
     assert await session.get_items() == []
     assert histories.store.conversation("s").erased_at is not None
+    await session.add_items([{"role": "user", "content": "again"}])
+    assert await session.get_items() == [{"role": "user", "content": "again"}]
+    other = FoldlogSession("s", histories)
+    await other.add_items([{"role": "user", "content": "more"}])
+    assert len(await session.get_items()) == 2
+    await session.clear_session()
     with pytest.raises(ConversationErased):
-        await session.add_items([{"role": "user", "content": "again"}])
+        await other.add_items([{"role": "user", "content": "late"}])  # it belongs to what was erased
+    await FoldlogSession("s", histories).add_items([{"role": "user", "content": "a new process"}])
+    assert [item["content"] for item in await session.get_items()] == ["a new process"]
+    assert "secret" not in str(list(histories["s"].events()))
+
+
+async def test_sessions_of_the_sdks_file_are_imported(histories, tmp_path):
+    choice, path = random.Random(4), tmp_path / "theirs.db"
+    theirs = {name: SQLiteSession(name, path) for name in ("a", "b/c", "é \x01", "empty")}
+    for name, session in theirs.items():
+        if name != "empty":
+            await session.add_items([any_item(choice) for _ in range(30)])
+    assert await import_sessions(path, histories) == (3, 90, ())
+    for name, session in theirs.items():
+        ours = FoldlogSession(name, histories)
+        assert repr(await ours.get_items()) == repr(await session.get_items())
+        assert repr(await ours.get_items(7)) == repr(await session.get_items(7))
+    assert {event.timestamp.tzname() for event in histories["a"].events()} == {"UTC"}
+
+    assert await import_sessions(path, histories) == (3, 0, ())
+    await theirs["a"].add_items([{"role": "user", "content": "more"}])
+    await FoldlogSession("b/c", histories).add_items([{"role": "user", "content": "here"}])
+    assert await import_sessions(path, histories) == (3, 1, ())
+    assert repr(await FoldlogSession("a", histories).get_items()) == repr(await theirs["a"].get_items())
+    await theirs["b/c"].add_items([{"role": "user", "content": "there"}])
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("INSERT INTO agent_messages (session_id, message_data) VALUES ('a', '{half')")
+        database.commit()
+    imported = await import_sessions(path, histories)
+    assert imported[:2] == (3, 0)
+    assert "'a', row" in imported.findings[0]
+    assert "'b/c' went on in both places" in imported.findings[1]
+    assert repr(await FoldlogSession("a", histories).get_items()) == repr(await theirs["a"].get_items())
+    for session in theirs.values():
+        session.close()
+    (tmp_path / "other").write_text("x" * 2_000)
+    for wrong, problem in (("other", "not a file of a SQLiteSession"), ("none", "no such file")):
+        with pytest.raises(ValueError, match=problem):
+            await import_sessions(tmp_path / wrong, histories)
 
 
 async def test_a_cancelled_mutation_is_whole_or_absent_and_over(histories):
