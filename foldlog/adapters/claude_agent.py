@@ -28,7 +28,7 @@ from claude_agent_sdk import (
 )
 
 from eventstore import ConversationErased, ConversationNotFound, ConversationRow, Event, VersionConflict
-from foldlog.adapters.opening import HistoriesGiven, Imported, append_or_begin, histories_of
+from foldlog.adapters.opening import HistoriesGiven, ImportedSessions, append_or_begin, histories_of
 from foldlog.formats import Encoder
 from foldlog.formats.files.json_text import UnreadableJson, parse
 from foldlog.history import History
@@ -73,7 +73,7 @@ class FoldlogSessionStore:
         if entries:
             await self.histories.pool.run(lambda: self._append(key, entries), finish=True)
 
-    async def import_folder(self, folder: str | os.PathLike[str]) -> Imported:
+    async def import_folder(self, folder: str | os.PathLike[str]) -> ImportedSessions:
         """Import the transcripts that Claude Code wrote: ``~/.claude/projects``, or the folder of one project.
 
         The sessions have the keys that Claude Code gives them; sub-agents come with them. Importing again, also of
@@ -192,7 +192,7 @@ class FoldlogSessionStore:
             self._summaries[row.id] = row.head, summary
         return None if summary is None else {**summary, "mtime": _mtime(row)}
 
-    def _import(self, folder: Path) -> Imported:
+    def _import(self, folder: Path) -> ImportedSessions:
         findings: list[str] = []
         sessions = items = 0
         for key, path in _transcripts(folder):
@@ -206,7 +206,7 @@ class FoldlogSessionStore:
                 self._append(key, new[start : start + _TOGETHER])
             sessions += "subpath" not in key
             items += len(new)
-        return Imported(sessions, items, tuple(findings))
+        return ImportedSessions(sessions, items, tuple(findings))
 
     def _erase(self, conversations: list[str]) -> None:
         for conversation in conversations:

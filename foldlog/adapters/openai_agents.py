@@ -27,7 +27,7 @@ from msgspec import structs
 
 from condensers import Condensation
 from eventstore import ConversationErased, ConversationNotFound, Event, Recorded, VersionConflict
-from foldlog.adapters.opening import HistoriesGiven, Imported, append_or_begin, histories_of
+from foldlog.adapters.opening import HistoriesGiven, ImportedSessions, append_or_begin, histories_of
 from foldlog.formats import Decoder, Encoder
 from foldlog.formats.files.json_text import UnreadableJson, parse
 from foldlog.histories import Histories
@@ -165,7 +165,7 @@ class FoldlogSession:
 
 async def import_sessions(
     path: str | os.PathLike[str], histories: HistoriesGiven, *, messages_table: str = "agent_messages"
-) -> Imported:
+) -> ImportedSessions:
     """Import the sessions of a file that the SDK's ``SQLiteSession`` keeps, each as the conversation with its id.
 
     Importing again adds the items that are new. A session that went on in both places is left as it is and is told
@@ -180,7 +180,7 @@ async def import_sessions(
             await given.close()
 
 
-def _imported(path: Path, histories: Histories, table: str) -> Imported:
+def _imported(path: Path, histories: Histories, table: str) -> ImportedSessions:
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file; give the file of a SQLiteSession")
     findings: list[str] = []
@@ -195,7 +195,7 @@ def _imported(path: Path, histories: Histories, table: str) -> Imported:
                 items += _continued(histories[session], there, findings)
     except sqlite3.Error as error:
         raise ValueError(f"{path}: this is not a file of a SQLiteSession: {error}; give another file") from error
-    return Imported(sessions, items, tuple(findings))
+    return ImportedSessions(sessions, items, tuple(findings))
 
 
 def _there(rows: Iterator[Any], session: str, findings: list[str]) -> Iterator[tuple[Any, datetime | None]]:

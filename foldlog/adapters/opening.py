@@ -15,7 +15,7 @@ from foldlog.history import History
 
 __all__ = [
     "HistoriesGiven",
-    "Imported",
+    "ImportedSessions",
     "OpenHistories",
     "WithHistories",
     "append_or_begin",
@@ -42,7 +42,7 @@ def histories_of(given: HistoriesGiven) -> tuple[aio.AsyncHistories, bool]:
     return aio.face_of(open_histories(given)), True
 
 
-class Imported(NamedTuple):
+class ImportedSessions(NamedTuple):
     """What an import of an SDK's own store added: sessions that it found, items that are new, and what it left out."""
 
     sessions: int
