@@ -72,7 +72,8 @@ class Access:
         """Return the response to a request that goes no further; None for one that may."""
         refusal = self._refusal(scope)
         if refusal is not None:
-            return JSONResponse({"error": refusal.reason}, refusal.status)
+            headers = {"allow": "GET, HEAD"} if refusal.status == 405 else None
+            return JSONResponse({"error": refusal.reason}, refusal.status, headers)
         asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         if self._token is None or "token" not in asked or scope["path"].startswith("/api/"):
             return None

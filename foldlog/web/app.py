@@ -27,7 +27,7 @@ from eventstore import (
 from foldlog.page import assets
 from foldlog.search import SearchRefused
 from foldlog.web.access import Access
-from foldlog.web.conversations import ServedConversations
+from foldlog.web.conversations import LIMIT_MAX, ServedConversations
 from foldlog.web.pages import Pages
 from foldlog.web.search import Search
 from foldlog.words.safe_text import json_text
@@ -79,23 +79,38 @@ def application(
         Route("/", _page),
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
-        _api("conversations", lambda request: conversations.list()),
+        _api("conversations", lambda request: _conversations(conversations, request)),
         _api("fleet", lambda request: conversations.fleet()),
         _api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
         _api("gists", lambda request: _gists(pages, request)),
         _api("event", lambda request: _event(pages, request)),
-        _api("find", lambda request: {"hits": list(pages.find(_id(request), request.query_params.get("words", "")))}),
-        _api(
-            "search", lambda request: search.found(request.query_params.get("words", ""), _number(request, "limit", 50))
-        ),
-        Route("/api/follow", lambda request: _follow(store, request)),
+        _api("find", lambda request: {"hits": list(pages.find(_id(request), _words(request)))}),
+        _api("search", lambda request: search.found(_words(request), _number(request, "limit", 50))),
+        _api("follow", lambda request: _follow(store, request)),
     ]
     guard = Middleware(Access, token=token, names=names, port=port)
-    return Starlette(routes=routes, middleware=[guard], lifespan=lifespan)
+    app = Starlette(
+        routes=routes, middleware=[guard], lifespan=lifespan, exception_handlers={404: _no_such_path, 500: _failed}
+    )
+    app.router.redirect_slashes = False
+    return app
 
 
 class _BadRequest(ValueError):
     """A parameter is missing or is not what it should be."""
+
+
+class _NoSuchEvent(ValueError):
+    """A conversation has no event with the id that was asked for."""
+
+
+def _no_such_path(request: Request, error: Exception) -> Response:
+    return _json({"error": f"there is no path {request.url.path!r}; docs/PAGE.md lists those below /api/"}, 404)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    """Answer a request after an unexpected error; the server's log has its traceback."""
+    return _json({"error": f"the server failed: {type(error).__name__}"}, 500)
 
 
 def _page(request: Request) -> Response:
@@ -115,8 +130,8 @@ def _api(name: str, document: Document) -> Route:
             status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
             return _json({"error": str(error)}, status)
         except ValueError as error:
-            return _json({"error": str(error)}, 400)
-        return _json(found)
+            return _json({"error": str(error)}, 404 if isinstance(error, _NoSuchEvent) else 400)
+        return found if isinstance(found, Response) else _json(found)
 
     return Route(f"/api/{name}", answered)
 
@@ -136,9 +151,22 @@ def _number(request: Request, name: str, default: int | None = None) -> int:
     given = request.query_params.get(name)
     if given is None and default is not None:
         return default
-    if given is None or not (given.isascii() and given.isdigit() and len(given) <= 15):
+    if given is None:
+        raise _BadRequest(f"the parameter {name!r} is missing: a whole number from 0")
+    if not (given.isascii() and given.isdigit() and len(given) <= 15):
         raise _BadRequest(f"the parameter {name!r} must be a whole number from 0, not {given!r}")
     return int(given)
+
+
+def _words(request: Request) -> str:
+    given = request.query_params.get("words", "").strip()
+    if not given:
+        raise _BadRequest("the parameter 'words' is missing: the words to search for")
+    return given
+
+
+def _conversations(conversations: ServedConversations, request: Request) -> dict[str, Any]:
+    return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))
 
 
 def _gists(pages: Pages, request: Request) -> dict[str, Any]:
@@ -149,13 +177,17 @@ def _gists(pages: Pages, request: Request) -> dict[str, Any]:
 def _event(pages: Pages, request: Request) -> Any:
     found = pages.event(_id(request), _number(request, "event"))
     if found is None:
-        raise _BadRequest(f"conversation {_id(request)!r} has no event {_number(request, 'event')}")
+        raise _NoSuchEvent(f"conversation {_id(request)!r} has no event {_number(request, 'event')}")
     return found
 
 
 def _follow(store: Store, request: Request) -> Response:
     """Tell each new version of a conversation, or, without an id, that the store changed, as server-sent events."""
     given = request.query_params.get("id")
+    if given is not None:
+        store.query(given, lambda snapshot: snapshot.version)  # one that is not there, or erased, is refused at once
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream")
 
     def present() -> int:
         return int(store.database.data_version() if given is None else store.version(given))

@@ -17,9 +17,10 @@ from foldlog.reports.overview import overview_of
 from foldlog.words.reasons import because
 from projections import Views
 
-__all__ = ["ServedConversations"]
+__all__ = ["LIMIT_MAX", "ServedConversations"]
 
-_ROWS_MAX = 10_000
+LIMIT_MAX = 10_000
+"""Conversations in one answer."""
 _SLOWEST = 8
 
 
@@ -34,6 +35,7 @@ class ServedConversations:
         self._rows: dict[str, ConversationRow] = {}
         self._figures: dict[str, tuple[int, dict[str, Any]]] = {}
         self._seen = -1
+        self._removals = ""
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
@@ -44,9 +46,10 @@ class ServedConversations:
         self._wanted.set()
         self._thread.join()
 
-    def list(self) -> dict[str, Any]:
-        """Return the list, last active first. Raises what ``Store.conversations`` raises.
+    def list(self, start: int = 0, limit: int = LIMIT_MAX) -> dict[str, Any]:
+        """Return the list, last active first: ``limit`` conversations after the first ``start``.
 
+        Raises what ``Store.conversations`` raises.
         Cost: the conversations, where the store changed since the last call.
         """
         self._refresh()
@@ -54,7 +57,7 @@ class ServedConversations:
             rows = sorted(self._rows.values(), key=lambda row: row.updated_at, reverse=True)
             counted = sum(self._is_counted(row) for row in rows)
             return {
-                "conversations": [self._document(row) for row in rows[:_ROWS_MAX]],
+                "conversations": [self._document(row) for row in rows[start : start + min(limit, LIMIT_MAX)]],
                 "total": len(rows),
                 "counted": counted,
             }
@@ -96,9 +99,12 @@ class ServedConversations:
         version = self._store.database.data_version()
         if version == self._seen:
             return
+        removals = self._store.database.recorder.value("removals")
         rows = {row.id: row for row in self._store.iter_conversations() if row.erased_at is None}
         with self._lock:
-            self._seen, self._rows = version, rows
+            if removals != self._removals:  # titles may be words of a redacted event, also of one that a fork shares
+                self._figures.clear()
+            self._seen, self._rows, self._removals = version, rows, removals
             for gone in self._figures.keys() - rows.keys():
                 del self._figures[gone]
         self._wanted.set()
@@ -124,13 +130,15 @@ class ServedConversations:
             self._wanted.clear()
             while not self._ended:
                 with self._lock:
+                    removals = self._removals
                     rows = [row for row in self._rows.values() if not self._is_counted(row)]
                 if not rows:
                     break
                 row = max(rows, key=lambda one: one.updated_at)
                 figures = _figures(self._store, row)
                 with self._lock:
-                    self._figures[row.id] = row.version, figures
+                    if removals == self._removals:  # else they may be of what was removed while they were counted
+                        self._figures[row.id] = row.version, figures
 
 
 def _figures(store: Store, row: ConversationRow) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pytest
 
 import foldlog
 from eventstore import Action, CondensationAction, Message, Observation, Retraction, open_store
+from eventstore.maintenance.erase import erase
 from eventstore.maintenance.redact import redact
 from foldlog.kinds import KINDS
 from foldlog.web.access import POLICY
@@ -95,6 +96,24 @@ def test_no_text_of_a_redacted_event_is_told_also_in_forks_that_were_looked_at(c
     ]
 
 
+def test_no_title_is_the_words_of_a_redacted_event_also_of_a_fork(client, store):
+    store.append("c", Message(source="user", content="the secret word"), expected_version=0)
+    store.fork("c", 1, "f")
+
+    def titles():
+        """Yield the titles of both again and again: a thread finds them."""
+        while True:
+            listed = client.get("/api/conversations").json()["conversations"]
+            yield [one["title"] for one in listed if one["id"] in ("c", "f")]
+
+    assert next(filter(all, titles())) == ["the secret word"] * 2
+    redact(store, "c", 0, reason="asked to", by="me")
+    for told in titles():
+        assert "the secret word" not in told
+        if all(told):
+            break
+
+
 def test_an_event_is_told_in_full_and_found_by_its_words(client):
     event = client.get("/api/event", params={"id": "usual", "event": 2}).json()
     assert (event["kind"], event["arguments"]) == ("action", {"command": "make test-0"})
@@ -142,15 +161,45 @@ def test_tokens_that_no_condensation_recorded_are_not_told_as_0():
         ("history?id=none", 404, "no conversation"),
         ("history?id=usual&since=-1", 400, "whole number"),
         ("history?id=usual&since=\u0663", 400, "whole number"),
-        ("event?id=usual&event=100000", 400, "no event"),
+        ("event?id=usual&event=100000", 404, "no event"),
         ("event?id=usual&event=99999999999999999999", 400, "whole number"),
         ("gists?id=usual&start=x", 400, "whole number"),
+        ("event?id=usual", 400, "'event' is missing"),
+        ("find?id=usual", 400, "'words' is missing"),
+        ("search?words=+", 400, "'words' is missing"),
+        ("conversations?limit=-1", 400, "whole number"),
+        ("follow?id=none", 404, "no conversation"),
+        ("follow?id=gone", 410, "was erased"),
+        ("history?id=gone", 410, "was erased"),
+        ("nothing", 404, "no path '/api/nothing'"),
+        ("history/?id=usual", 404, "no path"),
     ],
 )
-def test_a_wrong_question_gets_a_reason(client, path, status, said):
+def test_a_wrong_question_gets_a_reason(client, store, path, status, said):
+    store.append("gone", Message(source="user", content="x"), expected_version=0)
+    erase(store, "gone", reason="asked to")
     answer = client.get(f"/api/{path}")
     assert answer.status == status
     assert said in answer.json()["error"]
+
+
+def test_conversations_come_in_pages_last_active_first(client, store):
+    whole = [one["id"] for one in client.get("/api/conversations").json()["conversations"]]
+    assert len(whole) == 3
+    for start, limit in ((0, 2), (2, 2), (1, 0), (9, 5)):
+        page = client.get("/api/conversations", params={"start": start, "limit": limit}).json()
+        assert [one["id"] for one in page["conversations"]] == whole[start : start + limit]
+        assert page["total"] == 3
+
+
+PATHS = ("conversations", "fleet", "history?id=usual", "gists?id=usual", "event?id=usual&event=1", "search?words=make")
+
+
+@pytest.mark.parametrize("path", [*PATHS, "find?id=usual&words=make", "follow?id=usual"])
+def test_head_is_answered_as_get_is(client, path):
+    told = client.send("HEAD", f"/api/{path}")
+    assert told.status == 200
+    assert told.headers["content-type"].startswith("text/event-stream" if "follow" in path else "application/json")
 
 
 def test_nothing_that_a_history_says_is_in_the_page_itself(client):
