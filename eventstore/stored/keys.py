@@ -63,7 +63,8 @@ class KeyRing:
                 status = os.fstat(file.fileno())
                 lines = [line.strip() for line in file]
         except (OSError, UnicodeDecodeError) as error:
-            raise KeyUnavailable(f"the key file {path!r} cannot be read: {error}; {_HOW_TO_MAKE_ONE}") from error
+            problem = getattr(error, "strerror", None) or error
+            raise KeyUnavailable(f"the key file {path!r} cannot be read: {problem}; {_HOW_TO_MAKE_ONE}") from error
         if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRGRP | stat.S_IROTH):
             raise KeyUnavailable(
                 f"the key file {path!r} has mode {status.st_mode & 0o777:04o}, so other users can read it; make it "

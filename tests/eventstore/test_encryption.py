@@ -235,7 +235,7 @@ def test_an_open_store_takes_what_the_environment_says(path: Path, monkeypatch: 
         ({"FOLDLOG_KEY": "swordfish-swordfish"}, "FOLDLOG_KEY holds a text of 19 characters, not a key"),
         ({"FOLDLOG_KEY": "ab" * 31}, "characters, not a key"),
         ({"FOLDLOG_KEY": "   "}, "holds no key"),
-        ({"FOLDLOG_KEY_FILE": "/nowhere/at/all"}, "cannot be read"),
+        ({"FOLDLOG_KEY_FILE": "/nowhere/at/all"}, "cannot be read: No such file or directory; "),
         ({"FOLDLOG_KEY_FILE": "/dev/null"}, "holds no key"),
         ({"FOLDLOG_KEY": "a", "FOLDLOG_KEY_FILE": "b"}, "both FOLDLOG_KEY and FOLDLOG_KEY_FILE are set"),
     ],

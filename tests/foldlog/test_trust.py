@@ -106,7 +106,9 @@ def test_what_holds_no_heads_is_refused(foldlog, store, tmp_path, content):
     ran = foldlog("verify", "--heads", "heads.json")
     assert ran.status == 2
     assert len(ran.err.splitlines()) == 1
-    assert foldlog("verify", "--heads", "nowhere.json").status == 2
+    absent = foldlog("verify", "--heads", "nowhere.json")
+    assert absent.status == 2
+    assert "cannot be read: No such file or directory; 'foldlog head --json > nowhere.json' publishes" in absent.err
 
 
 def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):

@@ -87,7 +87,7 @@ def run(
         terminal.emit({"words": _line(words or []), "hits": [_document(hit) for hit in hits], "unread": unread})
     elif words:
         with paged():
-            _show(hits)
+            _show(hits, filtered=bool(within or kinds or since or until))
     if unread:
         terminal.warn(f"{unread:,} damaged events are not in the index; 'foldlog verify' names them")
     return FINDINGS if unread else DONE
@@ -133,14 +133,15 @@ def _document(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _show(hits: Sequence[Hit]) -> None:
+def _show(hits: Sequence[Hit], *, filtered: bool) -> None:
     from rich.text import Text
 
     from foldlog.cli.styles import STYLES
 
     console = terminal.console()
     if not hits:
-        console.print("No event has all these words.")
+        which = "No event within --in, --kind, --since and --until" if filtered else "No event"
+        console.print(f"{which} has all these words.")
     for hit in hits:
         name = terminal.printable(hit.conversation, one_line=True)
         at = "" if hit.timestamp is None else f"  {moment_words(hit.timestamp)}"

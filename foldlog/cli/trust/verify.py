@@ -152,6 +152,11 @@ def _published(path: Path) -> dict[str, list[Published]]:
             if type(generation) is not int:
                 raise TypeError("a generation is a number")
             heads.setdefault(name, []).append(Published(version, head, generation))
+    except OSError as error:
+        raise Refused(
+            f"the heads in {path} cannot be read: {error.strerror or error}; 'foldlog head --json > {path}' publishes "
+            f"the heads of now"
+        ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refused(f"{path} does not hold heads as 'foldlog head --json' prints them ({error})") from error
     return heads
