@@ -60,12 +60,11 @@ from eventstore.events import (
     summary_of,
 )
 from eventstore.opening import open_store, restore_store
-from eventstore.recorders.types import Record
 from eventstore.store import Store
 from eventstore.stored.keys import KeyRing
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded
-from eventstore.stored.write_transaction import InlineProjection, WriteTransaction
+from eventstore.stored.write_transaction import InlineProjection, Record, WriteTransaction
 
 __foldlog__ = "0.1.0"
 

@@ -43,7 +43,7 @@ from eventstore.stored.rows import (
     chained,
 )
 
-__all__ = ["InlineProjection", "WriteTransaction", "project", "staged", "staged_keys"]
+__all__ = ["InlineProjection", "Record", "WriteTransaction", "project", "staged", "staged_keys"]
 
 T = TypeVar("T")
 

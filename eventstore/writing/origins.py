@@ -13,18 +13,15 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from eventstore.codec import Encoded
 from eventstore.events import Event
 from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.types import SOURCE_KEYS, RecalledKey
 from eventstore.stored.database import translated
-from eventstore.stored.read_transaction import ReadTransaction, find_begun
+from eventstore.stored.read_transaction import HasDatabase, ReadTransaction, find_begun
 from eventstore.stored.write_transaction import WriteTransaction
-
-if TYPE_CHECKING:
-    from eventstore.store import Store
 
 __all__ = [
     "RESERVED",
@@ -103,7 +100,7 @@ def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknow
     return new
 
 
-def known(store: Store, conversation: str, format: str, source_ids: Iterable[Any]) -> list[bool]:
+def known(store: HasDatabase, conversation: str, format: str, source_ids: Iterable[Any]) -> list[bool]:
     """Return of each id whether the conversation has an event with it. Ids that are null are never known.
 
     A conversation that is not indexed yet is indexed. Cost: the ids, but for that.
@@ -125,7 +122,7 @@ def known(store: Store, conversation: str, format: str, source_ids: Iterable[Any
         return [key is not None and key in taken for key in keys]
 
 
-def find(store: Store, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
+def find(store: HasDatabase, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
     """Return the events of all indexed conversations that the source gave this id. Cost: the events found."""
     key, database = source_key(format, source_id), store.database
 
@@ -144,7 +141,7 @@ def find(store: Store, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
         return database.recorder.query(look)
 
 
-def index(store: Store, conversation: str) -> None:
+def index(store: HasDatabase, conversation: str) -> None:
     """Add the events of a conversation that is not indexed yet. Other writers may append at the same time.
 
     Cost: the events, in small transactions. One that is interrupted is begun again by the next append that asks.
@@ -176,7 +173,7 @@ def index(store: Store, conversation: str) -> None:
             start = stop
 
 
-def index_as(store: Store, conversation: str, fork: str) -> None:
+def index_as(store: HasDatabase, conversation: str, fork: str) -> None:
     """Add the events of a fork, where those of the conversation that it left are in the index."""
 
     def look(reader: Reader) -> bool:
