@@ -219,13 +219,13 @@ _LOOKED_BACK = 100
 """How many of the last events a handler that is new to a conversation reads to find the recorded rules."""
 
 
-def _check(plan: Plan, snapshot: ReadTransaction, *, news_max: int) -> None:
+def _check(plan: Plan, reading: ReadTransaction, *, news_max: int) -> None:
     """Raise ``Outdated`` if the plan does not hold, and ``VersionConflict`` if more than ``news_max`` events came
     since.
     """
-    if snapshot.version - plan.view.version > news_max:
-        raise VersionConflict(snapshot.conversation, plan.view.version, snapshot.version)
-    plan.after(tuple(snapshot.events(plan.view.version)))
+    if reading.version - plan.view.version > news_max:
+        raise VersionConflict(reading.conversation, plan.view.version, reading.version)
+    plan.after(tuple(reading.events(plan.view.version)))
 
 
 def _condensation(recorded: Sequence[Recorded]) -> CondensationAction:

@@ -96,10 +96,10 @@ class Auditing:
         self._store, self._conversation, self._progress = store, conversation, progress
         self.version, self._damaged, last = store.query(
             conversation,
-            lambda snapshot: (
-                snapshot.version,
-                set(snapshot.damaged_records(PROJECTION)),
-                snapshot.record_at(PROJECTION, snapshot.version),
+            lambda reading: (
+                reading.version,
+                set(reading.damaged_records(PROJECTION)),
+                reading.record_at(PROJECTION, reading.version),
             ),
         )
         self._last_stored = 0 if last is None else last.version
@@ -120,7 +120,7 @@ class Auditing:
                 requests.clear()
         yield from self._superfluous(self.version)
         beyond = self._store.query(  # others may have appended since
-            self._conversation, lambda snapshot: list(snapshot.records(PROJECTION, after=snapshot.version))
+            self._conversation, lambda reading: list(reading.records(PROJECTION, after=reading.version))
         )
         self.revisions += len(beyond)
         yield from map(_superfluous, beyond)
@@ -157,8 +157,8 @@ class Auditing:
         self._after = stored.version
         return stored
 
-    def _read_page(self, snapshot: ReadTransaction) -> list[Record]:
-        return list(islice(snapshot.records(PROJECTION, self._after), _PAGE))
+    def _read_page(self, reading: ReadTransaction) -> list[Record]:
+        return list(islice(reading.records(PROJECTION, self._after), _PAGE))
 
     def _steps(self) -> Iterator[_Step]:
         folded, made = EMPTY_FOLD, list[Record]()
@@ -172,14 +172,14 @@ class Auditing:
 
 
 def _fold_chunk(
-    folded: ViewFold, stop: int, made: Sequence[Record], snapshot: ReadTransaction
+    folded: ViewFold, stop: int, made: Sequence[Record], reading: ReadTransaction
 ) -> tuple[list[_Step], ViewFold]:
     """Fold on to ``stop``. Return a step for each structural event, and the fold there. ``made`` are the revisions up
     to here, which only a retraction needs.
     """
-    events = read_changes(snapshot, folded.version, stop)
+    events = read_changes(reading, folded.version, stop)
     returns = any(isinstance(event, Retraction) for event in events)
-    past = StoredPast(snapshot, stored=False, records=made if returns else ())
+    past = StoredPast(reading, stored=False, records=made if returns else ())
     steps, done = [], 0
     for place, event in enumerate(events):
         if is_structural(event):

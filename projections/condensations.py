@@ -71,7 +71,7 @@ class StoredCondensations(_Condensations):
     def _page(self, start: int) -> list[Event]:
         return self._store.query(
             self._conversation,
-            lambda snapshot: list(islice(snapshot.structural_events(start, self._version), _PAGE)),
+            lambda reading: list(islice(reading.structural_events(start, self._version), _PAGE)),
         )
 
     def _pages_from(self, start: int) -> Iterator[list[Event]]:

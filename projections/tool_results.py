@@ -69,13 +69,13 @@ def _newest(events: Any, call_id: str) -> Action | None:
     return next((each for each in reversed(events) if isinstance(each, Action) and each.call_id == call_id), None)
 
 
-def check_still_open(view: View, snapshot: ReadTransaction) -> None:
+def check_still_open(view: View, reading: ReadTransaction) -> None:
     """Raise ``VersionConflict`` where what was appended after ``view`` changed which calls are open."""
-    if view.then(snapshot.events(view.version)).open_calls != view.open_calls:
-        raise VersionConflict(snapshot.conversation, view.version, snapshot.version)
+    if view.then(reading.events(view.version)).open_calls != view.open_calls:
+        raise VersionConflict(reading.conversation, view.version, reading.version)
 
 
-def _refuse(refusal: InvalidEvent, snapshot: ReadTransaction) -> None:
+def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
     raise refusal
 
 

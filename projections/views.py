@@ -132,14 +132,14 @@ class Views:
         """
         whole("count", count, 0)
 
-        def read(snapshot: ReadTransaction) -> tuple[int, tuple[Event, ...] | None]:
-            at = snapshot.version if version is None else version
-            if not 0 <= at <= snapshot.version:
-                raise NoSuchVersion(conversation, at, snapshot.version)
-            latest = self._latest_of(snapshot)
-            if latest and latest.folded.version == at and latest.head == snapshot.head_at(at):
+        def read(reading: ReadTransaction) -> tuple[int, tuple[Event, ...] | None]:
+            at = reading.version if version is None else version
+            if not 0 <= at <= reading.version:
+                raise NoSuchVersion(conversation, at, reading.version)
+            latest = self._latest_of(reading)
+            if latest and latest.folded.version == at and latest.head == reading.head_at(at):
                 return at, latest.view.tail(count)
-            return at, read_tail(snapshot, at, count, StoredPast(snapshot))
+            return at, read_tail(reading, at, count, StoredPast(reading))
 
         at, events = self._store.query(conversation, read)
         return at, self.at(conversation, at).tail(count) if events is None else events
@@ -158,9 +158,9 @@ class Views:
         """
         view = self.current(conversation)
 
-        def explained(snapshot: ReadTransaction) -> Why:
-            event = _read_event(snapshot, event_id, view.version)
-            return explain_event(event, view, lambda start: snapshot.structural_events(start, view.version))
+        def explained(reading: ReadTransaction) -> Why:
+            event = _read_event(reading, event_id, view.version)
+            return explain_event(event, view, lambda start: reading.structural_events(start, view.version))
 
         return self._store.query(conversation, explained)
 
@@ -171,7 +171,7 @@ class Views:
         views = self.at(conversation, before), self.at(conversation, after)
         return self._store.query(
             conversation,
-            lambda snapshot: explain_difference(*views, lambda start: snapshot.structural_events(start, after)),
+            lambda reading: explain_difference(*views, lambda start: reading.structural_events(start, after)),
         )
 
     def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
@@ -183,7 +183,7 @@ class Views:
         version = self._store.version(conversation)
         targets = self._store.query(
             conversation,
-            lambda snapshot: [target(e) for e in snapshot.structural_events(0, version) if isinstance(e, Retraction)],
+            lambda reading: [target(e) for e in reading.structural_events(0, version) if isinstance(e, Retraction)],
         )
         folding = LifetimesFold(conversation, count, targets)
         folding.take(self._store.events(conversation, 0, version))
@@ -196,42 +196,42 @@ class Views:
         store is open for reading only. Cost: the log.
         """
 
-        def fold_all(snapshot: ReadTransaction) -> tuple[ViewFold, list[Record]]:
+        def fold_all(reading: ReadTransaction) -> tuple[ViewFold, list[Record]]:
             folded, records = EMPTY_FOLD, list[Record]()
-            past = StoredPast(snapshot, stored=False)
-            for folded, some in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past):
+            past = StoredPast(reading, stored=False)
+            for folded, some in fold_log(reading, EMPTY_FOLD, reading.version, past):
                 records += some
                 if progress is not None:
-                    progress(folded.version, snapshot.version)
+                    progress(folded.version, reading.version)
             return folded, records
 
         folded, records = self._store.query(conversation, fold_all)
 
-        def replace_all(snapshot: WriteTransaction) -> int:
+        def replace_all(writing: WriteTransaction) -> int:
             made = list(records)
-            past = StoredPast(snapshot, stored=False, records=records)
-            for _, some in fold_log(snapshot, folded, snapshot.version, past):  # events appended since
+            past = StoredPast(writing, stored=False, records=records)
+            for _, some in fold_log(writing, folded, writing.version, past):  # events appended since
                 made += some
-            snapshot.delete_records(PROJECTION)
-            snapshot.put_records(PROJECTION, made)
+            writing.delete_records(PROJECTION)
+            writing.put_records(PROJECTION, made)
             return len(made)
 
         return project(self._store, conversation, replace_all)
 
-    def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
+    def project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         """Store the revisions of appended events in their transaction. A store calls this after ``register``."""
         try:
-            past = StoredPast(snapshot)
+            past = StoredPast(writing)
             if len(events) == 1 and isinstance(events[0], Retraction):
-                returned = returned_revision(snapshot, events[0], past)
+                returned = returned_revision(writing, events[0], past)
                 if returned is not None:
-                    return snapshot.put_records(PROJECTION, [returned])
-            folded, missing = self._load(snapshot, events[0].id, past)
-            folded, records = fold_on(folded, events, snapshot.version, past)
+                    return writing.put_records(PROJECTION, [returned])
+            folded, missing = self._load(writing, events[0].id, past)
+            folded, records = fold_on(folded, events, writing.version, past)
         except UnknownEventType:
             return  # the log is right without its revisions, and ``current`` raises this error
-        snapshot.put_records(PROJECTION, [*missing, *records])
-        self._remember(snapshot, folded)
+        writing.put_records(PROJECTION, [*missing, *records])
+        self._remember(writing, folded)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -241,60 +241,60 @@ class Views:
             project(self._store, conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 
-    def _short(self, snapshot: ReadTransaction) -> tuple[View | None, int]:
+    def _short(self, reading: ReadTransaction) -> tuple[View | None, int]:
         """Return the View now, if its conversation is short and all of its revisions are stored, and its version."""
-        if snapshot.version > _SHORT:
-            return None, snapshot.version
-        view, missing = self._opened(snapshot, None)
-        return None if missing else view, snapshot.version
+        if reading.version > _SHORT:
+            return None, reading.version
+        view, missing = self._opened(reading, None)
+        return None if missing else view, reading.version
 
-    def _opened(self, snapshot: ReadTransaction, version: int | None) -> tuple[View, list[Record]]:
+    def _opened(self, reading: ReadTransaction, version: int | None) -> tuple[View, list[Record]]:
         """Return the View at a version, and the revisions that are not stored yet."""
-        conversation, present = snapshot.conversation, snapshot.version
+        conversation, present = reading.conversation, reading.version
         if version is None:
             version = present
         elif not 0 <= version <= present:
             raise NoSuchVersion(conversation, version, present)
-        latest = self._latest_of(snapshot)
-        if latest and latest.folded.version == version and latest.head == snapshot.head_at(version):
+        latest = self._latest_of(reading)
+        if latest and latest.folded.version == version and latest.head == reading.head_at(version):
             return latest.view, []
-        folded, missing = self._load(snapshot, version, StoredPast(snapshot))
+        folded, missing = self._load(reading, version, StoredPast(reading))
         if version == present:
-            return self._remember(snapshot, folded), missing
+            return self._remember(reading, folded), missing
         return self._view_of(conversation, folded), missing
 
-    def _load(self, snapshot: ReadTransaction, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]]:
+    def _load(self, reading: ReadTransaction, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]]:
         """Return the fold at a version, and the revisions that are not stored yet."""
         folded, records = EMPTY_FOLD, list[Record]()
-        latest = self._latest_of(snapshot)
+        latest = self._latest_of(reading)
         since = None
         if latest and 0 < version - latest.folded.version <= _FEW:
-            since = snapshot.events_behind(latest.head, latest.folded.version, version)
+            since = reading.events_behind(latest.head, latest.folded.version, version)
         if latest and since is not None:
             folded, records = fold_events(latest.folded, since, past)
-        elif latest and _is_near(latest, version) and latest.head == snapshot.head_at(latest.folded.version):
+        elif latest and _is_near(latest, version) and latest.head == reading.head_at(latest.folded.version):
             folded = latest.folded
         else:
-            folded, records = load_revision(snapshot, version, past) or (folded, records)
-        for further, some in fold_log(snapshot, folded, version, past):
+            folded, records = load_revision(reading, version, past) or (folded, records)
+        for further, some in fold_log(reading, folded, version, past):
             folded = further
             records += some
-        if records and is_stored(snapshot, records[-1]):
+        if records and is_stored(reading, records[-1]):
             records = []
         return folded, records
 
-    def _latest_of(self, snapshot: ReadTransaction) -> _Latest | None:
+    def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
         """Return the last View of a conversation, if no content of it was erased since."""
-        latest = self._latest.get(snapshot.conversation)
-        return latest if latest and latest.redactions == snapshot.redactions else None
+        latest = self._latest.get(reading.conversation)
+        return latest if latest and latest.redactions == reading.redactions else None
 
-    def _remember(self, snapshot: ReadTransaction, folded: ViewFold) -> View:
-        view = self._view_of(snapshot.conversation, folded)
+    def _remember(self, reading: ReadTransaction, folded: ViewFold) -> View:
+        view = self._view_of(reading.conversation, folded)
         with self._lock:
-            self._latest.pop(snapshot.conversation, None)
+            self._latest.pop(reading.conversation, None)
             while len(self._latest) >= _REMEMBERED:
                 del self._latest[next(iter(self._latest))]
-            self._latest[snapshot.conversation] = _Latest(folded, snapshot.head, snapshot.redactions, view)
+            self._latest[reading.conversation] = _Latest(folded, reading.head, reading.redactions, view)
         return view
 
     def _view_of(self, conversation: str, folded: ViewFold) -> View:
@@ -328,13 +328,13 @@ def _is_near(latest: _Latest, version: int) -> bool:
     return 0 <= version - latest.folded.version <= CHUNK
 
 
-def _read_event(snapshot: ReadTransaction, event_id: int, version: int) -> Event:
+def _read_event(reading: ReadTransaction, event_id: int, version: int) -> Event:
     """Return the event with this id, or the summary with this synthetic one. Raises ``NoSuchEvent``."""
     wanted = event_id if event_id >= NOT_RECORDED else summary_of(event_id)
     if 0 <= wanted < version:
-        (event,) = snapshot.events(wanted, wanted + 1)
+        (event,) = reading.events(wanted, wanted + 1)
         if event_id >= 0:
             return event
         if isinstance(event, CondensationAction) and event.summary is not None:
             return summary_event(event)
-    raise NoSuchEvent(snapshot.conversation, event_id, version)
+    raise NoSuchEvent(reading.conversation, event_id, version)

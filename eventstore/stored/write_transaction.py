@@ -262,8 +262,8 @@ class InlineProjection(Protocol):
 
     name: str
 
-    def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
-        """``events`` (the whole batch, at least one of them structural) were just appended; ``snapshot`` has them.
+    def project(self, writing: WriteTransaction, events: Sequence[Event], /) -> None:
+        """``events`` (the whole batch, at least one of them structural) were just appended; ``writing`` has them.
 
         If it raises, nothing is appended. It may be called again for the same events, where the transaction has to be
         run again, so it must have no other effects than the records it puts.

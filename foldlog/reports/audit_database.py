@@ -408,7 +408,7 @@ def describe(store: Store, database: Database, conversation: str) -> bool:
             if row.generation:
                 gone = _remove_before(database, name, row.created_at.isoformat())
             known = database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name]).fetchone()[0]
-            made = store.query(conversation, lambda snapshot: list(snapshot.records(PROJECTION, known or 0)))
+            made = store.query(conversation, lambda reading: list(reading.records(PROJECTION, known or 0)))
             revisions = [
                 {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
                 for r in made

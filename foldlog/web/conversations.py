@@ -148,7 +148,7 @@ def _figures(store: Store, row: ConversationRow) -> dict[str, Any]:
     try:
         views.current(row.id)
         opened = time.perf_counter() - began
-        structural = store.query(row.id, lambda snapshot: list(snapshot.structural_events(0, row.version)))
+        structural = store.query(row.id, lambda reading: list(reading.structural_events(0, row.version)))
     except EventStoreError:
         opened, structural = 0.0, []
     found = overview_of(store, views, row)._asdict()

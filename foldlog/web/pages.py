@@ -77,7 +77,7 @@ class Pages:
     def _caught_up(self, conversation: str) -> PageFold:
         lock, fold = self._folds.get(conversation) or self._entry(conversation)
         try:
-            if self._store.query(conversation, lambda snapshot: snapshot.redactions) != fold.redactions:
+            if self._store.query(conversation, lambda reading: reading.redactions) != fold.redactions:
                 fold = self._begun_again(conversation, lock)  # it holds lines of events whose content was erased
             fold.take(self._store.log(conversation, fold.version))
         except LookupError:  # a retraction to a version that was not kept: begin again, knowing it

@@ -70,4 +70,4 @@ def requests_before(store: Store, conversation: str, condensation_id: int) -> tu
 
 
 def _structural_events(store: Store, conversation: str, start: int, stop: int) -> list[Event]:
-    return store.query(conversation, lambda snapshot: list(snapshot.structural_events(start, stop)))
+    return store.query(conversation, lambda reading: list(reading.structural_events(start, stop)))

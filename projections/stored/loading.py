@@ -34,20 +34,20 @@ class StoredPast:
     """The folds of a stored conversation at earlier versions: made of revisions, of those stored or of one's own.
 
     ``stored=False`` trusts no stored revision: for who compares or replaces them. ``records`` are revisions that were
-    made before. Use it while the read transaction of ``snapshot`` is open.
+    made before. Use it while the read transaction of ``reading`` is open.
     """
 
-    def __init__(self, snapshot: ReadTransaction, *, stored: bool = True, records: Iterable[Record] = ()) -> None:
-        self._snapshot = snapshot
+    def __init__(self, reading: ReadTransaction, *, stored: bool = True, records: Iterable[Record] = ()) -> None:
+        self._reading = reading
         self._stored = stored
         self._records = {record.version: record for record in records}
         self._versions = sorted(self._records)
 
     def at(self, version: int) -> ViewFold:
         """Return the fold at a version. Cost: its View, and the events since the last revision before it."""
-        loaded = load_revision(self._snapshot, version, self)
+        loaded = load_revision(self._reading, version, self)
         folded = EMPTY_FOLD if loaded is None else loaded[0]
-        for further, _ in fold_log(self._snapshot, folded, version, self):
+        for further, _ in fold_log(self._reading, folded, version, self):
             folded = further
         return folded
 
@@ -61,17 +61,17 @@ class StoredPast:
         """Return the last revision at or before a version."""
         place = bisect_right(self._versions, version)
         own = self._records[self._versions[place - 1]] if place else None
-        stored = self._snapshot.record_at(PROJECTION, version) if self._stored else None
+        stored = self._reading.record_at(PROJECTION, version) if self._stored else None
         return stored if own is None or (stored is not None and stored.version > own.version) else own
 
 
-def read_changes(snapshot: ReadTransaction, start: int, stop: int) -> Sequence[Event]:
+def read_changes(reading: ReadTransaction, start: int, stop: int) -> Sequence[Event]:
     """Return the shown and the structural events with ``start <= id < stop``, in order: those that matter to a View.
 
     Cost: these events.
     """
-    structural = list(snapshot.structural_events(start, stop))
-    return _in_order(snapshot.shown_events([(start, stop - 1)]), structural)
+    structural = list(reading.structural_events(start, stop))
+    return _in_order(reading.shown_events([(start, stop - 1)]), structural)
 
 
 def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> tuple[ViewFold, list[Record]]:
@@ -83,7 +83,7 @@ def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> t
 
 
 def fold_log(
-    snapshot: ReadTransaction, start: ViewFold, version: int, past: StoredPast
+    reading: ReadTransaction, start: ViewFold, version: int, past: StoredPast
 ) -> Iterator[tuple[ViewFold, list[Record]]]:
     """Fold on from ``start`` to ``version``. Yield the fold after each chunk, with the revisions of that chunk.
 
@@ -92,11 +92,11 @@ def fold_log(
     folded = start
     while folded.version < version:
         stop = min(version, folded.version + max(CHUNK, len(folded.state.items) // 2))
-        folded, records = fold_on(folded, read_changes(snapshot, folded.version, stop), stop, past)
+        folded, records = fold_on(folded, read_changes(reading, folded.version, stop), stop, past)
         yield folded, records
 
 
-def load_revision(snapshot: ReadTransaction, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]] | None:
+def load_revision(reading: ReadTransaction, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]] | None:
     """Load the last revision at or before ``version``, and fold on to ``version``, but at most by one chunk.
 
     Return the fold, and the revisions that are missing in between; None where the conversation has no revision that
@@ -108,39 +108,39 @@ def load_revision(snapshot: ReadTransaction, version: int, past: StoredPast) -> 
     base = None if record.base is None else past.record_at(record.base)
     try:
         stop = min(version, record.version + CHUNK)
-        return _load(snapshot, record.version, *decode_revision(record, base), stop, past)
+        return _load(reading, record.version, *decode_revision(record, base), stop, past)
     except UnreadableRevision:
         return None  # it is rebuilt from the log; an audit says where that was needed
 
 
-def is_stored(snapshot: ReadTransaction, record: Record) -> bool:
+def is_stored(reading: ReadTransaction, record: Record) -> bool:
     """Return whether the revisions up to this one are stored: a writer that stores one has stored those before it."""
-    stored = snapshot.record_at(PROJECTION, record.version)
+    stored = reading.record_at(PROJECTION, record.version)
     return stored is not None and stored.version == record.version and stored.code == CODE
 
 
 def _load(
-    snapshot: ReadTransaction, version: int, revision: Revision, base: Base, stop: int, past: StoredPast
+    reading: ReadTransaction, version: int, revision: Revision, base: Base, stop: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
-    structural = list(snapshot.structural_events(version, stop))
+    structural = list(reading.structural_events(version, stop))
     wanted = kept_intervals(revision.kept, stop)
     if len(revision.kept) % 2 == 0 and version < stop:
         wanted = (*wanted, (version, stop - 1))
-    shown = snapshot.shown_events(wanted)
+    shown = reading.shown_events(wanted)
     if have_structural(shown):
         shown = [event for event in shown if not is_structural(event)]
     since = bisect_left(shown, version, key=_id)
-    folded = from_revision(version, revision, base, shown[:since], list(_read_named(snapshot, revision)))
+    folded = from_revision(version, revision, base, shown[:since], list(_read_named(reading, revision)))
     return fold_on(folded, _in_order(shown[since:], structural), stop, past)
 
 
-def _read_named(snapshot: ReadTransaction, revision: Revision) -> Iterator[Event]:
+def _read_named(reading: ReadTransaction, revision: Revision) -> Iterator[Event]:
     """Read the condensations whose summaries a revision shows. Cost: those, and a read for each run of neighbours."""
     for first, last in named_condensations(revision):
         if first == last:
-            yield from snapshot.events(first, first + 1)
+            yield from reading.events(first, first + 1)
         else:
-            yield from snapshot.structural_events(first, last + 1)
+            yield from reading.structural_events(first, last + 1)
 
 
 def _in_order(shown: Sequence[Event], structural: Sequence[Event]) -> Sequence[Event]:

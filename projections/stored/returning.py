@@ -15,21 +15,21 @@ _NEAR = 16
 """Events that are read at first in search of a shown one."""
 
 
-def returned_revision(snapshot: ReadTransaction, retraction: Retraction, past: StoredPast) -> Record | None:
-    """Return the revision after ``retraction``, the newest event of ``snapshot``: the same bytes that a fold gives.
+def returned_revision(reading: ReadTransaction, retraction: Retraction, past: StoredPast) -> Record | None:
+    """Return the revision after ``retraction``, the newest event of ``reading``: the same bytes that a fold gives.
 
     None where a fold is needed: revisions are missing, or the conversation is of the V0 dialect. Cost: two revisions,
     and the annotations that stand around the place where the retraction cuts.
     """
     version = target(retraction)
     now, earlier = stored_revision(retraction.id, past), stored_revision(version, past)
-    if now is None or earlier is None or now[1].structural + 1 != snapshot.structural:
+    if now is None or earlier is None or now[1].structural + 1 != reading.structural:
         return None
     (_, before, base), (since, revision, _) = now, earlier
     if revision.tomb or revision.register:
         return None
     returned = Revision(
-        kept=_closed(snapshot, revision.kept, since, version),
+        kept=_closed(reading, revision.kept, since, version),
         summaries=revision.summaries,
         left_behind=revision.left_behind,
         requested=before.requested or revision.requested,
@@ -56,35 +56,35 @@ def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision, Base
         return None
 
 
-def _closed(snapshot: ReadTransaction, kept: tuple[int, ...], since: int, version: int) -> tuple[int, ...]:
+def _closed(reading: ReadTransaction, kept: tuple[int, ...], since: int, version: int) -> tuple[int, ...]:
     """Return the ends of the kept intervals of a revision of version ``since`` once shown events up to ``version`` have
     followed it. What comes after that is in no interval.
     """
     if len(kept) % 2:
-        last = last_shown(snapshot, kept[-1], version)
+        last = last_shown(reading, kept[-1], version)
         return kept if last is None else (*kept, last.id + 1)
-    first, last = first_shown(snapshot, since, version), last_shown(snapshot, since, version)
+    first, last = first_shown(reading, since, version), last_shown(reading, since, version)
     return kept if first is None or last is None else (*kept, first.id, last.id + 1)
 
 
-def first_shown(snapshot: ReadTransaction, start: int, stop: int) -> Event | None:
+def first_shown(reading: ReadTransaction, start: int, stop: int) -> Event | None:
     """Return the first shown event with ``start <= id < stop``. Cost: the annotations before it."""
     size = _NEAR
     while start < stop:
         end = min(start + size, stop)
-        for event in snapshot.shown_events([(start, end - 1)]):
+        for event in reading.shown_events([(start, end - 1)]):
             if not is_structural(event):
                 return event
         start, size = end, 2 * size
     return None
 
 
-def last_shown(snapshot: ReadTransaction, start: int, stop: int) -> Event | None:
+def last_shown(reading: ReadTransaction, start: int, stop: int) -> Event | None:
     """Return the last shown event with ``start <= id < stop``. Cost: the annotations after it."""
     size = _NEAR
     while start < stop:
         begin = max(start, stop - size)
-        for event in reversed(snapshot.shown_events([(begin, stop - 1)])):
+        for event in reversed(reading.shown_events([(begin, stop - 1)])):
             if not is_structural(event):
                 return event
         stop, size = begin, 2 * size

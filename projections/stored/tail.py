@@ -16,7 +16,7 @@ from projections.stored.revision_codec import Revision, UnreadableRevision
 __all__ = ["read_tail"]
 
 
-def read_tail(snapshot: ReadTransaction, version: int, count: int, past: StoredPast) -> tuple[Event, ...] | None:
+def read_tail(reading: ReadTransaction, version: int, count: int, past: StoredPast) -> tuple[Event, ...] | None:
     """Return the last ``count`` events of the View at a version, in order.
 
     None where the whole View is needed: revisions are missing, or the conversation is of the V0 dialect. Cost: these
@@ -28,43 +28,43 @@ def read_tail(snapshot: ReadTransaction, version: int, count: int, past: StoredP
     if found is None:
         return None
     since, revision, _ = found
-    if revision.tomb or revision.register or any(True for _ in snapshot.structural_events(since, version)):
+    if revision.tomb or revision.register or any(True for _ in reading.structural_events(since, version)):
         return None
     wanted = kept_intervals(revision.kept, version)
     if len(revision.kept) % 2 == 0 and since < version:
         wanted = (*wanted, (since, version - 1))
     try:
-        return _last_items(snapshot, revision, wanted, count)
+        return _last_items(reading, revision, wanted, count)
     except UnreadableRevision:
         return None
 
 
-def _last_items(snapshot: ReadTransaction, revision: Revision, wanted: Intervals, count: int) -> tuple[Event, ...]:
+def _last_items(reading: ReadTransaction, revision: Revision, wanted: Intervals, count: int) -> tuple[Event, ...]:
     standing: dict[int, list[Run]] = {}
     for run in runs(revision):
         standing.setdefault(run.after, []).append(run)
     newest_first: list[Event] = []
-    for event in _shown_backwards(snapshot, wanted, count):
-        newest_first += _summaries(snapshot, standing.get(event.id, ()))
+    for event in _shown_backwards(reading, wanted, count):
+        newest_first += _summaries(reading, standing.get(event.id, ()))
         newest_first.append(event)
         if len(newest_first) >= count:
             break
     else:
-        newest_first += _summaries(snapshot, standing.get(NOT_RECORDED, ()))
+        newest_first += _summaries(reading, standing.get(NOT_RECORDED, ()))
     return tuple(reversed(newest_first[:count]))
 
 
-def _summaries(snapshot: ReadTransaction, standing: Sequence[Run]) -> Iterator[Event]:
+def _summaries(reading: ReadTransaction, standing: Sequence[Run]) -> Iterator[Event]:
     """Yield the summaries of runs that stand after one event, the last one first."""
     for run in reversed(standing):
         first, last = sorted((run.first, run.last))
-        stored = snapshot.events(first, last + 1) if first == last else snapshot.structural_events(first, last + 1)
+        stored = reading.events(first, last + 1) if first == last else reading.structural_events(first, last + 1)
         summaries = {event.id: summary_event(event) for event in stored if isinstance(event, CondensationAction)}
-        members = run_members(snapshot.version, run, list(summaries))
+        members = run_members(reading.version, run, list(summaries))
         yield from (summaries[condensation] for condensation in reversed(members))
 
 
-def _shown_backwards(snapshot: ReadTransaction, intervals: Intervals, count: int) -> Iterator[Event]:
+def _shown_backwards(reading: ReadTransaction, intervals: Intervals, count: int) -> Iterator[Event]:
     """Yield the shown events in ascending intervals, newest first. Some ``count`` of them are read at first."""
     left, size = list(intervals), count
     while left:
@@ -77,7 +77,7 @@ def _shown_backwards(snapshot: ReadTransaction, intervals: Intervals, count: int
             room -= last + 1 - start
             if start > first:
                 left.append((first, start - 1))
-        shown = snapshot.shown_events(some[::-1])
+        shown = reading.shown_events(some[::-1])
         if have_structural(shown):
             shown = [event for event in shown if not is_structural(event)]
         yield from reversed(shown)

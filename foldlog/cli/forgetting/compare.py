@@ -133,9 +133,7 @@ def _replays(
     asks: list[int] = []
     with terminal.progress() as bars:
         bar = bars.add_task("replaying", unit="events", total=version)
-        kept = store.query(
-            conversation, lambda snapshot: intervals_kept(snapshot.structural_events(0, version), version)
-        )
+        kept = store.query(conversation, lambda reading: intervals_kept(reading.structural_events(0, version), version))
         for event in store.events(conversation, 0, version):
             if not contains(kept, event.id):
                 continue  # a retraction took it back
