@@ -671,7 +671,7 @@ PROTECTIONS = {
     "redacted-view": Protection(
         "a View in memory is read again once an event of it was redacted",
         "projections/views.py",
-        "if latest and latest.redactions == snapshot.redactions else None",
+        "if latest and latest.redactions == reading.redactions else None",
         "if latest else None",
         "tests/eventstore/test_redaction.py -k view_in_memory",
     ),

@@ -258,7 +258,7 @@ def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(fold
     monkeypatch.setitem(sys.modules, "litellm", None)
     ran = foldlog("condense", "c1", "--dry-run")
     assert ran.status == 0
-    assert "could not be counted" in ran.out
+    assert "not counted; for that: pip install" in ran.out
     assert foldlog("condense", "c1", "--dry-run", "--json").document["tokens"] is None
     for refused in (["--agent-model", "gpt-4o"], ["--config", config(asking("http://localhost:1"))]):
         ran = foldlog("condense", "c1", *refused)
