@@ -193,6 +193,37 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(chromium,
         assert "Observation 31" in page.text(".detail h2")
 
 
+def test_a_moment_tells_what_is_forgotten_and_what_is_taken_back_apart(chromium, report):
+    with chromium.new_page() as page:
+        page.open(report(usual_history()))
+        said = page.text(".sentence")
+        assert "24 of 50 events are forgotten, by 2 condensations. 2 events are taken back." in said
+        page.ask(f"{V}.go(40)")
+        page.settle()
+        assert "forgotten" not in page.text(".sentence")
+        assert "taken back" not in page.text(".sentence")
+
+
+def test_a_redacted_event_shows_its_receipt_and_not_its_text(chromium, stored):
+    store = stored("c", usual_history())
+    with serving(store) as address, foldlog.open(store) as histories, chromium.new_page() as page:
+        page.open(f"{address}&id=c")
+        page.wait(
+            f"{V}.history && {LINES}.some((text) => text.includes('I leave it') || text.includes('make test-13'))"
+        )
+        histories["c"].redact(28, reason="asked to, letter of 3 May", by="ana")
+        page.wait(f"{V}.history.redactions === 1 && !{LINES}.some((text) => text.includes('make test-13'))")
+        page.ask(f"{V}.choose(28)")
+        page.wait("document.querySelector('.body pre')")
+        assert "The content was erased" in page.text(".body")
+        assert "letter of 3 May" in page.text(".body")
+        assert "make test-13" not in page.ask("document.body.textContent")
+        page.ask(f"{V}.choose(50)")
+        page.wait("document.querySelector('.body pre')")
+        assert "receipt of a redaction" in page.text(".why")
+        assert page.problems == []
+
+
 def test_the_server_follows_new_events(chromium, stored):
     store = stored("c", usual_history())
     with serving(store) as address, foldlog.open(store) as histories, chromium.new_page() as page:

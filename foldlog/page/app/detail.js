@@ -110,6 +110,8 @@ export class Detail {
   neverBecause(id) {
     const kind = this.app.history.kind(id);
     if (kind === "annotation") return "Annotations are bookkeeping. No model is shown them.";
+    if (kind === "redaction") return "It is the receipt of a redaction. No model is shown it.";
+    if (kind === "documents") return "Changes of documents are beside the conversation. No model is shown them.";
     if (kind === "request") return "It asks for a condensation. Requests change a View and are never in it.";
     return "The View never showed it: its writer marked it so, or it was forgotten before it came.";
   }

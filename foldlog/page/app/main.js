@@ -232,7 +232,9 @@ class App {
     const view = history.view(version);
     const summaries = view.filter((id) => history.kind(id) === "summary").length;
     const events = view.length - summaries;
-    const { gone, by } = history.tally(version);
+    const { gone, by, states } = history.tally(version);
+    const back = states.get("taken back") ?? 0;
+    const condensations = Array.from(by).filter((id) => history.changes.get(id)?.kind !== "retraction").length;
     const tokens = history.total[version] ?? 0;
     this.title.replaceChildren(`Version ${grouped(version)}`, el("span", { class: "soft" }, version === history.version ? ", now" : ` of ${grouped(history.version)}`));
     const time = version ? moment(history.time(version - 1), history.zone) : "";
@@ -240,7 +242,8 @@ class App {
       ...(version
         ? ["The model is shown ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `${history.about}${short(tokens)} tokens`), history.limit ? ` of ${short(history.limit)}` : "", "."]
         : ["Before the first event the model is shown nothing."]),
-      gone ? ` ${grouped(gone)} of ${count(version, "event")} ${gone === 1 ? "is" : "are"} forgotten, by ${count(by.size, "condensation")}.` : "",
+      gone > back ? ` ${grouped(gone - back)} of ${count(version, "event")} ${gone - back === 1 ? "is" : "are"} forgotten, by ${count(condensations, "condensation")}.` : "",
+      back ? ` ${count(back, "event")} ${back === 1 ? "is" : "are"} taken back.` : "",
     );
     const next = version < history.version ? version : null;
     const wrote = next !== null && history.group(next) === 3;
