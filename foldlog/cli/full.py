@@ -65,6 +65,14 @@ def _facts(event: Event, recorded_at: datetime | None) -> Iterator[tuple[str, st
             yield name.replace("_", " "), str(value)
     if getattr(event, "is_error", False):
         yield "is error", "yes"
+    redacted = event.redacted
+    if redacted is not None:
+        said = f"{moment_words(redacted.at)} by {redacted.by}: {redacted.reason}"
+        yield "redacted", f"{said} ({redacted.bytes:,} bytes, hash {redacted.hash})"
+    for event_id, its_hash in zip(getattr(event, "event_ids", ()), getattr(event, "hashes", ()), strict=False):
+        yield "redacts", f"event {event_id} (hash {its_hash})"
+    if by := getattr(event, "by", ""):
+        yield "by", by
     if not event.shown:
         yield "shown", "never to a model"
 

@@ -29,7 +29,7 @@ __all__ = [
 
 LEFT_OUT: Final[Mapping[type, str]] = {
     Retraction: "retraction",
-    Redaction: "receipt of a redaction",
+    Redaction: "redaction receipt",
     DocumentChanges: "change of documents",
 }
 """Events of ours that most formats have no record for, and what people call them."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import foldlog
-from eventstore import CannotRedact, InvalidArgument, Message
+import foldlog as api
+from eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
 from foldlog import aio
 from foldlog.formats import decode, encode
 from foldlog.maintenance import Maintenance
@@ -20,7 +23,7 @@ from tests.crash.bytes_left import bytes_left
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "store.db"
-    with foldlog.open(path) as histories:
+    with api.open(path) as histories:
         history = histories["c"]
         history.append(
             [Message(source="user", content=f"word{n} marigold" if n == 2 else f"word{n}") for n in range(6)]
@@ -29,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_history_redacts_its_events(path: Path):
-    with foldlog.open(path) as histories:
+    with api.open(path) as histories:
         history = histories["c"]
         (event,) = [event for event in history.view if event.id == 2]
         receipt = history.redact(event, reason="asked to")
@@ -55,7 +58,7 @@ def test_the_async_face_redacts(path: Path):
 
 
 def test_the_search_index_finds_it_no_more_and_holds_none_of_its_bytes(path: Path):
-    with foldlog.open(path) as histories:
+    with api.open(path) as histories:
         assert len(histories.search("marigold")) == 1
         histories["c"].append([Message(source="user", content="later")])
         histories["c"].redact(2, reason="asked to")
@@ -65,7 +68,7 @@ def test_the_search_index_finds_it_no_more_and_holds_none_of_its_bytes(path: Pat
 
 
 def test_an_index_that_is_behind_never_takes_it_in(path: Path):
-    with foldlog.open(path) as histories, foldlog.open(path) as other:
+    with api.open(path) as histories, api.open(path) as other:
         assert len(histories.search("word1")) == 1
         other["c"].append([Message(source="user", content="secondary marigold")])
         other["c"].redact(6, reason="asked to")
@@ -76,7 +79,7 @@ def test_an_index_that_is_behind_never_takes_it_in(path: Path):
 
 def test_an_audit_database_holds_it_no_more(path: Path):
     audit = path.with_name("audit.db")
-    with foldlog.open(path) as histories:
+    with api.open(path) as histories:
         histories.store.fork("c", 3, "f")
         for conversations in (None, ["c", "f"]):
             update(histories.store, audit, conversations)
@@ -90,10 +93,10 @@ def test_an_audit_database_holds_it_no_more(path: Path):
 
 
 def test_a_search_index_that_cannot_be_changed_is_named(path: Path):
-    with foldlog.open(path) as histories:
+    with api.open(path) as histories:
         histories.search("marigold")
     path.with_name("store.db.search").write_bytes(b"another program's file" * 100)
-    with foldlog.open(path) as histories:
+    with api.open(path) as histories:
         (unconfirmed,) = Maintenance(histories.store).redact("c", 2, reason="asked to").unconfirmed
         assert unconfirmed.startswith("search index: ")
 
@@ -106,7 +109,7 @@ FORMATS = [file.stem for file in sorted(GOLDEN.glob("*.jsonl"))]
 def test_a_history_with_any_redacted_event_can_be_exported(format: str):
     for line in (GOLDEN / f"{format}.jsonl").read_text("utf-8").splitlines():
         events = list(decode(json.loads(line)["records"], format))
-        with foldlog.open("memory:") as histories:
+        with api.open("memory:") as histories:
             for event_id in range(len(events)):
                 history = histories[f"{event_id}"]
                 histories.store.ingest(history.id, events)
@@ -115,3 +118,75 @@ def test_a_history_with_any_redacted_event_can_be_exported(format: str):
                     assert json.dumps(list(encode(histories.store.events(history.id), written)))
                 history.view.to_messages()
                 history.stats()
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, tmp_path: Path):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(3)], expected_version=0)
+        summary = CondensationAction(forgotten_event_ids=[1], summary="marigolds", summary_offset=1)
+        store.append("c", summary, expected_version=3)
+        store.fork("c", 2, "f")
+        update(store, tmp_path / "audit.db")
+    assert "needs a terminal; nothing was redacted" in foldlog("redact", "c", "1", "--reason", "asked to").err
+    ran = foldlog("redact", "c", "1", "--yes", "--reason", "asked to", "--by", "ann")
+    assert ran.status == 0
+    assert "c: event 1 redacted at " in ran.out
+    assert " by ann, hash " in ran.out
+    assert "c: the summary of condensation 3 stands for it and may quote it; --with-summaries redacts it" in ran.out
+    assert "1 fork shows it redacted too: f" in ran.out
+    ran = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--audit", "audit.db", "--json")
+    assert (ran.document["event_ids"], ran.document["bytes_pending"], ran.document["reason"]) == (
+        [1, 3],
+        False,
+        "asked to",
+    )
+    assert bytes_left(tmp_path, ["marigold 1", "marigolds"]) == []
+    for arguments, problem in (
+        (("c", "99"), "conversation 'c' has no event 99; it has events 0 to 5"),
+        (("f", "0"), "event 0 of 'f' belongs to conversation 'c', which it was forked from; redact it there"),
+        (("c", "5"), "cannot be redacted, because it is a receipt"),
+        (("other", "0"), "there is no conversation 'other'"),
+    ):
+        ran = foldlog("redact", *arguments, "--yes", "--reason", "asked to")
+        assert ran.status == 2
+        assert problem in ran.err
+    assert foldlog("redact", "c", "0", "--yes", "--reason", " ").status == 2
+    assert "by ann: asked to (" in foldlog("show", "c", "1").out
+    assert foldlog("verify").status == 0
+
+
+def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_path: Path):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append("c", [Message(source="user", content=f"{n}") for n in range(3)], expected_version=0)
+        for name, position in (("slow", 2), ("other", 3)):
+            store.database.recorder.transact(lambda t, n=name, p=position: t.set_value(f"tracking {n}", str(p)))  # type: ignore[misc]
+        assert Maintenance(store).redact("c", 0, reason="asked to").unconfirmed == ("other", "slow")
+        store.database.recorder.transact(lambda t: t.set_value("tracking slow", "4"))
+    ran = foldlog("redact", "c", "0", "--yes", "--reason", "asked to")
+    assert ran.status == 1
+    assert "a read model has not confirmed, and may still hold the content: other" in ran.err
+    assert "slow" not in ran.err
+
+
+def test_a_salvaged_and_a_restored_store_have_the_redaction(foldlog: Any, tmp_path: Path):
+    path = tmp_path / "foldlog.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(6)], expected_version=0)
+        store.append("d", [Message(source="user", content=f"marigold {n}") for n in range(6)], expected_version=0)
+        for name in "cd":
+            Maintenance(store).redact(name, 2, reason="asked to")
+    assert foldlog("backup", "copy.db").status == 0
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE events SET body = body || ' ' WHERE conversation = 1 AND id = 4")
+        connection.commit()
+    assert foldlog("verify").status == 1
+    foldlog("salvage", "foldlog.db", "new.db")
+    for name in ("new.db", "copy.db"):
+        with open_store(f"sqlite:///{tmp_path / name}") as store:
+            assert [v.findings for v in Maintenance(store).verify() if v.findings] == []
+            for conversation in "cd":
+                (event,) = store.events(conversation, 2, 3)
+                assert event.redacted is not None

@@ -105,7 +105,9 @@ def _show(receipt: RedactionReceipt) -> None:
         terminal.console().print(f"{said}; --with-summaries redacts it", soft_wrap=True)
     if receipt.forks:
         names = ", ".join(terminal.printable(fork, one_line=True) for fork in receipt.forks)
-        terminal.console().print(f"{count(len(receipt.forks), 'fork')} show it redacted too: {names}", soft_wrap=True)
+        shows = "shows" if len(receipt.forks) == 1 else "show"
+        said = f"{count(len(receipt.forks), 'fork')} {shows} it redacted too: {names}"
+        terminal.console().print(said, soft_wrap=True)
 
 
 def _ask(store: Store, conversation: str, event_id: int) -> None:
