@@ -20,10 +20,12 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
 from eventstore import ANY_VERSION, Message, open_store
+from eventstore.maintenance.redact import redact
 
 FILE_BYTES = 100_000_000
 EVENTS = 400
 LONGEST_WAIT_MS = 1_000.0
+_DELETE = ("DELETE FROM events WHERE conversation = ?", "DELETE FROM idempotency_keys WHERE conversation = ?")
 
 
 def erasing(scale: Scale, folder: Path) -> Iterator[Round]:
@@ -36,7 +38,21 @@ def erasing(scale: Scale, folder: Path) -> Iterator[Round]:
             if receipt.bytes_pending or receipt.version != EVENTS:
                 raise AssertionError("the conversation was not erased, or not all of it")
         begun = time.perf_counter()
-        _by_hand(path, f"c{2 * n + 1}")
+        _by_hand(path, f"c{2 * n + 1}", *_DELETE)
+        yield Round(1e3 * ours, 1e3 * (time.perf_counter() - begun))
+
+
+def redacting(scale: Scale, folder: Path) -> Iterator[Round]:
+    path = _filled(scale, folder)
+    for n in range(scale.rounds):
+        with open_store(f"sqlite:///{path}") as store:
+            begun = time.perf_counter()
+            receipt = redact(store, f"c{2 * n}", n, reason="measured", by="a benchmark")
+            ours = time.perf_counter() - begun
+            if receipt.bytes_pending or receipt.position is None:
+                raise AssertionError("the event was not redacted, or not all of it")
+        begun = time.perf_counter()
+        _by_hand(path, f"c{2 * n + 1}", "UPDATE events SET body = '{}' WHERE conversation = ? AND id = 5")
         yield Round(1e3 * ours, 1e3 * (time.perf_counter() - begun))
 
 
@@ -69,13 +85,13 @@ def _filled(scale: Scale, folder: Path) -> Path:
     return path
 
 
-def _by_hand(path: Path, name: str) -> None:
+def _by_hand(path: Path, name: str, *statements: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA secure_delete = ON")
         (key,) = connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).fetchone()
         connection.execute("BEGIN")
-        connection.execute("DELETE FROM events WHERE conversation = ?", (key,))
-        connection.execute("DELETE FROM idempotency_keys WHERE conversation = ?", (key,))
+        for statement in statements:
+            connection.execute(statement, (key,))
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         size = os.path.getsize(path)
@@ -101,6 +117,7 @@ def _append_until_told(path: str) -> None:
 
 QUESTIONS = [
     Question("erase a conversation of a store of 100 MB", "ms", 4.0, "at most", erasing, "deleted and read by hand"),
+    Question("redact an event of a store of 100 MB", "ms", 4.0, "at most", redacting, "replaced and read by hand"),
     Question("an append while a conversation is erased", "ms", 1.0, "at most", waiting, "the longest wait allowed"),
 ]
 
