@@ -15,7 +15,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import eventstore.store
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.prepared import prepared
 from benchmarks.raw import RawStore
@@ -24,6 +23,7 @@ from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, o
 from eventstore.codec import Encoded
 from eventstore.recorders.types import Conversation, Row
 from eventstore.stored import hash_chain
+from eventstore.writing import appending
 
 BATCH = 500
 BATCHES = 8
@@ -90,12 +90,12 @@ def _without_id(event: Event) -> Event:
 @contextmanager
 def _without_chain() -> Iterator[None]:
     """As if events had no heads: a constant stands there. Their checksums, which need no chain, stay."""
-    chained = eventstore.store.chained
-    eventstore.store.chained = _unchained
+    chained = appending.chained
+    appending.chained = _unchained
     try:
         yield
     finally:
-        eventstore.store.chained = chained
+        appending.chained = chained
 
 
 def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> list[Row]:
