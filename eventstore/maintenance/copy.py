@@ -1,6 +1,6 @@
-"""Conversations carried from one store to another, as they are: ids, times, salt and heads, so that heads are equal.
+"""Copy conversations from one store to another, as they are: ids, times, salt and heads, so that heads are equal.
 
-Positions and what projections keep are the store's own and stay behind; projections are made again from the events.
+Positions and the records of projections are not copied: projections are made again from the events.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from eventstore.stored.write_transaction import WriteTransaction, staged
 from eventstore.writing.generation import receipts_before
 
 __all__ = [
-    "Arrival",
-    "Arrived",
-    "Carried",
+    "Copied",
+    "CopiedConversation",
+    "CopyTarget",
     "RememberedKey",
-    "carried",
     "chunked",
     "copy_conversation",
+    "read_for_copy",
     "receipts",
     "remembered_keys",
     "stands_for_events",
@@ -46,8 +46,8 @@ RememberedKey = tuple[str, int, int]
 """An idempotency key, the first id that it stands for, and how many."""
 
 
-class Carried(NamedTuple):
-    """A conversation on its way: everything but its rows and keys. Of an erased one the receipt is all there is.
+class CopiedConversation(NamedTuple):
+    """A conversation to copy, without its rows and keys; of an erased one, the receipt.
 
     ``replaces`` is the receipt of the erased conversation whose id it uses again.
     """
@@ -63,15 +63,15 @@ class Carried(NamedTuple):
     replaces: Erasure | None = None
 
 
-class Arrived(NamedTuple):
-    """What came of it: how many events were added, and the version since."""
+class Copied(NamedTuple):
+    """The outcome of a copy: how many events were added, and the version of the conversation now."""
 
     conversation: str
     added: int
     version: int
 
 
-def copy_conversation(source: Database, target: Database, conversation: str) -> Arrived:
+def copy_conversation(source: Database, target: Database, conversation: str) -> Copied:
     """Copy one conversation, or the tail that the target does not have yet.
 
     Raises ``ConversationNotFound``; ``CorruptEvent`` at what is damaged in the source; ``HistoryDiverged`` and
@@ -79,17 +79,19 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
     in small transactions; memory for one of them.
     """
     for receipt in receipts(source, conversation):
-        with Arrival(target, receipt) as arrival:
-            arrival.end()
-    what, rows, keys = carried(source, conversation)
-    with Arrival(target, what) as arrival:
+        with CopyTarget(target, receipt) as copying:
+            copying.end()
+    what, rows, keys = read_for_copy(source, conversation)
+    with CopyTarget(target, what) as copying:
         for chunk in chunked(rows):
-            arrival.add(chunk)
-        arrival.remember(keys)
-        return arrival.end()
+            copying.add(chunk)
+        copying.remember(keys)
+        return copying.end()
 
 
-def carried(source: Database, conversation: str) -> tuple[Carried, Iterator[Row], Iterator[RememberedKey]]:
+def read_for_copy(
+    source: Database, conversation: str
+) -> tuple[CopiedConversation, Iterator[Row], Iterator[RememberedKey]]:
     """Return the conversation to copy, its rows in order, and its keys; both are read when they are asked for."""
     found, links, earlier = source.recorder.query(partial(_found_with_links, source, conversation))
     if found is None:
@@ -98,7 +100,7 @@ def carried(source: Database, conversation: str) -> tuple[Carried, Iterator[Row]
     if found.erasure is not None:
         return _receipt(found, replaces), iter(()), iter(())
     source.data_key(found)  # its key is given, or the error comes before anything is copied
-    what = Carried(found.id, found.created_at, found.salt, found.version, found.head, None, links, replaces)
+    what = CopiedConversation(found.id, found.created_at, found.salt, found.version, found.head, None, links, replaces)
     return what, _rows(source, found), remembered_keys(source, found)
 
 
@@ -111,17 +113,17 @@ def _found_with_links(
     return found, () if found.erasure is not None else source.links(reader, found), receipts_before(reader, found)
 
 
-def receipts(source: Database, conversation: str) -> list[Carried]:
+def receipts(source: Database, conversation: str) -> list[CopiedConversation]:
     """Return the receipts of the erased conversations that had this id before the one that has it now."""
     _, _, earlier = source.recorder.query(partial(_found_with_links, source, conversation))
     before = [None, *(one.erasure for one in earlier)]
     return [_receipt(one, replaces) for one, replaces in zip(earlier, before, strict=False)]
 
 
-def _receipt(found: Conversation, replaces: Erasure | None) -> Carried:
+def _receipt(found: Conversation, replaces: Erasure | None) -> CopiedConversation:
     erasure = found.erasure
     assert erasure is not None
-    return Carried(found.id, found.created_at, b"", erasure.events, erasure.head, erasure, replaces=replaces)
+    return CopiedConversation(found.id, found.created_at, b"", erasure.events, erasure.head, erasure, replaces=replaces)
 
 
 def _rows(source: Database, found: Conversation) -> Iterator[Row]:
@@ -164,7 +166,7 @@ def remembered_keys(source: Database, found: Conversation, sound_by: RowCodec | 
         page = source.recorder.query(partial(some, start=start))
         for name, recalled in page:
             key = name, recalled.first_id, recalled.events
-            # One that came with an event behind what is carried goes with that event.
+            # A key of an event after those that are copied now is copied with that event.
             if stands_for_events(key, found.version) and (sound_by is None or sound_by.is_proved(name, recalled)):
                 yield key
         if len(page) < CHUNK:
@@ -192,13 +194,13 @@ def chunked(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield chunk
 
 
-class Arrival:
-    """One conversation arriving in a store. A context manager: what was begun and not ended leaves nothing behind.
+class CopyTarget:
+    """One conversation that is being copied into a store. A context manager: a copy that is not ended leaves nothing.
 
     Raises, when it is made, ``ConversationErased`` where it was erased here.
     """
 
-    def __init__(self, target: Database, what: Carried) -> None:
+    def __init__(self, target: Database, what: CopiedConversation) -> None:
         self._target = target
         self._what = what
         found = target.recorder.query(lambda reader: target.find(reader, what.id))
@@ -207,8 +209,8 @@ class Arrival:
         if self._replaces is not None:
             found = None
         self._there = found if what.erasure is not None else not_erased(found)
-        self._come = Conversation(0, what.id, what.created_at, what.salt, 0, None, None)
-        """As much of it as has come, and is what was written: each head was checked."""
+        self._copied = Conversation(0, what.id, what.created_at, what.salt, 0, None, None)
+        """What of it was copied so far. Each head was checked."""
         self._staged: Conversation | None = None
         self._added = 0
         if self._there is not None and what.erasure is None and self._there.salt != what.salt:
@@ -220,8 +222,8 @@ class Arrival:
         Raises ``CorruptEvent`` at one that does not follow the one before it, ``HistoryDiverged`` where the store has
         another event, ``VersionConflict`` if another writer appends to it during the copy.
         """
-        rows = _sound(self._come, rows, self._what.past)
-        self._come = self._come.grown(rows[-1])
+        rows = _sound(self._copied, rows, self._what.past)
+        self._copied = self._copied.grown(rows[-1])
         new = rows if self._there is None else self._behind(self._there, rows)
         if not new:
             return
@@ -239,13 +241,13 @@ class Arrival:
         self._what = self._what._replace(version=version, head=head)
 
     def remember(self, keys: Iterable[RememberedKey]) -> None:
-        """Its idempotency keys, once all rows have come: they are there before the history can be seen."""
+        """Add its idempotency keys, after all rows: they are there before the conversation can be seen."""
         there = self._staged or self._there
         if there is None:
             return
         some: list[RememberedKey] = []
         for each in keys:
-            if each[1] + each[2] <= self._come.version:
+            if each[1] + each[2] <= self._copied.version:
                 some.append(each)
             if len(some) == CHUNK:
                 self._target.recorder.transact(partial(_remember, database=self._target, key=there.key, some=some))
@@ -254,24 +256,24 @@ class Arrival:
         if some:
             self._target.recorder.transact(partial(_remember, database=self._target, key=there.key, some=some))
 
-    def end(self) -> Arrived:
-        """All has come: show the conversation. Raises ``CorruptEvent`` where that is not so."""
+    def end(self) -> Copied:
+        """Make the conversation visible. Raises ``CorruptEvent`` where rows are missing."""
         what = self._what
         if what.erasure is not None:
             self._target.recorder.transact(self._receipt)
-            return Arrived(what.id, 0, what.version)
-        if (self._come.version, self._come.head) != (what.version, what.head):
+            return Copied(what.id, 0, what.version)
+        if (self._copied.version, self._copied.head) != (what.version, what.head):
             announced = f"{what.version} events were announced, and it is not there"
-            raise CorruptEvent(what.id, self._come.version, announced)
+            raise CorruptEvent(what.id, self._copied.version, announced)
         if self._staged is not None:
             self._target.recorder.transact(partial(self._publish, key=self._staged.key))
             self._staged = None
-            return Arrived(what.id, self._added, what.version)
+            return Copied(what.id, self._added, what.version)
         if self._there is None:
             raise CorruptEvent(what.id, 0, "it is missing, as all of the conversation is")
-        return Arrived(what.id, self._added, self._there.version)
+        return Copied(what.id, self._added, self._there.version)
 
-    def __enter__(self) -> Arrival:
+    def __enter__(self) -> CopyTarget:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -284,9 +286,9 @@ class Arrival:
 
     def _behind(self, there: Conversation, rows: Sequence[Row]) -> Sequence[Row]:
         """Those that the store does not have. What it has must end in the same head, and so is the same."""
-        if self._come.version <= there.version:
-            own = _head_at(self._target, there, self._come.version)
-            if own != self._come.head:
+        if self._copied.version <= there.version:
+            own = _head_at(self._target, there, self._copied.version)
+            if own != self._copied.head:
                 raise HistoryDiverged(there.id, rows[0].id, there.version)
             return ()
         first = there.version - rows[0].id
@@ -373,23 +375,23 @@ def _head_at(target: Database, there: Conversation, version: int) -> bytes | Non
     return rows[0].head if rows else None
 
 
-def _sound(come: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> list[Row]:
+def _sound(copied: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> list[Row]:
     """Return the rows with their counts and checksums, after checking that each fits its head."""
-    head = come.head
-    seed = hash_chain.checksum_seed(come.id)
-    expected, shown, structural = come.version, come.shown, come.structural
+    head = copied.head
+    seed = hash_chain.checksum_seed(copied.id)
+    expected, shown, structural = copied.version, copied.shown, copied.structural
     sound = []
     for row in rows:
         if row.encoding != PLAIN:
-            raise CorruptEvent(come.id, row.id, row.body.decode(errors="replace"))
+            raise CorruptEvent(copied.id, row.id, row.body.decode(errors="replace"))
         if row.id != expected:
-            raise CorruptEvent(come.id, expected, "it is missing")
-        before, salt = follows(come.id, come.salt, links, row.id, head)
+            raise CorruptEvent(copied.id, expected, "it is missing")
+        before, salt = follows(copied.id, copied.salt, links, row.id, head)
         head = hash_chain.link(
             before, salt, row.id, row.kind, row.schema, row.shown, row.structural, row.recorded_at, row.body, row.proof
         )
         if head != row.head:
-            raise CorruptEvent(come.id, row.id, "its head is not that of what has come: one of the two was changed")
+            raise CorruptEvent(copied.id, row.id, "its head is not that of what has copied: one of the two was changed")
         row = row._replace(shown_before=shown, structural_before=structural)
         sound.append(row._replace(checksum=hash_chain.checksum(seed, *row[:-1])))
         expected, shown, structural = expected + 1, shown + row.shown, structural + row.structural

@@ -1,7 +1,7 @@
-"""A whole store carried to another one while the first is in use: once for the bulk of it, again for what came since.
+"""Copy a whole store to another one while the first is in use. Copying again adds only new events.
 
 Every event keeps its id, time and place in the hash chain, every conversation its salt, its idempotency keys or its
-receipt, so heads are equal on both sides; each head is computed again on the way. What is there already is passed over,
+receipt, so heads are equal in both stores; each head is computed again. What the target has already is passed over,
 so a copy that was stopped goes on where it was. Positions are new: followers of the target begin at 0.
 """
 

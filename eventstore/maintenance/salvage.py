@@ -20,7 +20,7 @@ from typing import NamedTuple
 from eventstore.codec import encode
 from eventstore.errors import EventStoreError
 from eventstore.events import Annotation, Event, Message, UnknownEvent
-from eventstore.maintenance.copy import Arrival, Carried, chunked, copy_conversation, remembered_keys
+from eventstore.maintenance.copy import CopiedConversation, CopyTarget, chunked, copy_conversation, remembered_keys
 from eventstore.maintenance.damage import Unreadable, readable_conversations, readable_rows
 from eventstore.maintenance.verify import VerifyFinding, verdicts
 from eventstore.recorders.types import HEAD_BYTES, Conversation, Row
@@ -85,19 +85,19 @@ def _salvaged(source: Database, target: Database, found: Conversation, lost_max:
     rows = filling.rows()
     first = next(rows)
     began = found.created_at if found.created_at and is_moment(found.created_at) else first.recorded_at
-    what = Carried(found.id, began, salt or hash_chain.new_salt(), 0, None, None, links)
-    with Arrival(target, what) as arrival:
+    what = CopiedConversation(found.id, began, salt or hash_chain.new_salt(), 0, None, None, links)
+    with CopyTarget(target, what) as copying:
         head = b""
         for chunk in chunked(_linked(what, chain([first], rows))):
-            arrival.add(chunk)
+            copying.add(chunk)
             head = chunk[-1].head
-            arrival.expect(chunk[-1].id + 1, head)
-        arrival.remember(remembered_keys(source, found, sound_by=codec))
-        arrived = arrival.end()
+            copying.expect(chunk[-1].id + 1, head)
+        copying.remember(remembered_keys(source, found, sound_by=codec))
+        copied = copying.end()
     cut_off = filling.cut_off
     if cut_off is not None:
-        unsound = (*(each for each in unsound if each.first is None or each.first < arrived.version - 1), cut_off)
-    return Salvaged(found.id, arrived.version, not unsound and head == found.head, unsound)
+        unsound = (*(each for each in unsound if each.first is None or each.first < copied.version - 1), cut_off)
+    return Salvaged(found.id, copied.version, not unsound and head == found.head, unsound)
 
 
 def _past(source: Database, found: Conversation) -> tuple[tuple[Segment, ...], tuple[Link, ...]]:
@@ -247,7 +247,7 @@ def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:
     return Annotation(name=LOST, data={"event": event_id})
 
 
-def _linked(what: Carried, rows: Iterable[Row]) -> Iterator[Row]:
+def _linked(what: CopiedConversation, rows: Iterable[Row]) -> Iterator[Row]:
     """Yield the rows with heads that follow one another. Up to the first changed head they are the original rows."""
     head: bytes | None = None
     for row in rows:

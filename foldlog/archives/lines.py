@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from eventstore import CorruptEvent, codec, is_structural
 from eventstore.errors import EventStoreError
-from eventstore.maintenance.copy import Carried
+from eventstore.maintenance.copy import CopiedConversation
 from eventstore.recorders.types import HEAD_BYTES, Erasure, Row
 from eventstore.stored.hash_chain import is_redacted
 from eventstore.stored.past import Link
@@ -134,11 +134,11 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 def line(fields: dict[str, Any]) -> bytes:
-    """One line. It is ASCII, so that a name with lone surrogates is carried too."""
+    """One line. It is ASCII, so that it can hold a name with lone surrogates."""
     return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def conversation_line(what: Carried) -> bytes:
+def conversation_line(what: CopiedConversation) -> bytes:
     replaces = {} if what.replaces is None else {"replaces": _erased(what.replaces)}
     if what.erasure is not None:
         erased = _erased(what.erasure)
@@ -246,16 +246,16 @@ class ArchiveLines:
             raise self.bad(f"it is not what is expected here ({error})") from error
 
 
-def conversation_of(read: ConversationLine) -> Carried:
+def conversation_of(read: ConversationLine) -> CopiedConversation:
     replaces = None if read.replaces is None else _erasure(read.replaces)
     if read.erased is not None:
         erasure = _erasure(read.erased)
-        return Carried(
+        return CopiedConversation(
             read.conversation, read.created_at, b"", erasure.events, erasure.head, erasure, replaces=replaces
         )
     head = None if read.head is None else bytes.fromhex(read.head)
     past = tuple(Link(each.conversation, bytes.fromhex(each.salt), each.stop) for each in read.past)
-    return Carried(
+    return CopiedConversation(
         read.conversation, read.created_at, bytes.fromhex(read.salt), read.version, head, None, past, replaces
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, Store, VersionConflict
-from eventstore.maintenance.copy import Arrival, Arrived, Carried, RememberedKey, chunked
+from eventstore.maintenance.copy import Copied, CopiedConversation, CopyTarget, RememberedKey, chunked
 from eventstore.recorders.types import Row
 from eventstore.stored.database import translated
 from eventstore.stored.rows import from_microseconds
@@ -52,7 +52,7 @@ def is_archive(path: Path) -> bool:
             return True  # reading it says why
 
 
-def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterator[Arrived | Problem | LeftOut]:
+def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterator[Copied | Problem | LeftOut]:
     """Copy the conversations of the archive at ``path``, each whole and with its heads checked, or not at all.
 
     Events that the store has already are not copied again; a tail that it lacks is added. A receipt refuses its id in
@@ -72,7 +72,7 @@ def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterato
         count = events = 0
         while (last := lines.next_of("end")) is None:
             rest = _Rest(lines)
-            yield LeftOut(rest.left_out()) if rest.is_receipt and not receipts else _bring_in(store, rest)
+            yield LeftOut(rest.left_out()) if rest.is_receipt and not receipts else _copy_in(store, rest)
             if rest.given_up is None:
                 count += 1
                 events += rest.events
@@ -84,18 +84,18 @@ def read_archive(store: Store, path: Path, *, receipts: bool = False) -> Iterato
             )
 
 
-def _bring_in(store: Store, rest: _Rest) -> Arrived | Problem:
+def _copy_in(store: Store, rest: _Rest) -> Copied | Problem:
     """One conversation."""
     what = rest.what
     try:
         rest.check_time(what.created_at if what.erasure is None else what.erasure.erased_at, "it")
-        with Arrival(store.database, what) as arrival:
+        with CopyTarget(store.database, what) as copying:
             for chunk in chunked(rest.rows()):
-                arrival.add(chunk)
-            arrival.remember(rest.keys())
+                copying.add(chunk)
+            copying.remember(rest.keys())
             rest.skip()
             if rest.given_up is None:
-                return arrival.end()
+                return copying.end()
     except (ConversationErased, CorruptEvent, HistoryDiverged, InvalidEvent, VersionConflict) as error:
         rest.skip()
         if rest.given_up is None:
@@ -112,7 +112,7 @@ class _Rest:
             raise lines.bad("the archive ends here, and its last line is missing: it was cut off")
         self._lines = lines
         self._latest = time.time_ns() // 1_000 + _AHEAD_US
-        self.what: Carried = conversation_of(lines.read(line, ConversationLine))
+        self.what: CopiedConversation = conversation_of(lines.read(line, ConversationLine))
         self.events = 0
         self.given_up: str | None = None
 

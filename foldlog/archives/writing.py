@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventstore import ConversationErased, CorruptEvent, Store
-from eventstore.maintenance.copy import carried, receipts
+from eventstore.maintenance.copy import read_for_copy, receipts
 from eventstore.maintenance.whole_file import whole_file
 from eventstore.stored.database import translated
 from foldlog.archives.compression import Sink, compressed
@@ -66,7 +66,7 @@ def _write(store: Store, sink: Sink, conversations: Iterable[str]) -> Written:
 
 def _write_one(store: Store, sink: Sink, conversation: str) -> int:
     """Write a conversation, or its receipt; returns how many events it has."""
-    what, rows, keys = carried(store.database, conversation)
+    what, rows, keys = read_for_copy(store.database, conversation)
     sink.write(conversation_line(what))
     for row in rows:
         sink.write(event_line(what.id, row))

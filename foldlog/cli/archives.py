@@ -12,7 +12,7 @@ from foldlog.cli.stores import open_existing
 
 if TYPE_CHECKING:
     from eventstore import Store
-    from eventstore.maintenance.copy import Arrived
+    from eventstore.maintenance.copy import Copied
     from foldlog.archives import LeftOut, Problem
 
 __all__ = ["parted", "read", "write"]
@@ -62,7 +62,7 @@ def parted(
     return archives, [path for path in paths if path not in archives]
 
 
-def read(store: Store, path: Path, *, receipts: bool) -> Iterator[Arrived | Problem | LeftOut | str]:
+def read(store: Store, path: Path, *, receipts: bool) -> Iterator[Copied | Problem | LeftOut | str]:
     """Yield the outcome of each conversation of an archive; last, if the archive is damaged, what is wrong with it."""
     from foldlog.archives import NotAnArchive, read_archive
 

@@ -285,7 +285,7 @@ def test_copies_archives_and_rekeying_carry_it(
     assert list(compare_stores(store, there)) == []
     write_archive(store, tmp_path / "archive", ["c", "f"])
     again = Store(open_recorder(), WriteSettings(keys=KEYS))
-    assert [type(moved).__name__ for moved in read_archive(again, tmp_path / "archive")] == ["Arrived"] * 2
+    assert [type(moved).__name__ for moved in read_archive(again, tmp_path / "archive")] == ["Copied"] * 2
     for other in (there, again):
         assert {name: list(other.events(name)) for name in "cf"} == seen
         assert problems(other) == []

@@ -30,7 +30,7 @@ from eventstore import (
     UnknownEvent,
     open_store,
 )
-from eventstore.maintenance.copy import Arrived, carried
+from eventstore.maintenance.copy import Copied, read_for_copy
 from eventstore.stored import hash_chain
 from eventstore.stored.database import Database
 from foldlog.archives import LeftOut, NotAnArchive, Problem, is_archive, read_archive, write_archive
@@ -251,7 +251,7 @@ def test_a_damaged_conversation_is_left_out_and_named_and_the_rest_is_whole(
 
 
 def test_what_is_erased_while_it_is_carried_is_not_read_on(source: Store):
-    _, rows, _ = carried(source.database, "long")
+    _, rows, _ = read_for_copy(source.database, "long")
     next(rows)
     source.erase("long", reason="asked to")
     with pytest.raises(ConversationErased):
@@ -262,18 +262,18 @@ def test_what_is_erased_while_it_is_written_comes_as_its_receipt(
     tmp_path: Path, target: Store, source: Store, monkeypatch: pytest.MonkeyPatch
 ):
     def carried_while_it_is_erased(database: Database, conversation: str) -> Any:
-        what, rows, keys = carried(database, conversation)
+        what, rows, keys = read_for_copy(database, conversation)
         if what.erasure is None and conversation == "long":
             next(rows)
             source.erase("long", reason="asked to")
         return what, rows, keys
 
-    monkeypatch.setattr("foldlog.archives.writing.carried", carried_while_it_is_erased)
+    monkeypatch.setattr("foldlog.archives.writing.read_for_copy", carried_while_it_is_erased)
     assert write_archive(source, tmp_path / "a", ["long", "c1"]) == (2, 4, ())
     assert [type(outcome) for outcome in read_archive(target, tmp_path / "a", receipts=True)] == [
         Problem,
-        Arrived,
-        Arrived,
+        Copied,
+        Copied,
     ]
     with pytest.raises(ConversationErased):
         target.version("long")
@@ -475,7 +475,7 @@ def test_a_page_that_cannot_be_read_costs_its_conversation_and_no_other(tmp_path
         written = write_archive(store, archive, [*NAMES, "long", "odd", "erased"])
     assert [problem.conversation for problem in written.problems] == ["long"]
     brought = list(read_archive(target, archive, receipts=True))
-    assert {each.conversation for each in brought if isinstance(each, Arrived)} == {*NAMES, "odd", "erased"}
+    assert {each.conversation for each in brought if isinstance(each, Copied)} == {*NAMES, "odd", "erased"}
 
 
 def test_what_lies_where_an_archive_is_written_does_not_make_it_readable_for_others(source: Store, tmp_path: Path):
