@@ -4,9 +4,11 @@
     .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
     .cache/adapters/claude_agent-newest/bin/python -m benchmarks.adapters claude_agent
     .cache/adapters/openhands-newest/bin/python -m benchmarks.adapters openhands
+    .cache/adapters/google_adk-newest/bin/python -m benchmarks.adapters google_adk
+    .cache/adapters/pydantic_ai-newest/bin/python -m benchmarks.adapters pydantic_ai
 
-The OpenAI Agents SDK has a SQLite store of its own, the OpenHands SDK one file for each event. Beside the Claude Agent
-SDK stands one table of JSON by hand, with an index by session. Both sides take turns; a figure is the median of the
+The OpenAI Agents SDK and Google ADK have SQLite stores of their own, the OpenHands SDK one file for each event. Beside
+the Claude Agent SDK and pydantic-ai stand tables of JSON by hand. Both sides take turns; a figure is the median of the
 rounds.
 """
 
@@ -21,6 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +216,23 @@ async def openhands() -> None:
     await compare(make, event, lambda talk, events: talk.add(events), reads)
 
 
-SIDES = {"openai_agents": openai_agents, "claude_agent": claude_agent, "openhands": openhands}
+async def talks(module: str) -> None:
+    """Compare the two sides of a module beside this one."""
+    sides = import_module(f"benchmarks.{module}")
+    reads = {
+        f"read {ITEMS:,}": lambda talk: talk.read(),
+        "read the last 50": lambda talk: talk.read(50),
+    }
+    await compare((sides.ours, sides.theirs), sides.one, lambda talk, items: talk.add(items), reads)
+
+
+SIDES = {
+    "openai_agents": openai_agents,
+    "claude_agent": claude_agent,
+    "openhands": openhands,
+    "google_adk": partial(talks, "adapter_google_adk"),
+    "pydantic_ai": partial(talks, "adapter_pydantic_ai"),
+}
 
 
 if __name__ == "__main__":

@@ -29,7 +29,13 @@ from foldlog.adapters.google_adk import FoldlogSessionService
 from foldlog.adapters.shared_state import SharedStates
 from tests.adapters.google_adk.scripted import ScriptedModel, any_event, any_state, call, problem_of, said
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    # The releases of OpenTelemetry that the older SDK takes read entry points in a way that Python 3.11 warns of.
+    pytest.mark.filterwarnings("ignore:SelectableGroups dict interface:DeprecationWarning"),
+    # The SDK says once in a process which of its own features are experimental.
+    pytest.mark.filterwarnings(r"ignore:\[EXPERIMENTAL\]:UserWarning"),
+]
 ROOT = Path(__file__).parents[3]
 S = {"app_name": "a", "user_id": "u", "session_id": "s"}
 

@@ -1,0 +1,56 @@
+"""The sides of Google ADK for ``benchmarks.adapters``: foldlog's session service, and the SDK's own with SQLite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.adk.events.event import Event
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.genai import types
+
+from foldlog.adapters.google_adk import FoldlogSessionService
+
+NAMES = {"app_name": "a", "user_id": "u", "session_id": "s"}
+
+
+class Talk:
+    """A session of a service: it appends one event after the other, as a runner does."""
+
+    def __init__(self, service: Any) -> None:
+        self.service = service
+        self.session: Any = None
+
+    async def add(self, events: list[Any]) -> None:
+        if self.session is None:
+            recent = GetSessionConfig(num_recent_events=1)
+            self.session = await self.service.get_session(**NAMES, config=recent)
+        if self.session is None:
+            self.session = await self.service.create_session(**NAMES)
+        for event in events:
+            event.timestamp = max(event.timestamp, self.session.last_update_time)
+            await self.service.append_event(self.session, event)
+
+    async def read(self, count: int | None = None) -> Any:
+        return await self.service.get_session(**NAMES, config=GetSessionConfig(num_recent_events=count))
+
+    async def close(self) -> None:
+        await self.service.close()
+
+
+def ours(path: str) -> Talk:
+    return Talk(FoldlogSessionService(f"sqlite:///{path}"))
+
+
+def theirs(path: str) -> Talk:
+    return Talk(SqliteSessionService(path))
+
+
+def one(number: int) -> Event:
+    """Return an event of some hundred bytes: a call, its result, or what is said."""
+    text = f"{number} " + "word " * 60
+    call = types.FunctionCall(id=f"c{number}", name="f", args={"text": text})
+    result = types.FunctionResponse(id=f"c{number - 1}", name="f", response={"result": text})
+    parts = (types.Part(function_call=call), types.Part(function_response=result), types.Part(text=text))
+    content = types.Content(role="model", parts=[parts[number % 3]])
+    return Event(id=f"{number:08x}-0000-4000-8000-000000000000", invocation_id="i", author="agent", content=content)

@@ -1,0 +1,115 @@
+"""The sides of pydantic-ai for ``benchmarks.adapters``: foldlog's conversation store, and two tables by hand.
+
+The SDK has no store of its own but one in memory.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord, ConversationStore
+from pydantic_ai.messages import (
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+
+from foldlog.adapters.pydantic_ai import FoldlogConversationStore
+
+_records = TypeAdapter(ConversationRecord)
+
+
+class TablesByHand(ConversationStore):
+    """A table of records and a table of entries, as JSON."""
+
+    def __init__(self, path: str) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.executescript(
+            "CREATE TABLE IF NOT EXISTS records (id TEXT PRIMARY KEY, body TEXT);"
+            "CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, parent TEXT, body TEXT)"
+        )
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        row = self._connection.execute("SELECT body FROM records WHERE id = ?", (conversation_id,)).fetchone()
+        return None if row is None else _records.validate_json(row[0])
+
+    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> list[ConversationRecord]:
+        raise NotImplementedError
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        rows = [
+            (entry.id, entry.parent_id, ModelMessagesTypeAdapter.dump_json([entry.message]).decode())
+            for entry in new_entries
+        ]
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        body = _records.dump_json(record).decode()
+        self._connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (record.conversation_id, body))
+        self._connection.execute("COMMIT")
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        raise NotImplementedError
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        parent, body = self._connection.execute("SELECT parent, body FROM entries WHERE id = ?", (entry_id,)).fetchone()
+        (message,) = ModelMessagesTypeAdapter.validate_json(body)
+        return ConversationEntry(id=entry_id, parent_id=parent, message=message)
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+class Talk:
+    """A conversation of a store, saved after each turn."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.conversation: Conversation | None = None
+
+    async def add(self, messages: list[Any]) -> None:
+        if self.conversation is None:
+            self.conversation = await self.store.load("c", limit=1) or Conversation(conversation_id="c")
+        self.conversation.messages = [*self.conversation.messages, *messages]
+        await self.store.save(self.conversation)
+
+    async def read(self, count: int | None = None) -> Any:
+        return await self.store.load("c", limit=count)
+
+    async def close(self) -> None:
+        await self.store.close()
+
+
+def ours(path: str) -> Talk:
+    return Talk(FoldlogConversationStore(f"sqlite:///{path}"))
+
+
+def theirs(path: str) -> Talk:
+    return Talk(TablesByHand(path))
+
+
+def one(number: int) -> ModelRequest | ModelResponse:
+    """Return a message of some hundred bytes: a call, its result, or what is said."""
+    text = f"{number} " + "word " * 60
+    match number % 4:
+        case 0:
+            return ModelResponse(parts=[ToolCallPart("f", {"text": text}, f"c{number}")], model_name="m")
+        case 1:
+            return ModelRequest(parts=[ToolReturnPart("f", text, f"c{number - 1}")])
+        case 2:
+            return ModelResponse(parts=[TextPart(text)], model_name="m")
+    return ModelRequest.user_text_prompt(text)
