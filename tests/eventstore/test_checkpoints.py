@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -183,9 +184,22 @@ def test_what_is_erased_is_gone_though_the_log_was_being_written_back(store: Sto
 
 @needs_descriptors
 def test_a_store_that_is_closed_waits_for_its_checkpoint(store: Store, monkeypatch: pytest.MonkeyPatch):
+    at_work, ended = threading.Event(), threading.Event()
+    written_back = StoreFile.written_back
+
+    @contextmanager
+    def slowly(file: StoreFile) -> Iterator[None]:
+        with written_back(file):
+            at_work.set()
+            time.sleep(0.3)
+            yield
+        ended.set()
+
+    monkeypatch.setattr(StoreFile, "written_back", slowly)
     append(store, 2 * AT)
+    assert at_work.wait(60)
     store.close()
-    assert in_progress() == []
+    assert ended.is_set()
 
 
 @needs_descriptors
@@ -216,8 +230,8 @@ for _ in range(5):
     begun.wait(5)
     begun.clear()
     child = os.fork()
-    assert not busy[0]
     if child == 0:
+        assert not busy[0]
         append(5)
         store.close()
         os._exit(0)
@@ -229,4 +243,4 @@ store.close()
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "h.db"], capture_output=True, text=True, timeout=120
     )
-    assert (done.stdout, done.stderr) == ("50\n", "")
+    assert (done.returncode, done.stdout) == (0, "50\n"), done.stderr
