@@ -50,7 +50,7 @@ class LeftBehind:
         self._older_by = self._older_first = -1
 
     def forget(self, by: int, shown: Sequence[Event], head: Sequence[Event], gone: Sequence[Event]) -> None:
-        """Note that a View of ``shown``, which begins with ``head`` and the first of ``gone``, forgets ``gone``."""
+        """Note that the event ``by`` forgets ``gone``: in a View of ``shown``, ``gone`` begins after ``head``."""
         start, stop = len(head), len(head) + len(gone)
         in_one_piece = stop <= len(shown) and shown[start] is gone[0] and shown[stop - 1] is gone[-1]
         if self._trials_left == 0:

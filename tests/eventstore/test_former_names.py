@@ -20,6 +20,10 @@ def store() -> Store:
         ("eventstore.keys", "eventstore.stored.keys", "KeyRing"),
         ("eventstore.rows", "eventstore.stored.rows", "chained"),
         ("eventstore.integrity", "eventstore.stored.hash_chain", "checksum_seed"),
+        ("eventstore.importing", "eventstore.writing.importing", "Ingestion"),
+        ("eventstore.results", "eventstore.stored.results", "Recorded"),
+        ("eventstore.transaction", "eventstore.stored.read_transaction", "reading"),
+        ("eventstore.transaction", "eventstore.stored.write_transaction", "WriteTransaction"),
     ],
 )
 def test_a_module_is_found_under_its_former_name(former: str, present: str, name: str):
