@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.workload import history
@@ -82,14 +83,16 @@ def forking(scale: Scale, folder: Path, depth: int) -> Iterator[Round]:
     with open_store(url, durability="relaxed") as store:
         version = store.version(f"fork {depth}")
         for number in range(scale.rounds):
-            start = time.perf_counter()
-            for n in range(_TIMES):
-                store.fork(f"fork {depth}", version, f"{time.time_ns()} {number} {n}")
-            forked = 1_000_000 * (time.perf_counter() - start) / _TIMES
-            start = time.perf_counter()
-            for n in range(_TIMES):
-                store.append(f"{time.time_ns()} {number} {n}", Message(source="user", content="hi"), expected_version=0)
-            yield Round(forked, 1_000_000 * (time.perf_counter() - start) / _TIMES)
+            ours, raw = [], []
+            for n in range(_TIMES):  # by turns: SQLite writes its log back now and then
+                name = f"{time.time_ns()} {number} {n}"
+                start = time.perf_counter()
+                store.fork(f"fork {depth}", version, name)
+                between = time.perf_counter()
+                store.append(f"{name}, new", Message(source="user", content="hi"), expected_version=0)
+                ours.append(between - start)
+                raw.append(time.perf_counter() - between)
+            yield Round(1_000_000 * median(ours), 1_000_000 * median(raw))
 
 
 QUESTIONS = [
