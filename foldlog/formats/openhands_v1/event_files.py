@@ -8,6 +8,7 @@ after the event's parent.
 from __future__ import annotations
 
 import json
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventFiles", "is_below", "json_text", "normal_path", "parsed", "source_id_of"]
 
+_log = logging.getLogger("foldlog")
 T = TypeVar("T")
 _TOGETHER = 500
 """How many events are copied in one transaction."""
@@ -107,10 +109,16 @@ class EventFiles:
             self.append(run)
 
     def follow_state(self, state: dict[str, Any]) -> None:
-        """Show the branch that the SDK's state says is the present one."""
+        """Show the branch that the SDK's state says is the present one. Without such an event it stays."""
         head = state.get("leaf_event_id")
         if head is not None or state.get("head_is_empty"):  # else it is from before the first event, or the tree
-            self._at_the_end(lambda: self._go_to(head))
+            self.catch_up()
+            if head is None or self.has(head):
+                self._at_the_end(lambda: self._go_to(head))
+            else:
+                _log.warning(
+                    "conversation %r: its state goes on from %r, an event that it does not have", self._history.id, head
+                )
 
     def _at_the_end(self, act: Callable[[], T]) -> T:
         while True:
