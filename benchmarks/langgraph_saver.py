@@ -12,6 +12,7 @@ import asyncio
 import sqlite3
 import statistics
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,24 +94,28 @@ async def read(thread: Thread) -> None:
 async def long_thread() -> None:
     """Print what it costs to open a thread with many checkpoints, and the bytes of it."""
     with tempfile.TemporaryDirectory() as folder:
-        took, sizes = [], []
-        for make in (ours, theirs):
-            path = str(Path(folder) / make.__name__)
+        sizes: list[int] = []
+        took: tuple[list[float], list[float]] = ([], [])
+        makes = (ours, theirs)
+        paths = [str(Path(folder) / make.__name__) for make in makes]
+        for make, path in zip(makes, paths, strict=True):
             thread = make(path)
             for number in range(CHECKPOINTS):
                 thread.put([], counter=number)
             thread.close()
             sizes.append(stored_bytes(path))
 
-            async def opened(make: Any = make, path: str = path) -> None:
-                thread = make(path)
-                await read(thread)
-                thread.close()
+        async def opened(which: int) -> None:
+            thread = makes[which](paths[which])
+            await read(thread)
+            thread.close()
 
-            await opened()
-            took.append(statistics.median([await timed(opened) for _ in range(3 * ROUNDS)]))
-    print(f"{f'open a thread of {CHECKPOINTS:,} checkpoints':34} {took[0]:9.2f} ms {took[1]:9.2f} ms   ", end="")
-    print(f"x {took[0] / took[1]:.2f}")
+        for number in range(6 * ROUNDS):
+            for which in (0, 1) if number % 2 else (1, 0):
+                took[which].append(await timed(partial(opened, which)))
+        mine, other = map(statistics.median, took)
+    print(f"{f'open a thread of {CHECKPOINTS:,} checkpoints':34} {mine:9.2f} ms {other:9.2f} ms   ", end="")
+    print(f"x {mine / other:.2f}")
     print(f"{f'bytes of {CHECKPOINTS:,} small checkpoints':34} {sizes[0]:9,} B  {sizes[1]:9,} B    ", end="")
     print(f"x {sizes[0] / sizes[1]:.2f}")
 

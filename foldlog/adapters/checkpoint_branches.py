@@ -8,26 +8,32 @@ idempotency key, which is made of its id and a number.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from heapq import merge
+from itertools import count
 from typing import Any, TypeVar
 
 from eventstore import (
     ConversationErased,
     ConversationNotFound,
     ConversationRow,
+    Event,
     ReadTransaction,
     VersionConflict,
 )
 from eventstore.recorders.types import RecalledKey
 from foldlog.histories import Histories
 
-__all__ = ["CHECKPOINT", "Checkpoint", "ThreadBranch", "ThreadBranches", "keep", "numbered"]
+__all__ = ["CHECKPOINT", "HIDDEN", "Checkpoint", "ThreadBranch", "ThreadBranches", "keep", "numbered"]
 
 CHECKPOINT = "checkpoint"
 """The name of the document that a version of a branch has where it is a checkpoint."""
+
+HIDDEN = "hidden"
+"""The name of the document of a thread's first conversation that says which checkpoints are left out."""
 
 _FORKS = "/@"
 _KEPT = 64
@@ -37,11 +43,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A version of a branch. ``value`` is its document, None where the branch has no checkpoint yet."""
+    """A version of a branch. ``value`` is its document, None where the branch has no checkpoint yet.
+
+    ``documents`` are all documents, where they were read with it; they are the caller's own.
+    """
 
     branch: str
     version: int
     value: dict[str, Any] | None
+    documents: dict[str, Any] | None = field(default=None, compare=False)
 
     @property
     def id(self) -> str:
@@ -74,10 +84,11 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class ThreadBranch:
-    """A branch: its newest checkpoint, and the version at which its own events begin."""
+    """A branch: its newest checkpoint, the version at which its own events begin, and which checkpoints are hidden."""
 
     tip: Checkpoint
     begins: int
+    hidden: dict[str, Any] | None
 
 
 class ThreadBranches:
@@ -85,12 +96,11 @@ class ThreadBranches:
 
     def __init__(self, histories: Histories) -> None:
         self._histories, self._store = histories, histories.store
-        self._tips: OrderedDict[str, tuple[str | None, Checkpoint]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[str | None, ThreadBranch]] = OrderedDict()
 
     def of(self, thread: str) -> list[ThreadBranch]:
         """Return the branches of a thread. Cost: the branches, one read each where they have grown."""
-        forks = (row for row in self.conversations(thread, forks=True))
-        return [ThreadBranch(self._tip(row), row.parent_version or 0) for row in forks]
+        return [self._branch(row) for row in self.conversations(thread, forks=True)]
 
     def conversations(self, name: str, *, forks: bool = False) -> Iterator[ConversationRow]:
         """Yield the conversation of this name, and those below it or its forks alone, but for those that are erased."""
@@ -125,13 +135,18 @@ class ThreadBranches:
 
     def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
         """Return what was appended to a conversation for a checkpoint, in order."""
+        return self._asked(branch, lambda reading: list(_appended(reading, checkpoint_id)))
 
-        def read(reading: ReadTransaction) -> list[RecalledKey]:
-            found: list[RecalledKey] = []
-            while (recalled := reading.recall(numbered(checkpoint_id, len(found)))) is not None:
-                found.append(recalled)
-            return found
+    def events_for(self, branch: str, checkpoint_id: str) -> list[Event]:
+        """Return the first event of each append to a conversation for a checkpoint, in order."""
 
+        def read(reading: ReadTransaction) -> list[Event]:
+            ids = [each.first_id for each in _appended(reading, checkpoint_id)]
+            return [event for event_id in ids for event in reading.events(event_id, event_id + 1)]
+
+        return self._asked(branch, read)
+
+    def _asked(self, branch: str, read: Callable[[ReadTransaction], list[T]]) -> list[T]:
         try:
             return self._store.query(branch, read)
         except (ConversationNotFound, ConversationErased):
@@ -166,18 +181,29 @@ class ThreadBranches:
             self.begin_again(branch)
             return self.at(branch, self._histories[branch].version)
 
-    def _tip(self, row: ConversationRow) -> Checkpoint:
-        known = self._tips.get(row.id)
-        if known is None or known[0] != row.head:
-            known = row.head, self.at(row.id, row.version)
-            keep(self._tips, row.id, known)
-        return known[1]
+    def _branch(self, row: ConversationRow) -> ThreadBranch:
+        known = self._known.get(row.id)
+        if known is not None and known[0] == row.head:
+            return known[1]
+        documents = self._histories[row.id].documents(row.version)
+        tip = Checkpoint(row.id, row.version, deepcopy(documents.get(CHECKPOINT)), documents)
+        branch = ThreadBranch(tip, row.parent_version or 0, documents.get(HIDDEN))
+        keep(self._known, row.id, (row.head, replace(branch, tip=replace(tip, documents=None))))
+        return branch
 
     def _line(self, branch: ThreadBranch) -> Iterator[Checkpoint]:
         each = branch.tip
         while each.value is not None and each.version > branch.begins:
             yield each
             each = self.at(each.branch, each.before)
+
+
+def _appended(reading: ReadTransaction, checkpoint_id: str) -> Iterator[RecalledKey]:
+    for number in count():
+        recalled = reading.recall(numbered(checkpoint_id, number))
+        if recalled is None:
+            return
+        yield recalled
 
 
 def numbered(checkpoint_id: str, number: int) -> str:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,15 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.events import ATTRIBUTES
-from foldlog.adapters.checkpoint_branches import CHECKPOINT, Checkpoint, ThreadBranches, keep, numbered
+from foldlog.adapters.checkpoint_branches import (
+    CHECKPOINT,
+    HIDDEN,
+    Checkpoint,
+    ThreadBranch,
+    ThreadBranches,
+    keep,
+    numbered,
+)
 from foldlog.adapters.record_lists import RecordList, Span, changes, ranges
 from foldlog.formats import Decoder, Encoder
 from foldlog.histories import Histories
@@ -36,16 +44,18 @@ from foldlog.history import History
 
 __all__ = ["Checkpoint", "Checkpoints"]
 
-_HIDDEN = "hidden"
 _NOTES = "/+writes"
 
 
 @dataclass(slots=True)
 class _Newest:
-    """The newest checkpoint of a branch with its records; ``decoder`` makes events of the next ones."""
+    """The newest checkpoint of a branch with its records; ``decoder`` makes events of the next ones.
+
+    ``history`` knows which conversation of its id it is; it is None where the branch was only read.
+    """
 
     checkpoint: Checkpoint
-    history: History
+    history: History | None
     records: RecordList
     decoder: Decoder | None = None
 
@@ -72,20 +82,24 @@ class Checkpoints:
         """
         if checkpoint_id is None:
             return next(self.walk(thread, hidden=hidden), None)
-        if not hidden and self._is_hidden(thread)(checkpoint_id):
+        branches = self._branches.of(thread)
+        if not hidden and _is_hidden(thread, branches)(checkpoint_id):
             return None
-        return self._branches.locate(self._branches.of(thread), checkpoint_id)
+        return self._branches.locate(branches, checkpoint_id)
 
     def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
         """Yield the checkpoints of a thread, the newest first. Cost: those that are yielded, and its branches."""
-        walked = self._branches.walk(self._branches.of(thread))
+        branches = self._branches.of(thread)
+        walked = self._branches.walk(branches)
         if hidden:
             return walked
-        is_hidden = self._is_hidden(thread)
+        is_hidden = _is_hidden(thread, branches)
         return (each for each in walked if not is_hidden(each.id))
 
     def documents(self, checkpoint: Checkpoint) -> dict[str, Any]:
         """Return all documents of a checkpoint by name."""
+        if checkpoint.documents is not None:
+            return checkpoint.documents
         return self.histories[checkpoint.branch].documents(checkpoint.version)
 
     def records(self, checkpoint: Checkpoint) -> tuple[list[Span], list[Any]]:
@@ -116,10 +130,8 @@ class Checkpoints:
         """Keep what was read of the newest checkpoint in memory, for the next one."""
         newest = self._newest.get(thread)
         if newest is None or newest.checkpoint != checkpoint:
-            history = self.histories[checkpoint.branch]
-            if history.version == checkpoint.version:  # now it knows which conversation of this id it is
-                records = RecordList(spans, keys, checkpoint.ranges or ())
-                keep(self._newest, thread, _Newest(checkpoint, history, records))
+            records = RecordList(spans, keys, checkpoint.ranges or ())
+            keep(self._newest, thread, _Newest(replace(checkpoint, documents=None), None, records))
 
     def conversations(self, name: str) -> Iterator[ConversationRow]:
         """Yield the conversation of this name and those below it, but for those that are erased."""
@@ -146,9 +158,9 @@ class Checkpoints:
         number, newest = 0, self._newest.pop(thread, None)
         known = newest
         while True:
-            if newest is None or not newest.checkpoint.precedes(parent, checkpoint_id):
+            if newest is None or newest.history is None or not newest.checkpoint.precedes(parent, checkpoint_id):
                 newest = self._loaded(self._branches.to_continue(thread, checkpoint_id, parent), known)
-            before = newest.checkpoint
+            before, history = newest.checkpoint, newest.history or self.histories[newest.checkpoint.branch]
             try:
                 events, records, decoder = self._changes(newest, keys or (), record)
                 value = deepcopy(dict(body))
@@ -156,7 +168,7 @@ class Checkpoints:
                 value["before"] = before.before if before.id == checkpoint_id else before.version
                 removed = before.version if events and isinstance(events[0], CondensationAction) else before.removed
                 value |= {} if removed < 0 else {"removed": removed}
-                recorded = newest.history.append(
+                recorded = history.append(
                     events,
                     expected_version=before.version,
                     idempotency_key=numbered(checkpoint_id, number),
@@ -173,7 +185,7 @@ class Checkpoints:
                 checkpoint = Checkpoint(before.branch, version, value)
                 if decoder is not None:
                     decoder.skip(checkpoint.version - decoder.version)
-                keep(self._newest, thread, _Newest(checkpoint, newest.history, records, decoder))
+                keep(self._newest, thread, _Newest(checkpoint, history, records, decoder))
                 return
             newest = None
 
@@ -193,10 +205,7 @@ class Checkpoints:
 
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
         """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
-        conversation = thread + _NOTES
-        ids = [each.first_id for each in self._branches.appended_for(conversation, checkpoint_id)]
-        history = self.histories[conversation]
-        events = [event for event_id in ids for event in history.events(event_id, event_id + 1)]
+        events = self._branches.events_for(thread + _NOTES, checkpoint_id)
         return [event.data for event in events if isinstance(event, Annotation)]
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
@@ -204,10 +213,10 @@ class Checkpoints:
         history = self.histories[thread]
         while True:
             version = history.version
-            before = history.document(_HIDDEN, {"ids": [], "below": ""}, version=version)
+            before = history.document(HIDDEN, {"ids": [], "below": ""}, version=version)
             hidden = {"ids": sorted({*before["ids"], *ids}), "below": max(before["below"], below)}
             with suppress(VersionConflict):
-                history.append((), documents={_HIDDEN: hidden}, expected_version=version)
+                history.append((), documents={HIDDEN: hidden}, expected_version=version)
                 return
 
     def copy(self, thread: str, target: str) -> None:
@@ -241,7 +250,7 @@ class Checkpoints:
         def decoder() -> Decoder:
             nonlocal made
             if made is None or made.version != before.version:
-                made = Decoder(self._format, newest.history)
+                made = Decoder(self._format, self.histories[before.branch])
             return made
 
         def joins(start: int, stop: int) -> bool:
@@ -253,7 +262,7 @@ class Checkpoints:
     def _others(self, checkpoint: Checkpoint) -> dict[str, Any]:
         """Return the documents of a checkpoint beside its own."""
         documents = self.documents(checkpoint) if checkpoint.version else {}
-        return {name: value for name, value in documents.items() if name not in (CHECKPOINT, _HIDDEN, ATTRIBUTES)}
+        return {name: value for name, value in documents.items() if name not in (CHECKPOINT, HIDDEN, ATTRIBUTES)}
 
     def _replacing(self, documents: Mapping[str, Any], before: Checkpoint) -> dict[str, Any]:
         return {**dict.fromkeys(self._others(before), DELETED), **documents}
@@ -267,14 +276,16 @@ class Checkpoints:
         keys = [self._key(record) for record in records]
         return _Newest(checkpoint, history, RecordList(spans, keys, checkpoint.ranges or ()))
 
-    def _is_hidden(self, thread: str) -> Callable[[str], bool]:
-        with suppress(ConversationErased):
-            if (hidden := self.histories[thread].document(_HIDDEN)) is not None:
-                ids, below = frozenset(hidden["ids"]), hidden["below"]
-                return lambda checkpoint_id: checkpoint_id in ids or checkpoint_id < below
-        return lambda checkpoint_id: False
-
     def _shown(self, branch: str, intervals: list[Span]) -> list[Event]:
         """Return the events of inclusive intervals that a View may show."""
         some = [interval for interval in intervals if interval[0] <= interval[1]]
         return self.histories.store.query(branch, lambda reading: reading.shown_events(some)) if some else []
+
+
+def _is_hidden(thread: str, branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:
+    """Return what tells whether a checkpoint is left out."""
+    hidden = next((branch.hidden for branch in branches if branch.tip.branch == thread), None)
+    if hidden is None:
+        return lambda checkpoint_id: False
+    ids, below = frozenset(hidden["ids"]), hidden["below"]
+    return lambda checkpoint_id: checkpoint_id in ids or checkpoint_id < below

@@ -33,6 +33,7 @@ from eventstore.events import (
     SystemMessage,
 )
 from foldlog.formats.calls import OpenCalls
+from foldlog.formats.delta import apply
 from foldlog.formats.format import Format, Options, Past
 from foldlog.formats.key_order import KeyOrder
 from foldlog.formats.record import NotAnEvent, described, rest_of
@@ -243,6 +244,8 @@ class LangChainEncoder:
             return []
         rest = rest_of(group[0], NAME)
         predicted = _predicted(group, {mark: rest[mark] for mark in MARKS if mark in rest})
+        if "order" not in rest:
+            return [apply(predicted, rest)]  # as ``KeyOrder`` would make it, which knows no other message
         return [KeyOrder().record(predicted, rest, group)]
 
     def _added(self, event: Event) -> list[Any]:

@@ -184,6 +184,20 @@ def test_what_the_graph_removes_is_forgotten_and_what_it_takes_back_is_retracted
     assert not history.view
 
 
+def test_what_a_graph_changes_in_place_after_a_call_changes_nothing_that_is_stored(histories):
+    saver, values = FoldlogSaver(histories), {"a": {"n": [1]}, "messages": [HumanMessage("x", id="x")]}
+    checkpoint = checkpoint_of(values, {"a": 1, "messages": 1})
+    config = saver.put(THREAD, checkpoint, {}, {"a": 1, "messages": 1})
+    for given in (checkpoint, saver.get_tuple(THREAD).checkpoint):
+        given["channel_versions"]["a"] = 2
+        given["channel_values"]["a"]["n"].append(2)
+        given["channel_values"]["messages"][0].content = "y"
+    two = saver.put(config, checkpoint_of({"a": {"n": [3]}, "messages": []}, {"a": 2, "messages": 2}), {}, {})
+    for reader in (saver, FoldlogSaver(histories)):
+        assert channels(reader, config) == {"a": {"n": [1]}, "messages": [HumanMessage("x", id="x")]}
+        assert channels(reader, two) == {"a": {"n": [3]}, "messages": []}
+
+
 def test_messages_that_are_no_messages_are_kept_too(saver):
     config = None
     for value in ([["user", "hi"]], [HumanMessage("a", id="1")], "text", [RemoveMessage(id="1")], [], [{"role": "x"}]):
