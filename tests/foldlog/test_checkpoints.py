@@ -104,6 +104,23 @@ def test_records_that_were_removed_in_the_middle_do_not_come_back_when_the_end_i
         assert [one.content for one in histories[THREAD].view] == ["a"]
 
 
+def test_a_child_with_a_smaller_id_than_its_parent_begins_a_fork():
+    """Clocks of two machines differ; ids ascend in a branch, so that the newest checkpoint is the one at its end."""
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        put(checkpoints, 5, None, "a")
+        put(checkpoints, 3, "005", "ab")
+        put(checkpoints, 4, "003", "abc")
+        put(checkpoints, 6, "005", "ax")
+        assert [(found.id, found.branch) for found in checkpoints.walk(THREAD)] == [
+            ("006", THREAD),
+            ("005", THREAD),
+            ("004", f"{THREAD}/@003"),
+            ("003", f"{THREAD}/@003"),
+        ]
+        assert told(checkpoints, checkpoints.find(THREAD, "004"))[0] == [*"abc"]
+
+
 def test_the_ranges_of_a_long_list_are_few():
     """A list that grows at its end in many checkpoints is one range; an event that is shown begins another one."""
     with foldlog.open("memory:") as histories:
@@ -172,9 +189,10 @@ def test_a_put_that_meets_another_writer_looks_again(monkeypatch):
         ([0, 3], [(0, 1), (5, 6), (6, 7)], [0, 1, 5, 7]),
         ([0, 3], [(1, 3), (5, 6)], [1, 6]),
         ([0, 3], [], []),
-        ([0, 1, 2, 3], [(0, 1), (2, 3)], [0, 1, 2, 3]),
+        ([0, 1, 2, 4], [(0, 1), (2, 3), (3, 4)], [0, 1, 2, 4]),
+        ([0, 1, 2, 4], [(0, 1), (2, 3)], [0, 1, 2, 3]),
     ],
 )
 def test_ranges_are_joined_where_all_records_between_are_in_the_list(old, spans, expected):
-    known = [(0, 1), (1, 3)] if old == [0, 3] else [(0, 1), (2, 3)] if old else []
+    known = [(0, 1), (1, 3)] if old == [0, 3] else [(0, 1), (2, 3), (3, 4)] if old else []
     assert ranges(RecordList(known, [b""] * len(known), old), spans, lambda start, stop: True) == expected

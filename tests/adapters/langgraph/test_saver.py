@@ -188,14 +188,16 @@ def test_what_a_graph_changes_in_place_after_a_call_changes_nothing_that_is_stor
     saver, values = FoldlogSaver(histories), {"a": {"n": [1]}, "messages": [HumanMessage("x", id="x")]}
     checkpoint = checkpoint_of(values, {"a": 1, "messages": 1})
     config = saver.put(THREAD, checkpoint, {}, {"a": 1, "messages": 1})
-    for given in (checkpoint, saver.get_tuple(THREAD).checkpoint):
+    other = FoldlogSaver(histories)
+    for given in (checkpoint, saver.get_tuple(THREAD).checkpoint, other.get_tuple(THREAD).checkpoint):
         given["channel_versions"]["a"] = 2
         given["channel_values"]["a"]["n"].append(2)
         given["channel_values"]["messages"][0].content = "y"
-    two = saver.put(config, checkpoint_of({"a": {"n": [3]}, "messages": []}, {"a": 2, "messages": 2}), {}, {})
-    for reader in (saver, FoldlogSaver(histories)):
-        assert channels(reader, config) == {"a": {"n": [1]}, "messages": [HumanMessage("x", id="x")]}
-        assert channels(reader, two) == {"a": {"n": [3]}, "messages": []}
+    for putting in (other, saver):
+        two = putting.put(config, checkpoint_of({"a": {"n": [3]}, "messages": []}, {"a": 2, "messages": 2}), {}, {})
+        for reader in (saver, other, FoldlogSaver(histories)):
+            assert channels(reader, config) == {"a": {"n": [1]}, "messages": [HumanMessage("x", id="x")]}
+            assert channels(reader, two) == {"a": {"n": [3]}, "messages": []}
 
 
 def test_messages_that_are_no_messages_are_kept_too(saver):
@@ -258,6 +260,37 @@ def test_the_newest_checkpoint_costs_the_same_number_of_reads_at_any_length(hist
                 patch.setattr(type(recorder), "query", counting(query, reads[-1]))
                 assert fresh.get_tuple(THREAD).config == config
     assert len(reads[0]) == len(reads[1]) <= 12
+
+
+@pytest.mark.skipif(
+    not hasattr(BaseCheckpointSaver, "get_delta_channel_history"), reason="this release has no channels of differences"
+)
+def test_what_is_pruned_still_makes_up_channels_that_are_stored_as_differences(saver):
+    one = put(saver, {"a": 1})
+    saver.put_writes(one, [("d", "first")], "task")
+    two = put(saver, {"a": 2}, one)
+    saver.put_writes(two, [("d", "second")], "task")
+    put(saver, {"a": 3}, two)
+    saver.prune(["t"])
+    assert len(list(saver.list(THREAD))) == 1
+    found = saver.get_delta_channel_history(config=saver.get_tuple(THREAD).config, channels=["d"])
+    assert [write[2] for write in found["d"]["writes"]] == ["first", "second"]
+
+
+def test_a_call_whose_result_is_not_stored_yet_is_sent_with_it(saver):
+    """With ``durability="async"`` the result is in the state and in no checkpoint when the model is called."""
+    messages = [HumanMessage(str(n), id=str(n)) for n in range(6)]
+    waiting = AIMessage("", id="call", tool_calls=[{"name": "f", "args": {}, "id": "c"}])
+    config = put(saver, {"messages": [*messages, waiting]})
+    saver.history(config).append(
+        CondensationAction(forgotten_event_ids=[0, 1, 2, 3], summary="before", summary_offset=0)
+    )
+    state = {"messages": [*messages, waiting, ToolMessage("done", tool_call_id="c", id="t")]}
+    sent = saver.pre_model_hook(state, THREAD)["llm_input_messages"]
+    assert [message.content for message in sent] == ["before", "4", "5", "", "done"]
+    assert problem_of(sent) is None
+    elsewhere = {"messages": [HumanMessage("other", id="other")] * 9}
+    assert saver.pre_model_hook(elsewhere, THREAD)["llm_input_messages"] == elsewhere["messages"]
 
 
 def test_it_can_be_copied_as_with_allowlist_does(saver):
