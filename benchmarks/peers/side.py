@@ -188,8 +188,6 @@ def synced(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     """Record calls and results one by one between two marks that strace shows: fsync of a file that there is not."""
     side.prepare()
     store = side.open(request["path"])
-    if side.shows == "view":
-        store.read()
     items = list(read_items(request["items"], request["start"], request["start"] + request["appends"] + 1))
     for number, item in enumerate(items):
         if number == 1:

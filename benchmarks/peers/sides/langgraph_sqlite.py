@@ -38,18 +38,26 @@ class Thread:
         self._config: Any = {"configurable": {"thread_id": "c1", "checkpoint_ns": ""}}
         self._values: dict[str, Any] = {"messages": [], "summary": ""}
         self._versions: dict[str, str] = {}
+        self._loaded = False
 
     def add(self, items: Sequence[Item]) -> None:
+        self._load()
         for item in items:
             message = _message(item)
             self._values = {**self._values, "messages": [*self._values["messages"], message]}
             self._superstep([("messages", [message])])
 
     def condense(self, item: Item) -> None:
+        self._load()
         gone = {str(n) for n in item["forgotten"]}
         kept = [message for message in self._values["messages"] if message.id not in gone]
         self._values = {"messages": kept, "summary": item["text"]}
         self._superstep([("messages", kept), ("summary", item["text"])])
+
+    def _load(self) -> None:
+        """Read the state that the thread has, as a graph does before its first superstep."""
+        if not self._loaded:
+            self.read()
 
     def _superstep(self, writes: list[tuple[str, Any]]) -> None:
         checkpoint = empty_checkpoint()
@@ -71,6 +79,7 @@ class Thread:
         if found is not None:
             self._config, self._values = found.config, found.checkpoint["channel_values"]
             self._versions = dict(found.checkpoint["channel_versions"])  # type: ignore[arg-type]
+        self._loaded = True
         return self._values
 
     def fill(self, items: Sequence[Item]) -> None:
