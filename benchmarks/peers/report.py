@@ -116,7 +116,16 @@ def notes(runs: Runs) -> list[str]:
         told.append(
             "The machine had other work: times are longer than on a quiet one, those that wait for the disk most."
         )
+    told += [line for length in lengths(runs) if (line := _uneven(length, runs[str(length)]["peers"]))]
     return [*told, *(f"{peer}, {length:,} events: FAILED: {why}" for peer, length, why in failures(runs))]
+
+
+def _uneven(length: int, peers: dict[str, Any]) -> str:
+    """Tell the number of rounds where it is not the same for all: a figure of one round is worth little."""
+    rounds = {name: len(figures["rounds"]["open_ms"]) for name, figures in peers.items() if "rounds" in figures}
+    if len(set(rounds.values())) < 2:
+        return ""
+    return f"Rounds at {length:,} events: {', '.join(f'{name} {number}' for name, number in rounds.items())}."
 
 
 def markdown(runs: Runs) -> str:

@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -141,7 +141,12 @@ def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     if side.shows == "view":  # the View, which such a side has in memory by now
         store.read()
     source = read_items(request["items"], request["start"], sys.maxsize)
-    taken = 0
+    first, taken = next(source), 0
+    if first["kind"] == "result":  # the syncs of an earlier run were counted up to its call
+        store.add([first])
+        taken = 1
+    else:
+        source = chain([first], source)
 
     def following(kind: str) -> Item:
         nonlocal taken
