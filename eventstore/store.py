@@ -28,9 +28,9 @@ from eventstore.events import (
 from eventstore.recorders.base import Reader, Recorder, Transaction
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.nesting import note_committed
-from eventstore.recorders.types import Conversation
+from eventstore.recorders.types import HIDDEN_KEYS, Conversation
 from eventstore.stored.database import Database, translated, unavailable
-from eventstore.stored.read_transaction import HIDDEN_KEYS, ReadTransaction, find_begun, find_existing
+from eventstore.stored.read_transaction import ReadTransaction, find_begun, find_existing
 from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.stored.rows import (

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 __all__ = [
     "DIGEST_BYTES",
     "HEAD_BYTES",
+    "HIDDEN_KEYS",
     "SOURCE_KEYS",
     "Ancestor",
     "BareRow",
@@ -40,6 +41,9 @@ SOURCE_KEYS: Final = "foldlog:source:"
 
 HEAD_BYTES: Final = 32
 """The size of a head, with which the proof of a row begins."""
+
+HIDDEN_KEYS: Final = "foldlog:redacted:"
+"""How idempotency keys begin that were replaced by a keyed hash, since an event that they stand for was redacted."""
 
 DIGEST_BYTES: Final = 16
 """The size of a digest that stands for an attribute in lists."""

@@ -14,6 +14,7 @@ from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
 from eventstore.recorders.base import Reader
 from eventstore.recorders.types import (
+    HIDDEN_KEYS,
     BareRow,
     Conversation,
     RecalledKey,
@@ -35,14 +36,12 @@ from eventstore.stored.rows import (
 )
 from eventstore.values.arguments import whole
 
-__all__ = ["HIDDEN_KEYS", "HasDatabase", "ReadTransaction", "find_begun", "find_existing", "hidden_key", "reading"]
+__all__ = ["HasDatabase", "ReadTransaction", "find_begun", "find_existing", "hidden_key", "reading"]
 
 _PAGE = 1_000
 _id_of, _stop_of = attrgetter("id"), attrgetter("stop")
 _id_of_row, _shown_before, _structural_before = itemgetter(0), itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
-HIDDEN_KEYS = "foldlog:redacted:"
-"""How idempotency keys begin that were replaced by a keyed hash."""
 _HIDDEN_KEY_BYTES = 24
 _HIDDEN = "from it on, a condensation or a request cannot be found"
 

@@ -26,6 +26,7 @@ from eventstore.recorders.postgres.reading import PostgresReader
 from eventstore.recorders.postgres.version_cache import PostgresVersionCache
 from eventstore.recorders.postgres.wire import Parameter, Wire
 from eventstore.recorders.types import (
+    HIDDEN_KEYS,
     Change,
     Conversation,
     Erasure,
@@ -191,7 +192,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         return True
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
-        if exactly and self._unchecked:
+        if exactly and self._unchecked and not start.startswith(HIDDEN_KEYS):
             # Of a conversation that is as we left it. If the key is there, the one who remembers it now is refused.
             self._guessed_keys = True
             self._taken_for_new.add((key, start))
