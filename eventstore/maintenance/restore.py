@@ -16,6 +16,7 @@ from eventstore.errors import EventStoreError, InvalidOption, StoreUnavailable, 
 from eventstore.maintenance.verify import verdicts
 from eventstore.recorders.sqlite import SQLiteRecorder
 from eventstore.recorders.sqlite.replacing import copy_of, replace
+from eventstore.recorders.types import Conversation
 from eventstore.stored.database import Database, start_after, translated
 from eventstore.stored.row_codec import WriteSettings
 
@@ -27,7 +28,7 @@ _PAGE = 1_000
 class Restored(NamedTuple):
     """A store that was restored from a backup. ``kept`` is where the file lies that was there before, if one was.
     ``erased_since`` names the conversations that were erased in that file and are there again: the backup was made
-    before.
+    before. ``redacted_since`` names those in which more events were redacted there.
     """
 
     path: str
@@ -35,6 +36,7 @@ class Restored(NamedTuple):
     conversations: int
     events: int
     erased_since: tuple[str, ...]
+    redacted_since: tuple[str, ...] = ()
 
 
 def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
@@ -58,14 +60,19 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         with _errors_named(backup, path):
             copy_of(backup, part)
             conversations, events, names = _verified(part, backup, settings)
-            erased_since = tuple(name for name in _erased_in(path) if name in names)
+            before = list(_conversations_of(path))
+            erased_since = tuple(found.id for found in before if _is_erased(found) and found.id in names)
+            redactions = {found.id: found.redactions for found in _conversations_of(part)}
+            redacted_since = tuple(
+                found.id for found in before if found.id in names and found.redactions > redactions.get(found.id, 0)
+            )
             _sync(part)
             there = replace(path, part, kept)
     finally:
         for suffix in ("", "-wal", "-shm", "-queue", "-journal"):
             with suppress(FileNotFoundError):
                 os.unlink(f"{part}{suffix}")
-    return Restored(path, kept if there else None, conversations, events, erased_since)
+    return Restored(path, kept if there else None, conversations, events, erased_since, redacted_since)
 
 
 def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int, set[str]]:
@@ -90,8 +97,12 @@ def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[int, int
     return len(named), sum(verdict.version for verdict in living), {str(verdict.conversation) for verdict in living}
 
 
-def _erased_in(path: str) -> Iterator[str]:
-    """Yield the erased conversations of a store that is to be replaced, as far as it can be read."""
+def _is_erased(found: Conversation) -> bool:
+    return found.erasure is not None or found.replaces is not None
+
+
+def _conversations_of(path: str) -> Iterator[Conversation]:
+    """Yield the conversations of a store that were erased or have redacted events, as far as it can be read."""
     if not os.path.exists(path):
         return
     with suppress(EventStoreError), translated(), contextlib.closing(SQLiteRecorder(path, writable=False)) as old:
@@ -99,7 +110,7 @@ def _erased_in(path: str) -> Iterator[str]:
         while True:
             with old.read() as reader:
                 page = reader.conversations(start_after(after), _PAGE)
-            yield from (found.id for found in page if found.erasure is not None or found.replaces is not None)
+            yield from (found for found in page if _is_erased(found) or found.redactions)
             if len(page) < _PAGE:
                 return
             after = page[-1].id

@@ -171,6 +171,21 @@ def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_p
     assert "slow" not in ran.err
 
 
+def test_a_restored_backup_that_holds_redacted_content_again_is_named(foldlog: Any, tmp_path: Path):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        for name in "cd":
+            store.append(name, [Message(source="user", content=f"{n}") for n in range(3)], expected_version=0)
+        Maintenance(store).redact("d", 1, reason="asked to")
+    assert foldlog("backup", "copy.db").status == 0
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        Maintenance(store).redact("c", 1, reason="asked to")
+    ran = foldlog("restore", "copy.db", "--json")
+    assert (ran.document["erased_since"], ran.document["redacted_since"]) == ([], ["c"])
+    assert "events of conversation 'c' were redacted after this backup was made" in ran.err
+    kept = ran.document["kept"]
+    assert "erased the content of event 1: asked to" in foldlog("log", "c", "--kind", "redaction", "--db", kept).out
+
+
 def test_a_salvaged_and_a_restored_store_have_the_redaction(foldlog: Any, tmp_path: Path):
     path = tmp_path / "foldlog.db"
     with open_store(f"sqlite:///{path}") as store:

@@ -300,7 +300,8 @@ def test_a_store_of_schema_2_is_migrated(url: str, postgres_server: Server):
         f"DROP INDEX {schema}.events_of_documents, {schema}.idempotency_keys_of_sources; "
         f"DROP TABLE {schema}.listing, {schema}.listed, {schema}.facts; "
         f"DROP INDEX {schema}.conversations_by_parent; "
-        f"ALTER TABLE {schema}.conversations DROP COLUMN grown, DROP COLUMN past, DROP COLUMN replaces; "
+        f"ALTER TABLE {schema}.conversations DROP COLUMN grown, DROP COLUMN past, DROP COLUMN replaces, "
+        f"DROP COLUMN redactions; "
         f"UPDATE {schema}.store SET value = '2' WHERE name = 'schema'; "
         f"UPDATE {schema}.store SET value = '1' WHERE name = 'readable_by'"
     )

@@ -23,7 +23,8 @@ def run(
 
     The file that was there is kept beside it, under a name that is printed. Programs that have the store open write
     nothing more to it: their next append fails and says that the file was replaced, and they open the store again.
-    Conversations that were erased since the backup was made are there again, and are named: erase them again.
+    Conversations that were erased, and events that were redacted, since the backup was made are there again. Their
+    conversations are named: erase or redact them again.
 
     Example: foldlog restore monday.db
     """
@@ -39,6 +40,7 @@ def run(
                 "conversations": done.conversations,
                 "events": done.events,
                 "erased_since": list(done.erased_since),
+                "redacted_since": list(done.redacted_since),
             }
         )
     else:
@@ -51,5 +53,11 @@ def run(
     for name in done.erased_since:
         terminal.warn(
             f"conversation {name!r} was erased after this backup was made, and is there again; erase it again"
+        )
+    for name in done.redacted_since:
+        old = "" if done.kept is None else f"; 'foldlog log {name} --kind redaction --db {done.kept}' names them"
+        terminal.warn(
+            f"events of conversation {name!r} were redacted after this backup was made, and their content is there "
+            f"again; redact them again{old}"
         )
     return DONE
