@@ -187,9 +187,6 @@ class Transaction(Reader, Protocol):
         of one that exists.
         """
 
-    def forget_key(self, key: int, idempotency_key: str) -> None:
-        """Delete an idempotency key, if it is there."""
-
     def put_records(self, projection: str, key: int, records: Iterable[Record], *, replace_all: bool = False) -> None:
         """Keep records; one of the same version is replaced. ``replace_all``: the others are deleted."""
 

@@ -15,6 +15,7 @@ __all__ = [
     "Change",
     "Conversation",
     "Erasure",
+    "ForgottenKey",
     "Fork",
     "Grown",
     "ListedConversation",
@@ -295,6 +296,12 @@ class NewContent(NamedTuple):
     rows: Sequence[Row]
 
 
+class ForgottenKey(NamedTuple):
+    """An idempotency key is deleted, if it is there."""
+
+    idempotency_key: str
+
+
 class MoreRedactions(NamedTuple):
     """This number of events were redacted that the conversation shows."""
 
@@ -316,7 +323,7 @@ class Fork(NamedTuple):
         return forked._replace(lineage=(ancestor, *parent.lineage)).grown(border)
 
 
-Change = NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | Grown | Erasure
+Change = NewKey | NewMark | NewForm | NewContent | MoreRedactions | NewPast | PastRows | Grown | ForgottenKey | Erasure
 """What can be changed of a conversation that exists. An ``Erasure`` replaces it: its rows cannot be read any more, salt
 and key are gone at once, and ``delete`` removes the rest.
 """

@@ -16,6 +16,7 @@ from eventstore.recorders.base import Reader, Transaction
 from eventstore.recorders.errors import IntegrityError
 from eventstore.recorders.types import (
     Conversation,
+    ForgottenKey,
     Grown,
     MoreRedactions,
     NewContent,
@@ -150,7 +151,7 @@ class WriteTransaction(ReadTransaction):
         """Store a keyed hash in the place of an idempotency key, so that its text is gone and it is still known."""
         codec = self._codec_to_write()
         hidden = hidden_key(self._salt, idempotency_key)
-        self._reader.forget_key(self._conversation.key, idempotency_key)
+        self._reader.change(self._conversation.key, ForgottenKey(idempotency_key))
         self._changed = True
         if self._reader.recalled(self._conversation.key, hidden, 1, exactly=True):
             return  # two events have the same source id

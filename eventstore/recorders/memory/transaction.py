@@ -14,6 +14,7 @@ from eventstore.recorders.types import (
     Change,
     Conversation,
     Erasure,
+    ForgottenKey,
     Fork,
     Grown,
     MoreRedactions,
@@ -109,6 +110,8 @@ class MemoryTransaction(MemoryReader):
                 self._change(found._replace(mark=mark))
             case NewForm(rows) | NewContent(rows):
                 self._replace(key, rows)
+            case ForgottenKey(idempotency_key):
+                self._forget_key(key, idempotency_key)
             case MoreRedactions(count):
                 self._change(found._replace(redactions=found.redactions + count))
             case NewPast(past, version):
@@ -175,7 +178,7 @@ class MemoryTransaction(MemoryReader):
             self._tables.undo.append(lambda: sources.discard(key))
             sources.add(key)
 
-    def forget_key(self, key: int, idempotency_key: str) -> None:
+    def _forget_key(self, key: int, idempotency_key: str) -> None:
         keys, sources = self._tables.idempotency_keys, self._tables.source_keys
         before = keys.get((key, idempotency_key))
         if before is None:

@@ -30,6 +30,7 @@ from eventstore.recorders.types import (
     Change,
     Conversation,
     Erasure,
+    ForgottenKey,
     Fork,
     Grown,
     MoreRedactions,
@@ -223,6 +224,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             case NewContent(rows):
                 self._met.pop(key, None)
                 self._redact(key, rows)
+            case ForgottenKey(idempotency_key):
+                self._write("forget_key", bigint(key), text_bytes(idempotency_key))
             case MoreRedactions(count):
                 self._write("count_redactions", bigint(key), bigint(count))
             case Erasure():
@@ -248,9 +251,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             array(BYTEA, [row.body for row in rows]),
             array(BYTEA, [row.proof for row in rows]),
         )
-
-    def forget_key(self, key: int, idempotency_key: str) -> None:
-        self._write("forget_key", bigint(key), text_bytes(idempotency_key))
 
     def _erase(self, key: int, erasure: Erasure) -> None:
         erased_at, reason, events, head = erasure

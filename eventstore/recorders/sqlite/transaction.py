@@ -14,6 +14,7 @@ from eventstore.recorders.types import (
     Change,
     Conversation,
     Erasure,
+    ForgottenKey,
     Fork,
     Grown,
     MoreRedactions,
@@ -142,6 +143,8 @@ class SQLiteTransaction(SQLiteReader):
                 self._replace(key, rows)
             case NewContent(rows):
                 self._redact(key, rows)
+            case ForgottenKey(idempotency_key):
+                self._execute(SQL["forget_key"], (key, bound(idempotency_key)))
             case MoreRedactions(count):
                 self._execute(SQL["count_redactions"], (count, key))
             case NewPast(past, version):
@@ -175,10 +178,6 @@ class SQLiteTransaction(SQLiteReader):
             SQL["redact_row"],
             [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, r.proof, key, r.id) for r in rows],
         )
-
-    def forget_key(self, key: int, idempotency_key: str) -> None:
-        self._leave_bytes()
-        self._execute(SQL["forget_key"], (key, bound(idempotency_key)))
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
         if again:
