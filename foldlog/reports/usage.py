@@ -91,6 +91,17 @@ def _of_codex(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
             yield ModelCall(_time(record.get("timestamp")), model, _prompt(last), _cached(last), _completion(last))
 
 
+def _of_langchain(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
+    """Read ``usage_metadata`` of each message, which has the tokens that were cached among those of the prompt."""
+    for record in records:
+        data = _inner(record, "data")
+        usage = _inner(data, "usage_metadata")
+        if usage:
+            model = str(_inner(data, "response_metadata").get("model_name") or UNNAMED)
+            cached = _whole(_inner(usage, "input_token_details"), "cache_read")
+            yield ModelCall(None, model, _whole(usage, "input_tokens"), cached, _whole(usage, "output_tokens"))
+
+
 def _of_openhands_v0(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall]:
     """Count differences: ``llm_metrics`` accumulates."""
     model, before = UNNAMED, ModelCall(None, UNNAMED)
@@ -123,6 +134,7 @@ def _of_openhands_v1(records: Iterable[Mapping[str, Any]]) -> Iterator[ModelCall
 _READERS: Mapping[str, Callable[[Iterable[Mapping[str, Any]]], Iterator[ModelCall]]] = {
     "claude-code": _of_claude_code,
     "codex": _of_codex,
+    "langchain": _of_langchain,
     "openhands-v0": _of_openhands_v0,
     "openhands-v1": _of_openhands_v1,
 }

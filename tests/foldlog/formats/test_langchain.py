@@ -116,3 +116,14 @@ def test_a_decoder_leaves_ids_to_other_events():
 def test_what_is_no_message_is_refused(bad):
     with pytest.raises(NotAnEvent, match="a message is an object with a text under 'type' and an object under 'data'"):
         FORMAT.decoder((), Options()).events(bad)
+
+
+def test_a_report_counts_the_tokens_of_its_messages():
+    usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12, "input_token_details": {"cache_read": 4}}
+    said = ai("fine", usage_metadata=usage, response_metadata={"model_name": "m"})
+    with foldlog.open("memory:") as histories:
+        histories["c1"].append_records([said, ai("no usage"), said], format="langchain")
+        (figures,) = histories["c1"].stats().models.items()
+    (_, model), counted = figures
+    assert (model, counted.calls) == ("m", 2)
+    assert (counted.prompt_tokens, counted.cached_tokens, counted.completion_tokens) == (20, 8, 4)
