@@ -79,9 +79,10 @@ class FoldlogFileStore(WithHistories, FileStore):
                 self._write_event(path, int(named[1]), named[2], text)
             elif not _MARKER.fullmatch(path):
                 value = parsed(text) if path == _STATE else text
-                self._files.follow(self.history.append((), documents={path: value}))
-                if path == _STATE and isinstance(value, dict):
-                    self._files.follow_state(value)
+                if isinstance(value, dict):
+                    self._files.write_state(path, value)
+                else:
+                    self._files.follow(self.history.append((), documents={path: value}))
 
     def copy_from(self, files: FileStore) -> int:
         """Copy the conversation that another store of the SDK holds. Return how many events were new.

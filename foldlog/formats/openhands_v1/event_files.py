@@ -108,17 +108,23 @@ class EventFiles:
         if run:
             self.append(run)
 
-    def follow_state(self, state: dict[str, Any]) -> None:
-        """Show the branch that the SDK's state says is the present one. Without such an event it stays."""
+    def write_state(self, name: str, state: dict[str, Any]) -> None:
+        """Store the SDK's state, and show the branch that it says is the present one, in one transaction. Where it
+        names no event that is there, the View stays.
+        """
         head = state.get("leaf_event_id")
-        if head is not None or state.get("head_is_empty"):  # else it is from before the first event, or the tree
-            self.catch_up()
-            if head is None or self.has(head):
-                self._at_the_end(lambda: self._go_to(head))
-            else:
+
+        def written() -> tuple[Recorded, ...]:
+            moves: tuple[Retraction, ...] = ()
+            if head is not None and head not in self._events:
                 _log.warning(
-                    "conversation %r: its state goes on from %r, an event that it does not have", self._history.id, head
+                    "conversation %r: its state goes on from %r, an event that is absent", self._history.id, head
                 )
+            elif head is not None or state.get("head_is_empty"):  # else it is from before the first event, or the tree
+                moves = self._moves(head)
+            return self._history.append(moves, documents={name: state}, expected_version=self.version)
+
+        self.follow(self._at_the_end(written))
 
     def _at_the_end(self, act: Callable[[], T]) -> T:
         while True:
@@ -130,13 +136,17 @@ class EventFiles:
 
     def _go_to(self, head: str | None) -> None:
         """Take back what is not on the branch that ends in ``head``, or bring that branch back."""
-        if head == self._head:
-            return
         if head is not None and head not in self._events:
             raise InvalidEvent(f"conversation {self._history.id!r}: there is no event {head!r} to go on from")
+        moves = self._moves(head)
+        if moves:
+            self.follow(self._history.append(moves, expected_version=self.version))
+
+    def _moves(self, head: str | None) -> tuple[Retraction, ...]:
+        if head == self._head:
+            return ()
         version = 0 if head is None else self._events[head] + 1
-        reason = "the head of the conversation was moved"
-        self.follow([self._history.retract(version, reason, expected_version=self.version)])
+        return (Retraction(version=version, reason="the head of the conversation was moved"),)
 
     def _take(self, events: Iterable[Event], encoder: Encoder | None = None) -> None:
         for event in events:
