@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 from google.adk.events.event import Event
 from google.adk.sessions.base_session_service import GetSessionConfig
@@ -53,4 +54,4 @@ def one(number: int) -> Event:
     result = types.FunctionResponse(id=f"c{number - 1}", name="f", response={"result": text})
     parts = (types.Part(function_call=call), types.Part(function_response=result), types.Part(text=text))
     content = types.Content(role="model", parts=[parts[number % 3]])
-    return Event(id=f"{number:08x}-0000-4000-8000-000000000000", invocation_id="i", author="agent", content=content)
+    return Event(id=str(uuid4()), invocation_id="i", author="agent", content=content)

@@ -18,6 +18,7 @@ from eventstore import (
     VersionConflict,
     open_store,
 )
+from eventstore.maintenance import erase as erasing
 from eventstore.maintenance.copy_store import compare_stores, copy_store
 from eventstore.maintenance.damage import staged_conversations
 from eventstore.maintenance.erase import erase
@@ -217,7 +218,7 @@ def test_an_interrupted_beginning_leaves_the_receipt(histories: Histories):
     assert histories.store.conversation("c1").generation == 1
 
 
-def test_what_changed_since_it_was_read_is_not_erased(histories: Histories):
+def test_what_changed_since_it_was_read_is_not_erased(histories: Histories, monkeypatch: pytest.MonkeyPatch):
     histories["c1"].append(said("first"))
     row = histories.store.conversation("c1")
     histories["c1"].append(said("second"))
@@ -230,5 +231,11 @@ def test_what_changed_since_it_was_read_is_not_erased(histories: Histories):
     with pytest.raises(VersionConflict):
         histories.erase("c1", reason="asked for", expected=row, detach_forks=True)
     assert texts(histories) == [None, "another"], "it has as many events, and is another one"
+    row = histories.store.conversation("c1")
+    with monkeypatch.context() as patched:
+        patched.setattr(erasing, "_detached", lambda store, conversation: str(histories["c1"].append(said("late")))[:0])
+        with pytest.raises(VersionConflict):
+            histories.erase("c1", reason="asked for", expected=row, detach_forks=True)
+    assert texts(histories) == [None, "another", "late"]
     histories.erase("c1", reason="asked for", expected=histories.store.conversation("c1"))
     assert histories.store.conversation("c1").erased_at is not None

@@ -191,10 +191,26 @@ async def test_deleting_erases_and_a_fork_keeps_what_it_shares(store, histories)
     assert {record.conversation_id for record in await store.list_conversations()} == {"c", "d"}
 
 
+async def test_what_was_saved_since_it_was_looked_at_is_not_deleted(store, histories, monkeypatch):
+    await talk(store, "c", "one")
+    record, erase = await store.read_record("c"), histories.erase
+
+    def erase_later(conversation, **options):
+        monkeypatch.undo()
+        asyncio.run(talk(store, "c", "two"))  # in the thread that deletes: another task saves first
+        return erase(conversation, **options)
+
+    monkeypatch.setattr(histories, "erase", erase_later)
+    with pytest.raises(ConversationConflict):
+        await store.delete_record("c", expected_revision=record.revision)
+    assert len((await store.load("c")).messages) == 4
+
+
 async def test_a_fork_that_was_killed_before_it_had_its_record_is_not_there(store, histories):
     await talk(store, "c", "one", "two")
-    histories[store.conversation("c")].fork(at=2, id=store.conversation("d"))
-    assert await store.load("d") is None
+    await talk(store, "c", "three")
+    histories[store.conversation("c")].fork(id=store.conversation("d"))
+    assert await store.load("d") is None, "it has the record of its parent"
     assert [record.conversation_id for record in await store.list_conversations()] == ["c"]
     await talk(store, "d", "new")
     assert texts_of(histories[store.conversation("d")].view) == ["new", "re new"]
