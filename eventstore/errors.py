@@ -102,8 +102,9 @@ class ConversationHasForks(EventStoreError):
 
     def __init__(self, conversation: str, forks: tuple[str, ...]) -> None:
         names = ", ".join(map(repr, forks[:10])) + (", …" if len(forks) > 10 else "")
+        which = "a fork that reads" if len(forks) == 1 else f"{len(forks)} forks that read"
         super().__init__(
-            f"conversation {conversation!r} has {len(forks)} forks that read events of it ({names}); nothing was "
+            f"conversation {conversation!r} has {which} events of it ({names}); nothing was "
             f"erased. Erase them too (--with-forks), or give each a copy of its past first (--detach)"
         )
         self.conversation, self.forks = conversation, forks
