@@ -27,6 +27,12 @@ NAMES = [name for names in COMMANDS.values() for name in names]
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_the_help_of_each_command_has_no_words_that_are_taken_for_markup(name):
+    command = typer.main.get_command(build()).commands[name]  # type: ignore[attr-defined]
+    assert not re.search(r"(?<!\\)\[/?[a-z]+\]", command.help or "")
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_help_of_each_command_has_an_example_that_it_takes(name):
     group = typer.main.get_command(build())
     command = group.commands[name]  # type: ignore[attr-defined]

@@ -45,8 +45,8 @@ def run(
     """Erase the content of one event for good, from tables, derived data, free pages and logs.
 
     In a terminal it shows the event and asks first. Id, kind, place, times and size stay, and published heads still
-    verify. The model sees the word "redacted". The receipt is a new event: who, when, why, and a hash of the content that was
-    there. Archives and backups made before still hold the content.
+    verify. The model sees the word "redacted". The receipt is a new event: who, when, why, and a hash of the content
+    that was there. Archives and backups made before still hold the content.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
