@@ -41,7 +41,9 @@ _STAGED_EVENTS = 10
 
 
 def mark(kind: str, name: str) -> str:
-    """What every few bytes of a conversation's texts repeat, so that a short part of one shows too."""
+    """What every few bytes of a conversation's texts repeat, so that a short part of one shows too. Names are so long
+    that no random bytes, such as those of an encrypted text, are taken for one.
+    """
     return f"{kind}{name}~"
 
 
@@ -62,7 +64,7 @@ class RandomStore:
         self.rng = random.Random(seed)
         self.path = path
         self.url = f"sqlite:///{path}"
-        self.names = [f"{n:02}" for n in range(self.rng.choice((2, 3, 8, 20)))]
+        self.names = [f"talk{n:02}" for n in range(self.rng.choice((2, 3, 8, 20)))]
         self._keyed = self.rng.choice((0.0, 0.5, 1.0))
         self._imports = self.rng.choice((0, 0, 1, 3))
         self._steps = self.rng.choice((40, 120, 250))
@@ -74,7 +76,7 @@ class RandomStore:
         imports = set(self.rng.sample(range(self._steps), self._imports))
         for step in range(self._steps):
             if step in imports:
-                name = f"i{step}"
+                name = f"import{step}"
                 self.names.append(name)
                 self.rng.choice(stores).ingest(name, self._history(stores, name, appended))
             else:
@@ -90,7 +92,7 @@ class RandomStore:
 
     def append_secret(self, stores: Sequence[Store], number: int) -> Secret:
         """Append one event with a text of its own, among others and under a key that has the text too."""
-        name, text = self.rng.choice(self.names), mark("s", f"{number:02}")
+        name, text = self.rng.choice(self.names), mark("s", f"ecret{number:02}")
         content = text * (1 + self.rng.choice(_SIZES) // len(text))
         event: Event = self.rng.choice(
             (

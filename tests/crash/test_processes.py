@@ -176,7 +176,7 @@ from eventstore.recorders.sqlite import SQLiteRecorder
 recorder = SQLiteRecorder(str(path))
 def work(transaction):
     say("in the queue")
-    time.sleep(60)
+    time.sleep(600)
 {before}
 recorder.transact(work)
 """
@@ -196,7 +196,7 @@ def test_a_writer_that_is_killed_in_the_middle_of_its_turn_holds_up_nobody(tmp_p
 
 
 def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path: Path):
-    fork = "child = os.fork()\nif child == 0:\n    say(os.getpid())\n    time.sleep(60)\n    os._exit(0)\n"
+    fork = "child = os.fork()\nif child == 0:\n    say(os.getpid())\n    time.sleep(600)\n    os._exit(0)\n"
     with process(HOLDS_THE_QUEUE.format(before=fork), tmp_path) as holder:
         child = int(next(said for said in (heard(holder), heard(holder)) if said != "in the queue"))
         try:

@@ -82,6 +82,7 @@ def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messa
         "file": str(tmp_path / "foldlog.db"),
         "conversations": 1,
         "events": 6,
+        "redacted_since": [],
         "erased_since": [],
     }
     assert foldlog("view", "five", "--json", "--db", f"sqlite:///{kept}").status == 0

@@ -129,7 +129,8 @@ class WriteLock:
 
     def _open(self) -> None:
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-        self._name = b""
+        # What is mapped has the lock file open a second time: in a forked child it would hold its parent's lock.
+        self._name = self._shared = b""
 
     def _map(self) -> None:
         """Have the lock file ready to be read: once the lock was taken, for most stores are opened to read."""
