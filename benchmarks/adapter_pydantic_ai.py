@@ -43,7 +43,8 @@ class TablesByHand(ConversationStore):
         return None if row is None else _records.validate_json(row[0])
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> list[ConversationRecord]:
-        raise NotImplementedError
+        found = [_records.validate_json(body) for (body,) in self._connection.execute("SELECT body FROM records")]
+        return [record for record in found if scope is None or record.scope == scope][:limit]
 
     async def write_record(
         self,
@@ -63,7 +64,7 @@ class TablesByHand(ConversationStore):
         self._connection.execute("COMMIT")
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        raise NotImplementedError
+        self._connection.execute("DELETE FROM records WHERE id = ?", (conversation_id,))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         parent, body = self._connection.execute("SELECT parent, body FROM entries WHERE id = ?", (entry_id,)).fetchone()
