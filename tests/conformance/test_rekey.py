@@ -24,6 +24,7 @@ from eventstore import (
     StoreUnusable,
 )
 from eventstore.maintenance import rekey as rekeying
+from eventstore.maintenance.redact import redact
 from eventstore.maintenance.rekey import Rekeyed
 from eventstore.recorders.base import Recorder, Transaction
 from eventstore.recorders.types import Conversation, NewForm, NewMark, Row, as_rows
@@ -35,6 +36,8 @@ from tests.conformance.conftest import OpenRecorder
 
 SECRETS = {"one": SecretStr("11" * 32), "other": SecretStr("22" * 32)}
 LENGTH = 14
+REDACTED = 6
+"""The event that is redacted; the receipt of it is the last event."""
 NAMES = ["c1", "lone \udcff\0"]
 
 
@@ -76,8 +79,9 @@ def event(n: int) -> Event:
 def fill(store: Store) -> None:
     store.register(Views(store))
     for name in NAMES:
-        for n in range(LENGTH):
+        for n in range(LENGTH - 1):
             store.append(name, event(n), expected_version=n, idempotency_key=f"turn-{n}")
+        redact(store, name, REDACTED, reason="asked to", by="me")
 
 
 def state(store: Store) -> dict[str, Any]:
@@ -88,7 +92,10 @@ def state(store: Store) -> dict[str, Any]:
             store.conversation(name),
             list(store.events(name)),
             [tuple(views.at(name, version).events) for version in (3, LENGTH - 2, LENGTH)],
-            [store.append(name, event(n), expected_version=0, idempotency_key=f"turn-{n}")[0].id for n in (0, 9)],
+            [
+                store.append(name, event(n), expected_version=0, idempotency_key=f"turn-{n}")[0].id
+                for n in (0, REDACTED, 9)
+            ],
         )
         for name in NAMES
     } | {"order": [(each.position, each.conversation, each.id) for each in store.follow()]}
@@ -291,14 +298,14 @@ def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: 
     forged = (
         store_on(recorder, None)
         .database.codec_of(found)
-        ._stored(rows[6]._replace(body=rows[0].body), PLAIN, rows[0].body)
+        ._stored(rows[7]._replace(body=rows[0].body), PLAIN, rows[0].body)
     )
     recorder.transact(lambda transaction: transaction.change(found.key, NewForm([forged])))
     store = store_on(recorder, None, "one")
     done = {each.conversation: each for each in store.rekey()}
-    assert done["c1"][:4] == ("c1", True, LENGTH - 1, (6,))
-    assert stored(recorder)["c1"][1][6].encoding == PLAIN
-    assert {each.conversation: each for each in store.rekey()}["c1"] == Rekeyed("c1", False, 0, (6,))
+    assert done["c1"][:4] == ("c1", True, LENGTH - 1, (7,))
+    assert stored(recorder)["c1"][1][7].encoding == PLAIN
+    assert {each.conversation: each for each in store.rekey()}["c1"] == Rekeyed("c1", False, 0, (7,))
 
 
 def test_a_conversation_that_was_erased_is_left_alone(open_recorder: OpenRecorder):
