@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from eventstore.events import (
     Annotation,
@@ -14,6 +14,7 @@ from eventstore.events import (
     Event,
     Retraction,
     is_structural,
+    summary_id,
     summary_of,
 )
 from projections.fold import summary_event
@@ -27,7 +28,7 @@ from projections.view import View
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Difference", "Fate", "Summarized", "Why", "explain_difference", "explain_event"]
+__all__ = ["Difference", "Fate", "Summarized", "Traced", "Why", "explain_difference", "explain_event"]
 
 Fate = Literal["shown", "forgotten", "never shown"]
 
@@ -122,11 +123,22 @@ Structural = Callable[[int], Iterable[Event]]
 """The structural events of a conversation from an id on, in order."""
 
 
-def explain_event(event: Event, view: View, structural: Structural) -> Why:
+class Traced(NamedTuple):
+    """What forgot an event, and the condensation whose summary stands for it in the View, if one does."""
+
+    by: Event
+    stands_in: int | None
+
+
+Trace = Callable[[Event], Traced | None]
+"""Find what forgot an event without reading all structural events after it; None where that cannot be done."""
+
+
+def explain_event(event: Event, view: View, structural: Structural, trace: Trace = lambda event: None) -> Why:
     """Say what became of ``event``: an event of the conversation of ``view``, or the summary of a condensation.
 
-    Cost: the View. Of a forgotten event also the structural events after it, once; of an import from V0 those before it
-    too.
+    Cost: the View. Of a forgotten event also ``trace``, or else the structural events after it, once; of an import from
+    V0 those before it too.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -138,7 +150,7 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
         if buried_by is not None:
             reason = f"imported condensation {buried_by.id} forgot its source id before it came"
             return Why(event, view.version, "never shown", reason, by=buried_by)
-    return _explain_forgotten(event, view, structural)
+    return _explain_forgotten(event, view, structural, trace)
 
 
 def _buried_by(event: Event, structural: Structural) -> Event | None:
@@ -148,11 +160,15 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
     return next((s for s in earlier if contains(kept, s.id) and is_from_v0(s) and forgetting(s)(event)), None)
 
 
-def explain_difference(before: View, after: View, structural: Structural) -> Difference:
+def explain_difference(
+    before: View, after: View, structural: Structural, *, only_condensations: bool = False
+) -> Difference:
     """Say what changed from one View to another, given the structural events of their conversation.
+    ``only_condensations``: all structural events between them are known to be condensations.
 
-    Cost: both Views, and the structural events between them, once, or twice where one is a retraction; for each of them
-    those events of the first View that are not accounted for yet.
+    Cost: both Views, and the structural events between them, once, or twice where one is a retraction, or, where they
+    are only condensations, up to the last that took an event of the first View; for each of them those events of the
+    first View that are not accounted for yet.
     """
     ids_before, ids_after = ({event.id for event in view} for view in (before, after))
     left = tuple(event for event in before if event.id not in ids_after)
@@ -160,10 +176,10 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
     def between() -> Iterator[Event]:
         return takewhile(lambda one: one.id < after.version, structural(before.version))
 
-    summarized: Sequence[Summarized] | None = () if not left else _summarized(left, between())
+    summarized: Sequence[Summarized] | None = () if not left else _summarized(left, between(), only_condensations)
     if summarized is None:
         kept = intervals_kept(between(), after.version)
-        summarized = _summarized(left, (one for one in between() if contains(kept, one.id)))
+        summarized = _summarized(left, (one for one in between() if contains(kept, one.id)), only_condensations=True)
     return Difference(
         before=before.version,
         after=after.version,
@@ -173,7 +189,9 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
     )
 
 
-def _summarized(left: Sequence[Event], structural: Iterable[Event]) -> Sequence[Summarized] | None:
+def _summarized(
+    left: Sequence[Event], structural: Iterable[Event], only_condensations: bool
+) -> Sequence[Summarized] | None:
     """Return the condensations with a summary that took events that ``left``; None where a retraction is among the
     structural events.
     """
@@ -183,6 +201,8 @@ def _summarized(left: Sequence[Event], structural: Iterable[Event]) -> Sequence[
         if isinstance(action, Retraction):
             return None
         if not remaining:
+            if only_condensations:
+                break
             continue  # a retraction may come yet
         forgets = forgetting(action)
         taken = tuple(event for event in remaining if forgets(event))
@@ -250,10 +270,10 @@ def _never_shown_because(event: Event) -> str:
     return "its writer marked it as not shown"
 
 
-def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
-    shown = {shown.id for shown in view}
+def _explain_forgotten(event: Event, view: View, structural: Structural, trace: Trace) -> Why:
+    shown = {shown.id: shown for shown in view}
     came = summary_of(event.id) if event.id < 0 else event.id
-    followed = _follow(event, shown, structural(came + 1))
+    followed = _traced(event, shown, trace) or _follow(event, shown, structural(came + 1))
     if followed is None:
         kept = intervals_kept(structural(0), view.version)
         if not contains(kept, came):
@@ -282,6 +302,17 @@ def _explain_taken_back(event: Event, came: int, view: View, structural: Structu
 
 
 _Followed = tuple[Event | None, CondensationSummary | None, CondensationSummary | None]
+
+
+def _traced(event: Event, shown: Mapping[int, Event], trace: Trace) -> _Followed | None:
+    """Return the answer of ``trace``, if the log does not contradict it."""
+    traced = trace(event)
+    if traced is None or not _forgets(traced.by, event):
+        return None
+    if traced.stands_in is None:
+        return traced.by, _summary(traced.by), None
+    stands_in = shown.get(summary_id(traced.stands_in))
+    return (traced.by, _summary(traced.by), stands_in) if isinstance(stands_in, CondensationSummary) else None
 
 
 def _follow(event: Event, shown: Container[int], structural: Iterable[Event]) -> _Followed | None:

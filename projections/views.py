@@ -35,6 +35,7 @@ from projections.stored.returning import returned_revision
 from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
 from projections.stored.revision_codec import PROJECTION
 from projections.stored.tail import read_tail
+from projections.stored.tracing import are_only_condensations, trace
 from projections.stored.unread import UnreadView
 from projections.view import View
 
@@ -154,25 +155,31 @@ class Views:
 
     def why(self, conversation: str, event_id: int) -> Why:
         """Say why an event, or the summary with a synthetic id, is in the View now, or is not. Raises ``NoSuchEvent``,
-        and what ``current`` raises. Cost: a few Views.
+        and what ``current`` raises. Cost: the View; of a forgotten event also the revisions after it, or, where not
+        all of these are of condensations, the structural events after it.
         """
         view = self.current(conversation)
 
         def explained(reading: ReadTransaction) -> Why:
             event = _read_event(reading, event_id, view.version)
-            return explain_event(event, view, lambda start: reading.structural_events(start, view.version))
+            structural = partial(reading.structural_events, stop=view.version)
+            return explain_event(event, view, structural, partial(trace, reading, version=view.version))
 
         return self._store.query(conversation, explained)
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
         """Say what entered the View and what left it between two versions. Raises ``NoSuchVersion``, and what
-        ``current`` raises. Cost: two Views, and the condensations in between.
+        ``current`` raises. Cost: two Views, and the condensations in between, up to the last that took an event of the
+        first View.
         """
         views = self.at(conversation, before), self.at(conversation, after)
-        return self._store.query(
-            conversation,
-            lambda reading: explain_difference(*views, lambda start: reading.structural_events(start, after)),
-        )
+
+        def explained(reading: ReadTransaction) -> Difference:
+            simple = are_only_condensations(reading, before, after)
+            structural = partial(reading.structural_events, stop=after)
+            return explain_difference(*views, structural, only_condensations=simple)
+
+        return self._store.query(conversation, explained)
 
     def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
         """Say for each event at which versions the View shows it, from when a model is sent it, and why it left.

@@ -39,6 +39,8 @@ from eventstore.values.arguments import whole
 __all__ = ["HasDatabase", "ReadTransaction", "find_begun", "find_existing", "hidden_key", "reading"]
 
 _PAGE = 1_000
+_FIRST_PAGE = 100
+"""Rows of the first page where a caller may need only the first events."""
 _id_of, _stop_of = attrgetter("id"), attrgetter("stop")
 _id_of_row, _shown_before, _structural_before = itemgetter(0), itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
@@ -184,10 +186,11 @@ class ReadTransaction:
             return
         before = self._counts_before([start, stop])
         expected, all_of_them = before[start].structural, before[stop].structural
+        page = _FIRST_PAGE
         for key, codec, ((first, last),) in self._parts([(start, stop - 1)]):
             start = first
             while expected < all_of_them:
-                bare = self._reader.rows(key, start, last + 1, _PAGE, "structural")
+                bare = self._reader.rows(key, start, last + 1, page, "structural")
                 plain = events_of(bare) if codec.are_plain(bare) else None
                 events = (event_of(self.conversation, row) for row in codec.decoded(bare, self._database))
                 for event, before_it in zip(plain or events, map(_structural_before, bare), strict=True):
@@ -195,8 +198,9 @@ class ReadTransaction:
                         raise CorruptEvent(self.conversation, start, _HIDDEN)
                     yield event
                     start, expected = event.id + 1, expected + 1
-                if len(bare) < _PAGE:
+                if len(bare) < page:
                     break
+                page = _PAGE
         if expected < all_of_them:
             raise CorruptEvent(self.conversation, start, _HIDDEN)
 
@@ -249,6 +253,10 @@ class ReadTransaction:
                 row = sound(self.conversation, rows[0])
                 counts[event_id] = _Counts(row.shown_before + row.shown, row.structural_before + row.structural)
         return counts
+
+    def structural_before(self, version: int) -> int:
+        """Return how many of the first ``version`` events are structural. Raises ``CorruptEvent``. Cost: one event."""
+        return self._counts_before([version])[version].structural
 
     def documents_before(self, version: int) -> tuple[bytes, DocumentChanges] | None:
         """Return the last changes of documents before a version, after the head of their event; None before the first.

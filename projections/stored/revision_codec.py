@@ -34,7 +34,19 @@ import msgspec
 
 from eventstore.recorders.types import Record
 
-__all__ = ["CODE", "PROJECTION", "RUN", "Base", "Revision", "UnreadableRevision", "decode_revision", "encode_revision"]
+__all__ = [
+    "CODE",
+    "PROJECTION",
+    "RUN",
+    "Base",
+    "Ints",
+    "Revision",
+    "UnreadableRevision",
+    "decode_counts",
+    "decode_revision",
+    "decode_summaries",
+    "encode_revision",
+]
 
 PROJECTION = "views"
 CODE = 2
@@ -141,6 +153,24 @@ def decode_revision(record: Record, base: Record | None) -> tuple[Revision, Base
         ),
     )
     return revision, Base(base.version, whole, len(base.body), delta.spent)
+
+
+def decode_counts(record: Record) -> Revision:
+    """Return the register, the flag and the counts of a record, which are whole in each; its lists are as stored.
+
+    Raises ``UnreadableRevision``. Cost: the record.
+    """
+    return _body(record)
+
+
+def decode_summaries(record: Record, counts: Revision, whole: Ints) -> Ints:
+    """Return the summaries of a record, given what ``decode_counts`` returns of it, and the summaries of its base.
+
+    Raises ``UnreadableRevision``. Cost: the summaries.
+    """
+    if record.base is not None:
+        return _unspliced(record, whole, counts.summaries)
+    return _sums(counts.summaries, RUN)
 
 
 def _full(record: Record) -> Revision:
