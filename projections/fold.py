@@ -199,6 +199,8 @@ def resume(start: ViewState, events: Sequence[Event], version: int) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``, given those that matter: the shown and the
     structural ones, in order. Raises ``UnknownEventType``. Cost: as ``fold``.
     """
+    if not start.tomb and not have_structural(events) and all(map(_shown, events)):
+        return Folded(_grown(start, events, version), ())
     folding = _Folding(start, hopeful=len(events) >= MANY)
     folding.run(events)
     left_behind = folding.left_behind()
@@ -207,6 +209,19 @@ def resume(start: ViewState, events: Sequence[Event], version: int) -> Folded:
         folding.run(events)
         left_behind = folding.left_behind() or frozenset()
     return Folded(folding.state(version, left_behind), tuple(folding.condensations))
+
+
+def _grown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
+    """Return the state after shown events, which only join the end: they part no unit."""
+    return ViewState(
+        version,
+        start.items.plus(events),
+        start.unhandled_condensation_request,
+        start.left_behind,
+        start.register,
+        start.tomb,
+        start.past,
+    )
 
 
 def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
@@ -264,8 +279,6 @@ class _Folding:
         return ViewState(version, items, self._requested, left_behind, self._register, self._tomb)
 
     def run(self, events: Sequence[Event]) -> None:
-        if all(map(_shown, events)) and not have_structural(events):
-            return self._show(events)
         start = 0
         for place in [place for place, event in enumerate(events) if not event.shown or type(event) in _STRUCTURAL]:
             self._show(events[start:place])

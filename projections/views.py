@@ -11,28 +11,29 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
 from eventstore import Store
 from eventstore.errors import EventStoreError, UnknownEventType
-from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
-from eventstore.recorders.types import Record
+from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, have_structural, summary_of
+from eventstore.recorders.types import Conversation, Record
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.write_transaction import WriteTransaction, project
+from eventstore.stored.written import RowsWritten
 from eventstore.values.arguments import whole
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
 from projections.explain import Difference, Why, explain_difference, explain_event
-from projections.fold import Folded, ViewState, summary_event
+from projections.fold import Folded, summary_event
 from projections.lifetimes import Lifetimes
 from projections.lifetimes.fold import Count, LifetimesFold
 from projections.messages import Dialect, checked
 from projections.retractions import target
 from projections.stored.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
 from projections.stored.returning import returned_revision
-from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
+from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on, show
 from projections.stored.revision_codec import PROJECTION
 from projections.stored.tail import read_tail
 from projections.stored.tracing import are_only_condensations, trace
@@ -54,16 +55,19 @@ _SHORT = 256
 
 @dataclass(slots=True)
 class _Latest:
-    """The last View of a conversation, and the head of its events: a View made in a transaction that was rolled back
-    must not be used when other events get the same ids. ``redactions`` is how many events were redacted: the View may
-    have the content of those that were redacted since. ``moment`` is the store's before the View was read last.
+    """The last View of a conversation, and the conversation as it was found with it. A View made in a transaction that
+    was rolled back must not be used when other events get the same ids: the head tells. Nor one with the content of
+    events that were redacted since: their number tells. ``moment`` is the store's before the View was read last.
     """
 
     folded: ViewFold
-    head: bytes | None
-    redactions: int
+    found: Conversation
     view: View
     moment: str | None = None
+
+    def is_at(self, reading: ReadTransaction, version: int) -> bool:
+        """Return whether this is the View at a version of the conversation that is read."""
+        return self.folded.version == version and self.found.head == reading.head_at(version)
 
 
 class Views:
@@ -92,10 +96,19 @@ class Views:
         """
         latest = self._latest.get(conversation)
         moment = None
-        if latest is not None and self._store.database.last_version(conversation) == latest.folded.version:
-            moment = self._store.database.moment()
-            if moment is not None and moment == latest.moment:
-                return latest.view
+        if latest is not None:
+            database = self._store.database
+            grown = database.grown_since(latest.found)
+            if grown is not None:
+                found, events = grown
+                if not events:
+                    return latest.view
+                if not have_structural(events):
+                    return self._remember(found, show(latest.folded, events, found.version), latest.view)
+            elif database.last_version(conversation) == latest.folded.version:
+                moment = database.moment()
+                if moment is not None and moment == latest.moment:
+                    return latest.view
         view = self._view(conversation, None)
         latest = self._latest.get(conversation)
         if latest is not None and latest.view is view:
@@ -138,7 +151,7 @@ class Views:
             if not 0 <= at <= reading.version:
                 raise NoSuchVersion(conversation, at, reading.version)
             latest = self._latest_of(reading)
-            if latest and latest.folded.version == at and latest.head == reading.head_at(at):
+            if latest and latest.is_at(reading, at):
                 return at, latest.view.tail(count)
             return at, read_tail(reading, at, count, StoredPast(reading))
 
@@ -238,7 +251,7 @@ class Views:
         except UnknownEventType:
             return  # the log is right without its revisions, and ``current`` raises this error
         writing.put_records(PROJECTION, [*missing, *records])
-        self._remember(writing, folded)
+        self._remember(writing.found, folded)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -263,11 +276,11 @@ class Views:
         elif not 0 <= version <= present:
             raise NoSuchVersion(conversation, version, present)
         latest = self._latest_of(reading)
-        if latest and latest.folded.version == version and latest.head == reading.head_at(version):
+        if latest and latest.is_at(reading, version):
             return latest.view, []
         folded, missing = self._load(reading, version, StoredPast(reading))
         if version == present:
-            return self._remember(reading, folded), missing
+            return self._remember(reading.found, folded), missing
         return self._view_of(conversation, folded), missing
 
     def _load(self, reading: ReadTransaction, version: int, past: StoredPast) -> tuple[ViewFold, list[Record]]:
@@ -276,10 +289,10 @@ class Views:
         latest = self._latest_of(reading)
         since = None
         if latest and 0 < version - latest.folded.version <= _FEW:
-            since = reading.events_behind(latest.head, latest.folded.version, version)
+            since = reading.events_behind(latest.found.head, latest.folded.version, version)
         if latest and since is not None:
             folded, records = fold_events(latest.folded, since, past)
-        elif latest and _is_near(latest, version) and latest.head == reading.head_at(latest.folded.version):
+        elif latest and _is_near(latest, version) and latest.found.head == reading.head_at(latest.folded.version):
             folded = latest.folded
         else:
             folded, records = load_revision(reading, version, past) or (folded, records)
@@ -293,29 +306,34 @@ class Views:
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
         """Return the last View of a conversation, if no content of it was erased since."""
         latest = self._latest.get(reading.conversation)
-        return latest if latest and latest.redactions == reading.redactions else None
+        return latest if latest and latest.found.redactions == reading.found.redactions else None
 
-    def _remember(self, reading: ReadTransaction, folded: ViewFold) -> View:
-        view = self._view_of(reading.conversation, folded)
+    def _remember(self, found: Conversation, folded: ViewFold, before: View | None = None) -> View:
+        """Keep the last View of a conversation, and watch what this process appends to it. ``before`` is the View that
+        this one has grown from, without a structural event.
+        """
+        conversation = found.id
+        if before is not None:
+            view = View(folded.state, before.condensations, self._dialect)
+        else:
+            view = self._view_of(conversation, folded)
+            folded = folded._replace(state=view.state)
+        watched = self._store.database.written
         with self._lock:
-            self._latest.pop(reading.conversation, None)
+            self._latest.pop(conversation, None)
             while len(self._latest) >= _REMEMBERED:
-                del self._latest[next(iter(self._latest))]
-            self._latest[reading.conversation] = _Latest(folded, reading.head, reading.redactions, view)
+                oldest = next(iter(self._latest))
+                del self._latest[oldest]
+                watched.pop(oldest, None)
+            self._latest[conversation] = _Latest(folded, found, view)
+            watched[conversation] = RowsWritten()
         return view
 
     def _view_of(self, conversation: str, folded: ViewFold) -> View:
         condensations = StoredCondensations(self._store, conversation, folded.version, folded.condensations)
-        state = folded.state  # not by ``replace``, which takes a tenth of a step
-        state = ViewState(
-            state.version,
-            state.items,
-            state.unhandled_condensation_request,
-            state.left_behind,
-            state.register,
-            state.tomb,
-            _PastViews(self, conversation),
-        )
+        state = folded.state
+        if state.past is None:
+            state = replace(state, past=_PastViews(self, conversation))
         return View(state, condensations, self._dialect)
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "Recorder",
     "RecorderOfFile",
     "RecorderOnDisk",
+    "RemembersCommits",
     "Transaction",
     "WritableIndex",
 ]
@@ -252,6 +253,16 @@ class RecorderOnDisk(Protocol):
     def check(self) -> Iterator[str]:
         """Yield what the database finds wrong with its files: pages, indices, rows without a conversation. Cost: all of
         it.
+        """
+
+
+@runtime_checkable
+class RemembersCommits(Protocol):
+    """What a recorder can do in addition that knows for certain, without a question, what its last commit left."""
+
+    def as_left(self, conversation: str) -> Conversation | None:
+        """Return a conversation as this recorder's last commit left it; None where that is not known, a transaction is
+        in progress, or somebody else has committed since. Cost: some system calls.
         """
 
 

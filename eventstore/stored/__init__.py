@@ -1,6 +1,7 @@
 """An event as a row.
 
 rows          from events to rows with ids, heads and checksums; checks of what was read
+written       what this process appended to conversations that are watched
 row_codec     a row's body: compress, encrypt, checksum, and back; compression is its package
 read_transaction, write_transaction    one conversation in a transaction; inline projections
 results       what a store returns

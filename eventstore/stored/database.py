@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from eventstore.events import Event
-from eventstore.recorders.base import Reader, Recorder
+from eventstore.recorders.base import Reader, Recorder, RemembersCommits
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.types import Ancestor, BareRow, Conversation, Only, Row, as_rows
 from eventstore.stored import hash_chain
@@ -26,6 +26,7 @@ from eventstore.stored.marks import Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
 from eventstore.stored.rows import dense_events, dense_events_of
+from eventstore.stored.written import RowsWritten, events_between
 from eventstore.values.arguments import moment, to_microseconds
 
 __all__ = [
@@ -94,6 +95,9 @@ class Database:
         self.bytes_max = self.event_bytes_max = EVENT_BYTES_MAX
         self._keys = DataKeys(self.settings.keys)
         self._known: dict[str, _Known] = {}
+        self._as_left = recorder.as_left if isinstance(recorder, RemembersCommits) else None
+        self.written: dict[str, RowsWritten] = {}
+        """What was appended to the conversations that somebody watches."""
         self._pasts: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
 
     @property
@@ -124,6 +128,24 @@ class Database:
         """Return the version of a conversation when this process found or left it last; None where it did not."""
         known = self._known.get(conversation)
         return None if known is None else known.stored.version
+
+    def grown_since(self, before: Conversation) -> tuple[Conversation, Sequence[Event]] | None:
+        """Return a conversation as it is now, and the events by which it has grown since it was found as ``before``;
+        None where only a question to the database can tell. Cost: some system calls, and the new events.
+        """
+        if self._as_left is None:
+            return None
+        try:
+            now = self._as_left(before.id)
+        except RecorderError as error:
+            raise unavailable(error) from error
+        if now is None or now.erasure is not None or now.key != before.key or now.redactions != before.redactions:
+            return None
+        if now.version == before.version and now.head == before.head:
+            return now, ()
+        written = self.written.get(before.id)
+        events = None if written is None else events_between(written, before, now)
+        return None if events is None else (now, events)
 
     def data_version(self) -> int:
         """Return a number that changes when another connection has committed: cheap to poll before following again."""

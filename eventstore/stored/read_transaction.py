@@ -79,6 +79,11 @@ class ReadTransaction:
         return self._conversation.id
 
     @property
+    def found(self) -> Conversation:
+        """The conversation as this transaction found it, or has changed it."""
+        return self._conversation
+
+    @property
     def key(self) -> int:
         """The number of the conversation in this store, which no other one ever gets."""
         return self._conversation.key

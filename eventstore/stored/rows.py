@@ -26,6 +26,7 @@ __all__ = [
     "dense_events_of",
     "event_of",
     "events_of",
+    "events_of_rows",
     "from_microseconds",
     "not_erased",
     "set_times",
@@ -73,6 +74,18 @@ def events_of(bare: Sequence[BareRow]) -> list[Event] | None:
     if not bare:
         return []
     ids, kinds, schemas, _, _, times, _, bodies, *_ = zip(*bare, strict=True)
+    return _decode_columns(ids, kinds, schemas, times, bodies)
+
+
+def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
+    """Return the same of plain rows that this process has written."""
+    ids, kinds, schemas, _, _, times, _, bodies, *_ = zip(*rows, strict=True)
+    return _decode_columns(ids, tuple(map(str.encode, kinds)), schemas, times, bodies)
+
+
+def _decode_columns(
+    ids: Sequence[int], kinds: Sequence[bytes], schemas: Sequence[int], times: Sequence[int], bodies: Sequence[bytes]
+) -> list[Event] | None:
     events = codec.decode_all(kinds, schemas, bodies, ids)
     if events is not None:
         without_time = list(map(_timestamp, events)).count(None)

@@ -100,6 +100,9 @@ class WriteTransaction(ReadTransaction):
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, Grown())
         self._changed = True
+        written = self._database.written.get(found.id)
+        if written is not None:
+            written.add(found, rows)
         if found.sealed_key is None and self._database.writes_plain:
             self._conversation = left = found.grown(rows[-1])
             return self._reader.insert(found.key, rows, leaves=left)

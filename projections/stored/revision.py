@@ -21,7 +21,6 @@ from eventstore.events import (
     Retraction,
     UnknownEvent,
     have_structural,
-    is_structural,
     summary_id,
     summary_of,
 )
@@ -45,6 +44,7 @@ __all__ = [
     "revision_of",
     "run_members",
     "runs",
+    "show",
 ]
 
 
@@ -75,6 +75,7 @@ class ViewFold(NamedTuple):
 
 
 _id, _shown = attrgetter("id"), attrgetter("shown")
+_new = tuple.__new__  # what ViewFold(...) calls, without the call around it
 
 _PATH_MAX = 64
 """The newest intervals of a path that are kept. The Views of other versions are loaded."""
@@ -99,21 +100,23 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
     Return the fold there, and a record for each structural event. Raises ``UnknownEventType``. Cost: the events; for
     each structural one the View at that moment, for a retraction also the View that it returns to.
     """
+    if not have_structural(events):
+        return show(start, events, version), []
     folded, records = start, []
     done = 0
     for place in _structural_places(events):
         event = events[place]
         if isinstance(event, Retraction):
-            folded = _return(_advance(folded, events[done:place], event.id), event, past)
+            folded = _return(show(folded, events[done:place], event.id), event, past)
         else:
-            folded = _advance(folded, events[done : place + 1], event.id + 1)
+            folded = _change(show(folded, events[done:place], event.id), event)
         record, base = encode_revision(folded.version, revision_of(folded), folded.base)
         folded = folded._replace(base=base)
         past.keep(record)
         records.append(record)
         done = place + 1
     if folded.version < version:
-        folded = _advance(folded, events[done:], version)
+        folded = show(folded, events[done:], version)
     return folded, records
 
 
@@ -155,8 +158,6 @@ def _shortened(folded: ViewFold, version: int) -> ViewFold:
 
 
 def _structural_places(events: Sequence[Event]) -> list[int]:
-    if not have_structural(events):
-        return []
     return [
         place
         for place, event in enumerate(events)
@@ -164,35 +165,33 @@ def _structural_places(events: Sequence[Event]) -> list[int]:
     ]
 
 
-def _advance(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
-    """Fold in shown events, of which the last one may be structural."""
-    state, condensations, _ = resume(start.state, events, version)
-    nth, structural = start.nth, start.structural
-    brings_one = bool(events) and is_structural(events[-1])
-    before = events[:-1] if brings_one else events
-    shown = tuple(map(_id, before if all(map(_shown, before)) else filter(_shown, before)))
+def show(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
+    """Fold in events none of which is structural."""
+    if start.state.version == version:
+        return start
+    shown = events if all(map(_shown, events)) else [event for event in events if event.shown]
+    state, _, _ = resume(start.state, shown, version)
+    since = _with(start.since, tuple(map(_id, shown)))
     next_ordinal = start.next_ordinal + len(shown)
-    ordinals, since = start.ordinals, _with(start.since, shown)
-    if brings_one:
-        numbers = _numbers(ordinals, since, next_ordinal)
-        items = {event.id for event in state.events}
-        ordinals, since = {event_id: numbers[event_id] for event_id in items if event_id >= 0}, ()
-        nth = {**nth, events[-1].id: structural} if condensations else nth
-        nth = {c: place for c, place in nth.items() if summary_id(c) in items}
-        structural += 1
-    revised = version if brings_one else start.revised
-    counted = start.condensations + len(condensations)
+    return _new(ViewFold, (state, start.ordinals, since, next_ordinal, *start[4:]))
+
+
+def _change(start: ViewFold, event: Event) -> ViewFold:
+    """Fold in a structural event, which may be shown too."""
+    state, condensations, _ = resume(start.state, (event,), event.id + 1)
+    items = {event.id for event in state.events}
+    numbers = _numbers(start.ordinals, start.since, start.next_ordinal)
+    nth = {**start.nth, event.id: start.structural} if condensations else start.nth
     return ViewFold(
         state,
-        ordinals,
-        since,
-        next_ordinal,
-        nth,
-        structural,
-        counted,
+        {event_id: numbers[event_id] for event_id in items if event_id >= 0},
+        (),
+        start.next_ordinal,
+        {c: place for c, place in nth.items() if summary_id(c) in items},
+        start.structural + 1,
+        start.condensations + len(condensations),
         start.base,
-        revised,
-        () if brings_one else start.path,
+        event.id + 1,
     )
 
 

@@ -487,9 +487,37 @@ PROTECTIONS = {
     "others": Protection(
         "what a process knows of its last append counts only while nobody else has committed",
         f"{SQLITE}/version_cache.py",
-        "        if data_version == self._data_version:",
-        "        if self._data_version >= 0:",
+        "            if header == left:",
+        "            if left is not None:",
         "tests/crash/test_crashes.py -k many_writers",
+    ),
+    "in-progress": Protection(
+        "a View goes on with what was appended, and not with what a transaction in progress has inserted",
+        f"{SQLITE}/writing.py",
+        "        header, left, self._left = self._checkpoints.header(), self._left, None",
+        "        header, left = self._checkpoints.header(), self._left",
+        "tests/projections/test_grown_views.py -k in_progress",
+    ),
+    "not-ours": Protection(
+        "a program without our write lock that commits right after our commit is noticed",
+        f"{SQLITE}/writing.py",
+        "return header if (is_next_commit(before, header) if wrote else header == before) else None",
+        "return header",
+        "tests/projections/test_grown_views.py -k not_ours",
+    ),
+    "others-since": Protection(
+        "a View goes on with what this process appended only while nobody else has committed",
+        f"{SQLITE}/writing.py",
+        "return found if header == left and self._left is left else None",
+        "return found",
+        "tests/projections/test_grown_views.py -k others_appended",
+    ),
+    "rows-taken-back": Protection(
+        "rows of a transaction that was rolled back come into no View",
+        "eventstore/stored/written.py",
+        "    if head != now.head or before",
+        "    if before",
+        "tests/projections/test_grown_views.py -k rolled_back",
     ),
     "taken-back": Protection(
         "what was rolled back is forgotten",
@@ -671,7 +699,7 @@ PROTECTIONS = {
     "redacted-view": Protection(
         "a View in memory is read again once an event of it was redacted",
         "projections/views.py",
-        "if latest and latest.redactions == reading.redactions else None",
+        "if latest and latest.found.redactions == reading.found.redactions else None",
         "if latest else None",
         "tests/eventstore/test_redaction.py -k view_in_memory",
     ),

@@ -34,6 +34,7 @@ from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.write_lock import WriteLock, lock_path
 from eventstore.recorders.sqlite.writing import SQLiteWriting
+from eventstore.recorders.types import Conversation
 
 __all__ = ["SQLiteRecorder"]
 
@@ -113,6 +114,15 @@ class SQLiteRecorder:
             return str(self._data_version())
         with self._snapshot("read") as connection:
             return SQLiteReader(connection).value(name)
+
+    def as_left(self, conversation: str) -> Conversation | None:
+        self._check_open()
+        try:
+            self._file.check()
+        except BaseException as error:
+            raise_translated(error, f"read {self.path}")
+            raise
+        return None if self._lock is None else self._writing.as_left(conversation)
 
     def _data_version(self) -> int:
         self._check_open()

@@ -1,7 +1,7 @@
 """What this process's last commits left, so that the next append need not ask for it.
 
-Most appends follow on one of the same process. As long as no other connection has committed, which SQLite tells in a
-microsecond, the conversation is as that one left it, and the next position follows its own.
+Most appends follow on one of the same process. As long as no other connection has committed, which the header of the
+log's index tells, the conversation is as that one left it, and the next position follows its own.
 """
 
 from __future__ import annotations
@@ -27,15 +27,20 @@ class SQLiteVersionCache:
         self._by_id: dict[str, Conversation] = {}
         self._by_key: dict[int, Conversation] = {}
 
-    def still_hold(self, connection: sqlite3.Connection) -> bool:
+    def still_hold(self, connection: sqlite3.Connection, header: bytes | None, left: bytes | None) -> bool:
         """Return whether no other connection has committed since the last call; else forget everything. Ask at
-        the beginning of a write transaction.
+        the beginning of a write transaction. ``header`` is that of the log's index now, ``left`` as the last commit
+        left it. Where the system does not tell the header, SQLite is asked.
         """
-        (data_version,) = connection.execute("PRAGMA data_version").fetchone()
-        if data_version == self._data_version:
-            return True
+        if header is not None:
+            if header == left:
+                return True
+        else:
+            (data_version,) = connection.execute("PRAGMA data_version").fetchone()
+            if data_version == self._data_version:
+                return True
+            self._data_version = data_version
         self.forget()
-        self._data_version = data_version
         return False
 
     def conversation(self, conversation_id: str) -> Conversation | None:

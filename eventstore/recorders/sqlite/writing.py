@@ -15,12 +15,13 @@ from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite import epochs, schema
 from eventstore.recorders.sqlite.connections import open_writer
 from eventstore.recorders.sqlite.errors import NOT_KNOWN, NOTHING_WRITTEN, is_of_disk, is_ours, leaves_doubt, translate
-from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, LogCheckpoints
+from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, LogCheckpoints, is_next_commit
 from eventstore.recorders.sqlite.log.space import LogSpace
 from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from eventstore.recorders.sqlite.version_cache import SQLiteVersionCache
 from eventstore.recorders.sqlite.write_lock import WriteLock
+from eventstore.recorders.types import Conversation
 
 __all__ = ["SQLiteWriting"]
 
@@ -66,6 +67,11 @@ class SQLiteWriting:
         self._stage = _NONE
         self._commit_failed = False
         self._changes = 0
+        self._begun_at: tuple[bytes | None, int] = (None, 0)
+        """The header of the log's index, and the rows changed by the connection, when the transaction began."""
+        self._left: bytes | None = None
+        """The header of the log's index as the last commit left it; None in a transaction, and where it is not known.
+        """
         self.connection: sqlite3.Connection | None = None
 
     def take(self, job: Job[Any]) -> None:
@@ -84,7 +90,9 @@ class SQLiteWriting:
         connection = self.connection or self.open()
         connection.execute("BEGIN IMMEDIATE")
         self._file.check_contents()
-        if not self._versions.still_hold(connection):
+        header, left, self._left = self._checkpoints.header(), self._left, None
+        self._begun_at = header, connection.total_changes
+        if not self._versions.still_hold(connection, header, left):
             schema.check_unchanged(connection, self._path)
         if not self._in_its_epoch:
             epochs.begin_where_copied(connection, self._file.inode)
@@ -128,7 +136,30 @@ class SQLiteWriting:
         self._in_its_epoch = True
         self._file.check_committed()
         self._stage = _COMMITTED
-        self._checkpoints.look()
+        self._left = self._ours(self._checkpoints.look())
+
+    def _ours(self, header: bytes | None) -> bytes | None:
+        """Return the header that our commit left; None where a program that is not foldlog has committed since."""
+        assert self.connection is not None
+        before, changes = self._begun_at
+        if header is None or before is None:
+            return None
+        wrote = self.connection.total_changes != changes
+        return header if (is_next_commit(before, header) if wrote else header == before) else None
+
+    def as_left(self, conversation: str) -> Conversation | None:
+        """Return a conversation as the last commit left it, if that is known and nothing was committed since. Any
+        thread may ask at any time, in a transaction of another one too: see ``_left``.
+        """
+        left = self._left
+        if left is None:
+            return None
+        found = self._versions.conversation(conversation)
+        try:
+            header = self._checkpoints.header()
+        except OSError:  # the connection was closed
+            return None
+        return found if header == left and self._left is left else None
 
     def settle(self) -> bool:
         connection = self.connection
@@ -175,6 +206,7 @@ class SQLiteWriting:
         """Open the connection that writes. The write lock is held."""
         opened = partial(open_writer, durable=self._durable, patience_s=self._patience_s)
         self.connection, log = self._file.connect_to_log(opened)
+        self._left = None
         self._versions = SQLiteVersionCache()
         self._in_its_epoch = False
         self._log_space = LogSpace(log)
@@ -185,6 +217,7 @@ class SQLiteWriting:
     def close(self) -> None:
         """Close the connection; what is open on it is rolled back."""
         connection, self.connection = self.connection, None
+        self._left = None
         self._checkpoints.watch(None)
         if connection is not None:
             self._file.disconnect(connection)

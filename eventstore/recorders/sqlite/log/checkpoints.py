@@ -25,7 +25,7 @@ from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.sqlite import upkeep
 from eventstore.recorders.sqlite.store_file import StoreFile
 
-__all__ = ["IN_COMMITS_AT", "THREAD", "LogCheckpoints"]
+__all__ = ["IN_COMMITS_AT", "THREAD", "LogCheckpoints", "is_next_commit"]
 
 THREAD: Final = "foldlog-checkpoint"
 _AT = 1_000
@@ -33,8 +33,12 @@ _AT = 1_000
 IN_COMMITS_AT: Final = 4_000
 """Pages at which SQLite writes it back in a commit."""
 
-_FRAMES_AT: Final = 16
-"""Where the index of the log says how many pages are in the log: https://sqlite.org/walformat.html."""
+_HEADER_BYTES: Final = 48
+_COMMITS: Final = slice(8, 12)
+_FRAMES: Final = slice(16, 20)
+"""The header of the log's index: a commit changes it. It counts commits, and the pages in the log:
+https://sqlite.org/walformat.html.
+"""
 
 
 class LogCheckpoints:
@@ -67,18 +71,27 @@ class LogCheckpoints:
         self._index = index
         return index is not None
 
-    def look(self) -> None:
-        """Have the log written back if it is long, and where it gets too long, wait. To be called after a commit, under
-        the write lock. Cost: one system call.
+    def header(self) -> bytes | None:
+        """Return the header of the log's index, which stays the same while nothing is committed; None where it is not
+        known. Cost: one system call.
         """
-        if self._index is None:
-            return
-        frames = int.from_bytes(os.pread(self._index, 4, _FRAMES_AT), sys.byteorder)
+        index = self._index
+        return None if index is None else os.pread(index, _HEADER_BYTES, 0)
+
+    def look(self) -> bytes | None:
+        """Have the log written back if it is long, and where it gets too long, wait. Return the header of its index, as
+        ``header`` does. To be called after a commit, under the write lock.
+        """
+        header = self.header()
+        if header is None:
+            return None
+        frames = int.from_bytes(header[_FRAMES], sys.byteorder)
         if frames >= self._next_at and not self._turn.locked():
             self._start()
         elif frames >= IN_COMMITS_AT:
             with self._beside_commits:  # as long as it is held, SQLite could not write back in a commit
                 pass
+        return header
 
     @contextmanager
     def none_beside(self) -> Iterator[None]:
@@ -135,3 +148,8 @@ class LogCheckpoints:
         connection, self._connection = self._connection, None
         if connection is not None:
             self._file.disconnect(connection)
+
+
+def is_next_commit(before: bytes, after: bytes) -> bool:
+    """Return whether there is exactly one commit between two headers of the log's index."""
+    return int.from_bytes(after[_COMMITS], sys.byteorder) == int.from_bytes(before[_COMMITS], sys.byteorder) + 1

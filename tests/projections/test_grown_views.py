@@ -1,0 +1,244 @@
+"""A View goes on with what its own process appended, without a question, and with what others did all the same."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from benchmarks.counts import traced
+from eventstore import ANY_VERSION, Store, open_store
+from eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.redact import redact
+from eventstore.stored import written
+from eventstore.stored.write_transaction import WriteTransaction
+from projections import View, Views
+
+
+@pytest.fixture
+def asked() -> Iterator[list[str]]:
+    """The statements of the stores that a test opens."""
+    statements: list[str] = []
+    with traced(statements):
+        yield statements
+
+
+@pytest.fixture
+def store(asked: list[str], tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path}/history.db") as opened:
+        opened.append("c", said("a", "b"), expected_version=0)
+        yield opened
+
+
+def said(*texts: str) -> list[Event]:
+    return [Message(source="user", content=text) for text in texts]
+
+
+def append(store: Store, *events: Event) -> None:
+    store.append("c", events, expected_version=ANY_VERSION)
+
+
+def watched(store: Store) -> Views:
+    views = Views(store)
+    store.register(views)
+    append(store, *said("warm"))
+    views.current("c")
+    return views
+
+
+def folded(store: Store) -> View:
+    return View.from_events(store.events("c"))
+
+
+def reads(asked: list[str], work: Callable[[], object]) -> list[str]:
+    before = len(asked)
+    work()
+    return asked[before:]
+
+
+def test_what_this_process_appended_is_folded_in_without_a_question(store: Store, asked: list[str]):
+    views = watched(store)
+    append(store, *said("c"), Annotation(name="note", data=1))
+    append(store, Action(tool="run", arguments={"n": [1]}, call_id="x"), Observation(content="d", call_id="x"))
+    assert reads(asked, lambda: views.current("c")) == []
+    view = views.current("c")
+    assert [event.id for event in view] == [0, 1, 2, 3, 5, 6]
+    assert view == folded(store)
+    assert all(event.timestamp is not None for event in view)
+
+
+def test_a_view_does_not_share_what_the_caller_of_an_append_may_change(store: Store):
+    views = watched(store)
+    call = Action(tool="run", arguments={"n": [1]}, call_id="x")
+    (recorded,) = store.append("c", call, expected_version=ANY_VERSION)
+    call.arguments["n"].append(2)
+    recorded.event.arguments["n"].append(3)
+    assert views.current("c")[-1].arguments == {"n": [1]}
+
+
+def test_a_condensation_and_a_retraction_come_into_a_view_that_grew(store: Store):
+    views = watched(store)
+    append(store, *said("c", "d"))
+    views.current("c")
+    append(store, CondensationAction(forgotten_event_ids=(1, 2), summary="s", summary_offset=1))
+    append(store, *said("e"))
+    assert views.current("c") == folded(store)
+    assert len(views.current("c").condensations) == 1
+    append(store, *said("f"))
+    grown = views.current("c")
+    assert len(grown.condensations) == 1
+    append(store, Retraction(version=4))
+    assert views.current("c") == folded(store)
+    assert grown.then(list(store.events("c", start=grown.version))) == folded(store), "it has its past"
+
+
+def test_a_view_that_no_store_keeps_revisions_of_meets_structural_events_too(store: Store):
+    views = Views(store)
+    views.current("c")
+    append(store, CondensationAction(forgotten_event_ids=(0,)), *said("c"))
+    assert [event.id for event in views.current("c")] == [1, 3]
+
+
+def test_what_others_appended_in_between_is_read(store: Store, tmp_path: Path):
+    views = watched(store)
+    with open_store(f"sqlite:///{tmp_path}/history.db") as other:
+        append(store, *said("ours"))
+        append(other, *said("theirs"))
+        assert views.current("c") == folded(store)
+        append(other, *said("theirs"))
+        append(store, *said("ours"))
+        assert views.current("c") == folded(store)
+        append(store, *said("ours"))
+        append(other, CondensationAction(forgotten_event_ids=(0,)))
+        assert views.current("c") == folded(store)
+
+
+def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store, tmp_path: Path):
+    """It takes no write lock of ours, so it may commit before our commit is looked at."""
+    views = watched(store)
+    writing = store.database.recorder._writing
+    look = writing._checkpoints.look
+
+    def after_another() -> object:
+        with closing(sqlite3.connect(tmp_path / "history.db")) as other:
+            other.execute("UPDATE conversations SET redactions = coalesce(redactions, 0) + 1")
+            other.commit()
+        return look()
+
+    writing._checkpoints.look = after_another
+    append(store, *said("c"))
+    writing._checkpoints.look = look
+    assert store.database.recorder.as_left("c") is None
+    append(store, *said("d"))
+    assert store.database.recorder.as_left("c").redactions == 1
+    assert views.current("c") == folded(store)
+
+
+def test_a_transaction_in_progress_is_not_seen(store: Store):
+    """A View of another thread has what is committed, though this transaction has inserted its events."""
+    views = watched(store)
+    seen: list[View] = []
+
+    class Looking:
+        name = "looking"
+
+        def project(self, writing: object, events: object) -> None:
+            thread = threading.Thread(target=lambda: seen.append(views.current("c")))
+            thread.start()
+            thread.join()
+            raise ValueError("no")
+
+    store.register(Looking())
+    before = folded(store)
+    with pytest.raises(ValueError, match="no"):
+        append(store, *said("c"), CondensationAction(forgotten_event_ids=(0,)))
+    assert seen == [before]
+    assert views.current("c") == before
+
+
+def test_rows_that_were_rolled_back_come_into_no_view(store: Store, monkeypatch: pytest.MonkeyPatch):
+    views = watched(store)
+
+    def interrupted(writing: WriteTransaction) -> None:
+        raise ValueError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WriteTransaction, "end", interrupted)
+        with pytest.raises(ValueError, match="no"):
+            append(store, *said("taken back"))
+    append(store, *said("stays"))
+    assert views.current("c") == folded(store)
+
+
+def test_a_view_of_what_was_rolled_back_does_not_go_on(store: Store):
+    """The projection made a View of events that were then not appended; others got their ids."""
+    views = watched(store)
+
+    class Refusing:
+        name = "refusing"
+
+        def project(self, writing: object, events: object) -> None:
+            raise ValueError("no")
+
+    store.register(Refusing())
+    with pytest.raises(ValueError, match="no"):
+        append(store, CondensationAction(forgotten_event_ids=(0,)))
+    append(store, *said("c"))
+    append(store, *said("d"))
+    assert views.current("c") == folded(store)
+
+
+def test_what_was_redacted_or_erased_is_gone_from_the_view(store: Store):
+    views = watched(store)
+    append(store, *said("secret"))
+    assert views.current("c")[-1].content == "secret"
+    redact(store, "c", 3, reason="asked to", by="me")
+    append(store, *said("later"))
+    assert views.current("c") == folded(store)
+    assert "secret" not in repr(views.current("c").events)
+    append(store, *said("last"))
+    erase(store, "c", reason="asked to")
+    with pytest.raises(Exception, match="erased"):
+        views.current("c")
+
+
+def test_many_or_large_appends_are_read_from_the_store(store: Store, monkeypatch: pytest.MonkeyPatch):
+    views = watched(store)
+    for n in range(written._BATCHES_MAX + 1):
+        append(store, *said(str(n)))
+    assert views.current("c") == folded(store)
+    monkeypatch.setattr(written, "_BYTES_MAX", 10)
+    append(store, *said("c"))
+    views.current("c")
+    append(store, *said("more than ten bytes"))
+    append(store, *said("d"))
+    assert views.current("c") == folded(store)
+
+
+def test_an_encrypted_and_compressed_store_does_the_same(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FOLDLOG_KEY", "0123456789abcdef" * 4)
+    monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
+    with open_store(f"sqlite:///{tmp_path}/encrypted.db") as store:
+        append(store, *said("a" * 1_000))
+        views = watched(store)
+        append(store, *said("b" * 1_000))
+        assert reads(asked, lambda: views.current("c")) == []
+        assert views.current("c") == folded(store)
+
+
+def test_views_of_a_fork_and_of_another_views_object(store: Store, asked: list[str]):
+    views, others = watched(store), Views(store)
+    store.fork("c", 2, "d")
+    assert len(views.current("d")) == 2
+    store.append("d", said("in the fork"), expected_version=2)
+    assert views.current("d") == View.from_events(store.events("d"))
+    others.current("c")
+    append(store, *said("c"))
+    assert views.current("c") == others.current("c") == folded(store)
