@@ -168,6 +168,11 @@ class ReaderPool:
             use.connection = self._connect()
         return use.connection
 
+    def add(self, connection: sqlite3.Connection) -> None:
+        """Keep a connection for the next reader."""
+        with self._lock:
+            self._idle.append(connection)
+
     def give_back(self, use: Use, *, sound: bool) -> None:
         """Keep the connection of a use for the next, if it is ``sound``."""
         with self._lock:

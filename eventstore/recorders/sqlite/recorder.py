@@ -32,7 +32,7 @@ from eventstore.recorders.sqlite.errors import raise_translated, translated
 from eventstore.recorders.sqlite.log.checkpoints import LogCheckpoints
 from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.store_file import StoreFile
-from eventstore.recorders.sqlite.write_lock import WriteLock, lock_path
+from eventstore.recorders.sqlite.write_lock import WriteLock
 from eventstore.recorders.sqlite.writing import SQLiteWriting
 from eventstore.recorders.types import Conversation
 
@@ -262,7 +262,10 @@ class SQLiteRecorder:
         return mark_of(f"{self._database} purge")
 
     def _connect(self) -> sqlite3.Connection:
-        return self._file.connect(partial(open_reader, patience_s=self._patience_s, writable=self.writable))
+        return self._file.connect(self._open_reader)
+
+    def _open_reader(self, path: str) -> sqlite3.Connection:
+        return open_reader(path, patience_s=self._patience_s, writable=self.writable)
 
     def _connect_to_write(self) -> sqlite3.Connection:
         return self._file.connect(partial(open_writer, durable=self._durable, patience_s=self._patience_s))
@@ -270,39 +273,33 @@ class SQLiteRecorder:
     def _open(self, create: bool) -> None:
         status = status_of(self.path)
         check_is_file(self.path, status)
-        if not create and status is not None and is_empty(self.path, status):
+        has_content = status is not None and not is_empty(self.path, status)
+        if not create and status is not None and not has_content:
             raise DatabaseError(
                 f"{self.path} is an empty file, not a store; restore a backup, or begin with 'foldlog import'"
             )
         self._checked = checked_in(self.path, status)
+        look = self._look() if has_content else None  # first: no file is made beside what is not a store
         if self.writable:
-            self._check_before_writing(status)
             if create and status is None:
                 status = create_private(self.path)
             lock = WriteLock(self.path, self._patience_s)
             self._database = _named(self.path, status)
             self._begin_writing(lock)
             self._lock = lock
-        with self._readers.connection() as connection:
-            connection.execute("BEGIN")  # one moment, and the file is looked at once
-            try:
-                ready = schema.is_current(connection, self.path) and (
-                    not self.writable or self._file.has_log(connection)
-                )
-            finally:
-                connection.rollback()
-        if ready:
+        look = look or self._look()
+        if look.is_current and (look.has_log or not self.writable):
             return
         if not self.writable:
             raise DatabaseError(f"{self.path} is empty or of an older schema; open it once without ?mode=ro")
         with self._alone() as connection:
             schema.migrate(connection, self.path, self._file.inode)
 
-    def _check_before_writing(self, status: os.stat_result | None) -> None:
-        """Raise ``DatabaseError`` for what is not a store, before a file is made beside it."""
-        if status is not None and not is_empty(self.path, status) and not os.path.exists(lock_path(self.path)):
-            with self._readers.connection() as connection:
-                schema.check_may_be_store(connection, self.path)
+    def _look(self) -> schema.FirstLook:
+        """Look at the file with a reader's connection, which the next reader gets."""
+        look = schema.FirstLook(self.path)
+        self._readers.add(self._file.connect(self._open_reader, look.take))
+        return look
 
     def _snapshot(self, doing: str) -> _ReadTransaction:
         """Give a reader's connection in a transaction: everything that it reads is of one moment."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.identity import new_store_uuid
@@ -15,11 +15,10 @@ from eventstore.recorders.statements import migrations
 
 __all__ = [
     "FINGERPRINT",
+    "FirstLook",
     "check_is_store",
-    "check_may_be_store",
     "check_unchanged",
     "fingerprint",
-    "is_current",
     "migrate",
 ]
 
@@ -31,35 +30,45 @@ FINGERPRINT: Final = "c2ba1e1629babb9a3245f0ebba5ec5a4"
 test says what it is.
 """
 
-
-def is_current(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the file has the newest schema; False for an older one, and for an empty file.
-
-    Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema, or has more in its schema than
-    the migrations made.
-    """
-    found = _schema(connection, path)
-    _check_nothing_foreign(connection, path, found)
-    return found == _NEWEST
+_LOOK: Final = """
+SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL
+UNION ALL SELECT journal_mode, application_id, user_version
+FROM pragma_journal_mode, pragma_application_id, pragma_user_version
+"""
+"""All that is asked of a file when it is opened. One question, so that the answer is of one moment."""
 
 
-def check_may_be_store(connection: sqlite3.Connection, path: str) -> None:
-    """Raise ``DatabaseError`` where the file is not a store of ours, or is one of a newer schema."""
-    _schema(connection, path)
+class FirstLook:
+    """What the first connection to a file finds: whether it has the newest schema, and whether it has a log."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.is_current = self.has_log = False
+
+    def take(self, connection: sqlite3.Connection) -> bool:
+        """Look at the file; return whether it has a log.
+
+        Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema, or has more in its schema
+        than the migrations made. It may be empty.
+        """
+        mode, schema, found = _look(connection, self._path)
+        _check_nothing_foreign(self._path, schema, found)
+        self.is_current, self.has_log = schema == _NEWEST, mode == b"wal"
+        return self.has_log
 
 
 def check_is_store(connection: sqlite3.Connection, path: str) -> None:
     """Raise ``DatabaseError`` if the file is empty, not a store of ours, or of a newer schema."""
-    found = _schema(connection, path)
-    if found == 0:
+    _, schema, found = _look(connection, path)
+    if schema == 0:
         raise DatabaseError(f"{path} is an empty file, not a store; choose another file")
-    _check_nothing_foreign(connection, path, found)
+    _check_nothing_foreign(path, schema, found)
 
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
     """Within a transaction, that no newer version has migrated the file since it was opened. Takes under 1 µs."""
     if connection.execute("PRAGMA user_version").fetchone()[0] != _NEWEST:
-        _schema(connection, path)
+        _look(connection, path)
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
@@ -69,7 +78,7 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
-        for number in range(_schema(connection, path) + 1, _NEWEST + 1):
+        for number in range(_look(connection, path)[1] + 1, _NEWEST + 1):
             for statement in _split(_MIGRATIONS[number]):
                 execute(statement)
             if number == 1:
@@ -81,11 +90,14 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
         connection.rollback()  # where it was not committed
 
 
-def _schema(connection: sqlite3.Connection, path: str) -> int:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    schema = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if application == 0 and connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
-        return 0
+def _look(connection: sqlite3.Connection, path: str) -> tuple[bytes, int, Sequence[tuple[Any, ...]]]:
+    """Return the journal mode of a file, the number of its schema, and what is in the schema. An empty file has 0.
+
+    Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema.
+    """
+    *found, (mode, application, schema) = connection.execute(_LOOK).fetchall()
+    if application == 0 and not found:
+        return mode, 0, found
     if application != _APPLICATION_ID:
         raise DatabaseError(f"{path} is a SQLite database, but not a foldlog store; choose another file")
     if schema > _NEWEST:
@@ -93,14 +105,13 @@ def _schema(connection: sqlite3.Connection, path: str) -> int:
             f"{path} has schema {schema}, this version of foldlog knows schemas up to {_NEWEST}; "
             f"upgrade foldlog to open it"
         )
-    return schema
+    return mode, schema, found
 
 
-def _check_nothing_foreign(connection: sqlite3.Connection, path: str, schema: int) -> None:
+def _check_nothing_foreign(path: str, schema: int, found: Sequence[tuple[Any, ...]]) -> None:
     """Raise ``DatabaseError`` for a trigger or a view that the migrations did not make, and for a table of theirs that
     is of another kind. A trigger, or a table that resolves conflicts, can take in an event and store nothing.
     """
-    found = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL").fetchall()
     if schema == _NEWEST and fingerprint(found) == FINGERPRINT:
         return
     ours = _made_by_migrations(schema)

@@ -49,6 +49,11 @@ class WrongFile(OperationalError):
     """The store's name leads to another file than the one that was opened, or this file has a second name."""
 
 
+def is_in_wal_mode(connection: sqlite3.Connection) -> bool:
+    """Return whether the file has a log. A new connection reads the schema for it, and the first read opens the log."""
+    return connection.execute("PRAGMA journal_mode").fetchone()[0] in (b"wal", "wal")
+
+
 class StoreFile:
     """The file of one store, as one recorder opened it.
 
@@ -58,7 +63,8 @@ class StoreFile:
 
     def __init__(self, path: str) -> None:
         self.name = os.path.abspath(path)
-        self.path = _behind_links(self.name)
+        self.path, self._found = _behind_links(self.name)
+        """``_found`` is the file as it was found then, until a connection is opened."""
         self._file: _Held | None = None
         self._log: tuple[_Held, ...] = ()
         self._contents = Contents(self.path)
@@ -73,13 +79,18 @@ class StoreFile:
         """The number of the file that was opened, as SQLite can store it; 0 before the first connection."""
         return self._file.identity[1] & _INTEGER_MAX if self._file is not None else 0
 
-    def connect(self, open_connection: Callable[[str], sqlite3.Connection]) -> sqlite3.Connection:
+    def connect(
+        self,
+        open_connection: Callable[[str], sqlite3.Connection],
+        is_in_wal_mode: Callable[[sqlite3.Connection], bool] = is_in_wal_mode,
+    ) -> sqlite3.Connection:
         """Open a connection to this very file. Close it with ``disconnect``.
 
-        The name is looked at before and after: SQLite opens the file in between.
+        The name is looked at before and after: SQLite opens the file in between. ``is_in_wal_mode`` asks the first
+        question of the connection.
         """
         with self._one_at_a_time.lock:
-            return self._connect(open_connection)
+            return self._connect(open_connection, is_in_wal_mode)
 
     def connect_to_log(
         self, open_connection: Callable[[str], sqlite3.Connection]
@@ -207,14 +218,18 @@ class StoreFile:
         self._keep_the_log = set()
         self._release_log()
 
-    def _connect(self, open_connection: Callable[[str], sqlite3.Connection]) -> sqlite3.Connection:
-        self._hold()
+    def _connect(
+        self,
+        open_connection: Callable[[str], sqlite3.Connection],
+        is_in_wal_mode: Callable[[sqlite3.Connection], bool] = is_in_wal_mode,
+    ) -> sqlite3.Connection:
         if self._file is not None:
             self.check()
+        self._hold()
         connection = open_connection(self.path)
         try:
             self._hold()
-            if _is_in_wal_mode(connection):
+            if is_in_wal_mode(connection):
                 self._hold_log()
                 self._keep_the_log.add(connection)
             self.check()
@@ -236,8 +251,9 @@ class StoreFile:
     def _hold(self) -> None:
         """Remember the file. A name that no file has is left to SQLite, whose error says so."""
         if self._file is None:
+            held, self._found = self._found, None
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                held = _Held(self.path)
+                held = held or _Held(self.path)
                 _check_not_mounted(held)
                 _check_log(held)
                 self._file = held
@@ -285,13 +301,17 @@ class StoreFile:
         self._log = ()
 
 
-def _behind_links(name: str) -> str:
-    """Return the path of the file that all symbolic links lead to, also of a file that does not exist yet."""
-    with contextlib.suppress(OSError), contextlib.closing(_Held(name)) as held:
-        path = held.found_at()
-        if path:
-            return path
-    return os.path.realpath(name)
+def _behind_links(name: str) -> tuple[str, _Held | None]:
+    """Return the path of the file that all symbolic links lead to, also of a file that does not exist yet, and the file
+    if it is there.
+    """
+    held = None
+    try:
+        held = _Held(name)
+        held.path = held.found_at(name) or os.path.realpath(name)
+    except OSError:
+        return os.path.realpath(name), held
+    return held.path, held
 
 
 class _OneAtATime:
@@ -333,23 +353,16 @@ class _Held:
         except FileNotFoundError:
             return True
 
-    def found_at(self) -> str:
+    def found_at(self, name: str) -> str:
         """Return the path without links that leads to the file, if the system tells: one call, while a look at every
-        folder takes ten times as long.
+        folder takes ten times as long. ``name`` leads to it too.
         """
         path = os.readlink(f"{_DESCRIPTORS}/{self._descriptor}")
-        return path if self.is_that_of(os.stat(path)) else ""
+        return path if path == name or self.is_that_of(os.stat(path)) else ""
 
     def mount(self) -> bytes:
         """Which mount the file was found in, where the system tells."""
-        try:
-            described = os.open(f"{_DESCRIPTOR_OF}/{self._descriptor}", os.O_RDONLY)
-        except OSError:
-            return b""
-        try:
-            return next((line for line in os.read(described, 4_096).splitlines() if line.startswith(b"mnt_id:")), b"")
-        finally:
-            os.close(described)
+        return _mount_of(self._descriptor)
 
     def opened_since(self, before: Mapping[int, tuple[int, int]]) -> list[int]:
         """Return the descriptors with which the file was opened since."""
@@ -363,6 +376,18 @@ class _Held:
     __del__ = close
 
 
+def _mount_of(descriptor: int) -> bytes:
+    """Return the number of the mount that a descriptor was opened in, where the system tells."""
+    try:
+        described = os.open(f"{_DESCRIPTOR_OF}/{descriptor}", os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(described, 4_096).partition(b"mnt_id:")[2].partition(b"\n")[0]
+    finally:
+        os.close(described)
+
+
 def _descriptors() -> dict[int, tuple[int, int]]:
     """Return the files that this process has open, by descriptor, if the system lists them."""
     found = {}
@@ -373,11 +398,6 @@ def _descriptors() -> dict[int, tuple[int, int]]:
                 if not fcntl.fcntl(descriptor, fcntl.F_GETFL) & _PATH_ONLY:
                     found[descriptor] = status.st_dev, status.st_ino
     return found
-
-
-def _is_in_wal_mode(connection: sqlite3.Connection) -> bool:
-    # A new connection reads the schema for it, and the first read opens the log.
-    return connection.execute("PRAGMA journal_mode").fetchone()[0] in (b"wal", "wal")
 
 
 def _check_log(file: _Held) -> None:
@@ -408,14 +428,18 @@ def _check_not_mounted(file: _Held) -> None:
     """Raise ``WrongFile`` if the file alone is mounted, without its folder: then it has another name elsewhere, and the
     log beside that name is out of sight. Asked once in a process: mounts are made before it starts.
     """
-    if (file.path, file.identity) in _in_its_folder:
+    if not _PATH_ONLY or (file.path, file.identity) in _in_its_folder:
         return
-    with contextlib.closing(_Held(os.path.dirname(file.path))) as folder:
-        if file.mount() != folder.mount():
-            raise WrongFile(
-                f"{file.path} is mounted as a single file, so SQLite cannot share its log with other processes; "
-                f"mount the folder that holds it instead"
-            )
+    folder = os.open(os.path.dirname(file.path), _PATH_ONLY)
+    try:
+        is_apart = file.mount() != _mount_of(folder)
+    finally:
+        os.close(folder)
+    if is_apart:
+        raise WrongFile(
+            f"{file.path} is mounted as a single file, so SQLite cannot share its log with other processes; "
+            f"mount the folder that holds it instead"
+        )
     if len(_in_its_folder) >= _KNOWN_MAX:
         _in_its_folder.clear()
     _in_its_folder.add((file.path, file.identity))
