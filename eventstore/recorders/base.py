@@ -105,9 +105,12 @@ class Reader(Protocol):
         newest first. Cost: the rows returned.
         """
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[BareRow]:
-        """Return shown rows with an id in one of the inclusive intervals, by interval, then id. An interval may name
-        another key after its last id. Cost: intervals and rows.
+    def shown_rows(
+        self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None
+    ) -> Sequence[BareRow]:
+        """Return shown rows with an id in one of the inclusive intervals, by interval, then id; the row with the id
+        ``beside`` also where it is not shown. An interval may name another key after its last id. Cost: intervals and
+        rows.
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:

@@ -71,6 +71,8 @@ class ReadTransaction:
         self._database = database
         self._known_codec = codec
         self._past: tuple[Segment, ...] | None = None if conversation.parent is not None else ()
+        self._beside: dict[int, tuple[BareRow, Event]] = {}
+        """Events that were read beside the shown ones, with their rows."""
         self._without_records: set[str] = set()
         """Projections that keep nothing of a fork's own events, as far as this transaction has asked."""
 
@@ -130,6 +132,9 @@ class ReadTransaction:
         Cost: the events yielded; they are read a page at a time.
         """
         start, stop = max(whole("start", start), 0), self._last(stop)
+        if stop - start == 1 and start in self._beside:
+            yield self._beside[start][1]
+            return
         while start < stop:
             end = min(start + _PAGE, stop)
             if start < self._conversation.begins:
@@ -164,8 +169,11 @@ class ReadTransaction:
             return None
         return list(dense_events(self.conversation, rows[1:], start, stop))
 
-    def shown_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
+    def shown_events(self, intervals: Sequence[tuple[int, int]], beside: int | None = None) -> list[Event]:
         """Shown events with an id in one of the inclusive, ascending, disjoint intervals.
+
+        The event with the id ``beside`` is read in the same question and kept, if it is there: who asks for it next, or
+        for what comes after it, need not ask the database again.
 
         Raises ``CorruptEvent`` where one is missing or unreadable. Cost: intervals and events returned; of intervals
         that neither begin and end with a shown event nor at an end of the history, an event more.
@@ -173,12 +181,22 @@ class ReadTransaction:
         if intervals:  # ascending, so the ends say it of all
             whole("the first interval", intervals[0][0])
             whole("the last interval", intervals[-1][1])
-        bare, parts = self._shown_rows(intervals)
+        asked = intervals
+        if beside is not None and not any(first <= beside <= last for first, last in intervals):
+            asked = sorted([*intervals, (beside, beside)])
+        bare, parts = self._shown_rows(asked, beside)
         events = events_of(bare) if all(codec.are_plain(some) for codec, some in parts) else None
         if events is None:
             decoded = (row for codec, some in parts for row in codec.decoded(some, self._database))
             events = [event_of(self.conversation, row) for row in decoded]
-        self._check_that_all_are_there(intervals, list(map(_id_of_row, bare)), list(map(_shown_before, bare)))
+        ids = list(map(_id_of_row, bare))
+        befores = list(map(_shown_before, bare))
+        if beside is not None and beside in ids:
+            place = ids.index(beside)
+            self._beside[beside] = bare[place], events[place]
+            if asked is not intervals or not events[place].shown:
+                del ids[place], befores[place], events[place]
+        self._check_that_all_are_there(intervals, ids, befores)
         return events
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
@@ -252,11 +270,13 @@ class ReadTransaction:
             if event_id not in counts:
                 # Of the event before it, not of itself: a version can be looked at though what came next is damaged.
                 before = event_id - 1
+                if before in self._beside:
+                    counts[event_id] = _counts_with(self._beside[before][0])
+                    continue
                 rows = self.rows(before, event_id, 1)
                 if not rows or rows[0].id != before:
                     raise CorruptEvent(self.conversation, before, "it is missing")
-                row = sound(self.conversation, rows[0])
-                counts[event_id] = _Counts(row.shown_before + row.shown, row.structural_before + row.structural)
+                counts[event_id] = _counts_with(sound(self.conversation, rows[0]))
         return counts
 
     def structural_before(self, version: int) -> int:
@@ -411,15 +431,15 @@ class ReadTransaction:
         return Segment(found.key, found.id, self._codec(), found.begins, found.version)
 
     def _shown_rows(
-        self, intervals: Sequence[tuple[int, int]]
+        self, intervals: Sequence[tuple[int, int]], beside: int | None
     ) -> tuple[Sequence[BareRow], Sequence[tuple[RowCodec, Sequence[BareRow]]]]:
         """Return shown rows, and the same for each codec that decodes them. It takes one question."""
         if not intervals or intervals[0][0] >= self._conversation.begins:
-            rows = self._reader.shown_rows(self._conversation.key, intervals)
+            rows = self._reader.shown_rows(self._conversation.key, intervals, beside)
             return rows, [(self._codec(), rows)]
         parts = list(self._parts(intervals))
         asked = [(first, last, key) for key, _, within in parts for first, last in within]
-        rows = self._reader.shown_rows(self._conversation.key, asked)
+        rows = self._reader.shown_rows(self._conversation.key, asked, beside)
         ids = list(map(_id_of_row, rows))
         ends = [bisect_right(ids, within[-1][1]) for _, _, within in parts]
         return rows, [(part[1], rows[a:b]) for part, a, b in zip(parts, [0, *ends], ends, strict=False)]
@@ -457,6 +477,12 @@ class ReadTransaction:
 
     def _decoded(self, rows: Sequence[BareRow]) -> Sequence[Row]:
         return self._codec().decoded(rows, self._database) if rows else ()
+
+
+def _counts_with(row: BareRow) -> _Counts:
+    """Return how many shown and structural events there are up to this one."""
+    _, _, _, shown, structural, _, _, _, _, shown_before, structural_before, _ = row
+    return _Counts(shown_before + shown, structural_before + structural)
 
 
 def hidden_key(salt: bytes, idempotency_key: str) -> str:

@@ -122,11 +122,11 @@ def is_stored(reading: ReadTransaction, record: Record) -> bool:
 def _load(
     reading: ReadTransaction, version: int, revision: Revision, base: Base, stop: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
-    structural = list(reading.structural_events(version, stop))
     wanted = kept_intervals(revision.kept, stop)
     if len(revision.kept) % 2 == 0 and version < stop:
         wanted = (*wanted, (version, stop - 1))
-    shown = reading.shown_events(wanted)
+    shown = reading.shown_events(wanted, beside=version - 1)  # most often it brought the summary
+    structural = list(reading.structural_events(version, stop))
     if have_structural(shown):
         shown = [event for event in shown if not is_structural(event)]
     since = bisect_left(shown, version, key=_id)

@@ -151,6 +151,8 @@ def test_structural_and_shown_rows_are_found_without_the_others(recorder: Record
         assert [r.id for r in as_rows(reader.rows(key, 1, 12, 2, "structural"))] == [3, 6]
         assert [r.id for r in as_rows(reader.shown_rows(key, [(0, 3), (7, 8), (11, 40)]))] == [0, 2, 8]
         assert as_rows(reader.shown_rows(key, [])) == []
+        for beside, ids in ((1, [0, 1, 2, 8]), (2, [0, 2, 8]), (5, [0, 2, 8])):
+            assert [r.id for r in as_rows(reader.shown_rows(key, [(0, 3), (7, 8), (11, 40)], beside))] == ids
 
 
 def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorder: Recorder):

@@ -44,11 +44,13 @@ class MemoryReader:
         rows = self._tables.structural if only == "structural" else self._tables.rows
         return [bare(row) for row in between(rows.get(key, []), start, stop)[:limit]]
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[BareRow]:
+    def shown_rows(
+        self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None
+    ) -> Sequence[BareRow]:
         found: list[Row] = []
         for first, last, *its_key in intervals:
             rows = self._tables.rows.get(its_key[0] if its_key else key, [])
-            found += [row for row in between(rows, first, last + 1) if row.shown]
+            found += [row for row in between(rows, first, last + 1) if row.shown or row.id == beside]
         return list(map(bare, found))
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:

@@ -77,11 +77,14 @@ class PostgresReader:
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
         return rows_of(self._ask(_ROWS[only], bigint(key), bigint(start), bigint(stop), bigint(limit)))
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[BareRow]:
+    def shown_rows(
+        self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None
+    ) -> Sequence[BareRow]:
         firsts = array(BIGINT, [bigint(interval[0]) for interval in intervals])
         lasts = array(BIGINT, [bigint(interval[1]) for interval in intervals])
         keys = array(BIGINT, [bigint(interval[2]) if len(interval) > 2 else None for interval in intervals])
-        return rows_of(self._ask("shown_rows", bigint(key), firsts, lasts, keys))
+        one = None if beside is None else bigint(beside)
+        return rows_of(self._ask("shown_rows", bigint(key), firsts, lasts, keys, one))
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Live rows have their positions; those of an import are reckoned from where it was published."""

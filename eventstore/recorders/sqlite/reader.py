@@ -111,8 +111,10 @@ class SQLiteReader:
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
         return self._execute(_ROWS[only], (key, start, stop, limit)).fetchall()
 
-    def shown_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[BareRow]:
-        rows = self._execute(SQL["shown_rows"], (_json(intervals), key)).fetchall()
+    def shown_rows(
+        self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None
+    ) -> Sequence[BareRow]:
+        rows = self._execute(SQL["shown_rows"], (_json(intervals), key, beside)).fetchall()
         if len(intervals) > 1:
             _sort(rows)  # within an interval the index has them in order
         return rows

@@ -181,7 +181,11 @@ SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding,
 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS i (first, last, key, place)
 CROSS JOIN LATERAL (
     SELECT * FROM {schema}.events
-    WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND shown ORDER BY id
+    WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND shown
+    UNION ALL
+    SELECT * FROM {schema}.events
+    WHERE conversation = coalesce(i.key, $1::bigint) AND id = $5::bigint AND id BETWEEN i.first AND i.last AND NOT shown
+    ORDER BY id
 ) e
 ORDER BY i.place, e.id
 

@@ -215,7 +215,8 @@ SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding,
        e.shown_before, e.structural_before, e.checksum
 FROM json_each(?) j
 CROSS JOIN events e INDEXED BY events_by_id
-    ON e.conversation = coalesce(j.value ->> 2, ?) AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1 AND e.shown
+    ON e.conversation = coalesce(j.value ->> 2, ?) AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1
+    AND (e.shown OR e.id = ?)
 
 -- name: live_rows_from
 SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
