@@ -459,7 +459,7 @@ PROTECTIONS = {
     "foreign-schema": Protection(
         "a file with a trigger or a view of another maker is not opened",
         f"{SQLITE}/schema.py",
-        "        _check_nothing_foreign(self._path, schema, found)\n",
+        "    _check_nothing_foreign(path, schema, found)\n",
         "",
         "tests/eventstore/test_sqlite.py -k schema_that_is_not_ours",
     ),

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.identity import new_store_uuid
+from eventstore.recorders.sqlite.store_file import is_in_wal_mode
 from eventstore.recorders.statements import migrations
 
 __all__ = [
@@ -30,12 +31,7 @@ FINGERPRINT: Final = "c2ba1e1629babb9a3245f0ebba5ec5a4"
 test says what it is.
 """
 
-_LOOK: Final = """
-SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL
-UNION ALL SELECT journal_mode, application_id, user_version
-FROM pragma_journal_mode, pragma_application_id, pragma_user_version
-"""
-"""All that is asked of a file when it is opened. One question, so that the answer is of one moment."""
+_CONTENTS: Final = "SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL"
 
 
 class FirstLook:
@@ -51,24 +47,29 @@ class FirstLook:
         Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema, or has more in its schema
         than the migrations made. It may be empty.
         """
-        mode, schema, found = _look(connection, self._path)
-        _check_nothing_foreign(self._path, schema, found)
-        self.is_current, self.has_log = schema == _NEWEST, mode == b"wal"
+        self.has_log = is_in_wal_mode(connection)
+        # These two may be of two moments: then another process migrates the file, and they are not what is expected.
+        if _number(connection) == _NEWEST and fingerprint(connection.execute(_CONTENTS).fetchall()) == FINGERPRINT:
+            self.is_current = True
+            return self.has_log
+        connection.execute("BEGIN")
+        try:
+            self.is_current = _schema(connection, self._path) == _NEWEST
+        finally:
+            connection.rollback()
         return self.has_log
 
 
 def check_is_store(connection: sqlite3.Connection, path: str) -> None:
     """Raise ``DatabaseError`` if the file is empty, not a store of ours, or of a newer schema."""
-    _, schema, found = _look(connection, path)
-    if schema == 0:
+    if _schema(connection, path) == 0:
         raise DatabaseError(f"{path} is an empty file, not a store; choose another file")
-    _check_nothing_foreign(path, schema, found)
 
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
     """Within a transaction, that no newer version has migrated the file since it was opened. Takes under 1 µs."""
     if connection.execute("PRAGMA user_version").fetchone()[0] != _NEWEST:
-        _look(connection, path)
+        _schema(connection, path)
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
@@ -78,7 +79,7 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
-        for number in range(_look(connection, path)[1] + 1, _NEWEST + 1):
+        for number in range(_schema(connection, path) + 1, _NEWEST + 1):
             for statement in _split(_MIGRATIONS[number]):
                 execute(statement)
             if number == 1:
@@ -90,14 +91,20 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
         connection.rollback()  # where it was not committed
 
 
-def _look(connection: sqlite3.Connection, path: str) -> tuple[bytes, int, Sequence[tuple[Any, ...]]]:
-    """Return the journal mode of a file, the number of its schema, and what is in the schema. An empty file has 0.
+def _number(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
-    Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema.
+
+def _schema(connection: sqlite3.Connection, path: str) -> int:
+    """Return the number of a file's schema, which is 0 for an empty file. Within a transaction.
+
+    Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema, or has more in its schema than
+    the migrations made.
     """
-    *found, (mode, application, schema) = connection.execute(_LOOK).fetchall()
+    schema, found = _number(connection), connection.execute(_CONTENTS).fetchall()
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application == 0 and not found:
-        return mode, 0, found
+        return 0
     if application != _APPLICATION_ID:
         raise DatabaseError(f"{path} is a SQLite database, but not a foldlog store; choose another file")
     if schema > _NEWEST:
@@ -105,15 +112,14 @@ def _look(connection: sqlite3.Connection, path: str) -> tuple[bytes, int, Sequen
             f"{path} has schema {schema}, this version of foldlog knows schemas up to {_NEWEST}; "
             f"upgrade foldlog to open it"
         )
-    return mode, schema, found
+    _check_nothing_foreign(path, schema, found)
+    return schema
 
 
 def _check_nothing_foreign(path: str, schema: int, found: Sequence[tuple[Any, ...]]) -> None:
     """Raise ``DatabaseError`` for a trigger or a view that the migrations did not make, and for a table of theirs that
     is of another kind. A trigger, or a table that resolves conflicts, can take in an event and store nothing.
     """
-    if schema == _NEWEST and fingerprint(found) == FINGERPRINT:
-        return
     ours = _made_by_migrations(schema)
     for kind, name, statement in found:
         kind, name = _text(kind), _text(name)
