@@ -22,8 +22,7 @@ from benchmarks.workload import history
 from eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, open_store
 from eventstore.codec import Encoded
 from eventstore.recorders.types import Conversation, Row
-from eventstore.stored import hash_chain
-from eventstore.writing import appending
+from eventstore.stored import hash_chain, write_transaction
 
 BATCH = 500
 BATCHES = 8
@@ -90,15 +89,15 @@ def _without_id(event: Event) -> Event:
 @contextmanager
 def _without_chain() -> Iterator[None]:
     """As if events had no heads: a constant stands there. Their checksums, which need no chain, stay."""
-    chained = appending.chained
-    appending.chained = _unchained
+    chained = write_transaction.chained
+    write_transaction.chained = _unchained
     try:
         yield
     finally:
-        appending.chained = chained
+        write_transaction.chained = chained
 
 
-def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> list[Row]:
+def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> tuple[list[Row], Conversation]:
     head, seed = bytes(hash_chain.HEAD_BYTES), hash_chain.checksum_seed(conversation.id)
     before, turns, rows = conversation.shown, conversation.structural, []
     for event_id, (kind, schema, shown, structural, body, _) in enumerate(batch, conversation.version):
@@ -106,7 +105,7 @@ def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -
         rows.append(Row(*columns, hash_chain.checksum(seed, *columns)))
         before += shown
         turns += structural
-    return rows
+    return rows, conversation.grown(rows[-1])
 
 
 def encrypted(scale: Scale, folder: Path) -> Iterator[Round]:

@@ -10,14 +10,11 @@ and a summary may be an event.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from itertools import count, repeat
-from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from eventstore.errors import DocumentsChanged, InvalidEvent, VersionConflict
 from eventstore.events import (
@@ -39,6 +36,7 @@ from eventstore.events import (
 
 __all__ = [
     "ANY_VERSION",
+    "UNRULED",
     "AnyVersion",
     "Append",
     "State",
@@ -46,8 +44,6 @@ __all__ = [
     "check_version",
     "decide",
     "evolve",
-    "is_simple",
-    "number",
     "summaries_named",
 ]
 
@@ -66,9 +62,8 @@ ANY_VERSION: Final = AnyVersion.ANY_VERSION
 
 _RULED: Final = (CondensationAction, CondensationSummary, Retraction)
 """The kinds that have rules of their own."""
-_SIMPLE: Final = frozenset({SystemMessage, Message, Action, Observation, Annotation})
-"""Kinds without any."""
-_id, _cause = attrgetter("id"), attrgetter("cause")
+UNRULED: Final = frozenset({SystemMessage, Message, Action, Observation, Annotation})
+"""Kinds without any: to their events no rule applies but the expected version, where they have no ids and no causes."""
 
 
 class State(NamedTuple):
@@ -106,30 +101,6 @@ def summaries_named(events: Iterable[Event]) -> frozenset[int]:
         if isinstance(event, CondensationAction) and not event.origin
         for i in event.forgotten.summaries
     )
-
-
-def is_simple(events: Sequence[Event]) -> bool:
-    """Return whether no rule but the expected version applies to these events: they have no ids and no causes, and
-    their kinds have no rules of their own. Cost: a few steps, however many events.
-    """
-    length = len(events)
-    if length == 1:
-        event = events[0]
-        return type(event) in _SIMPLE and event.id == NOT_RECORDED and event.cause is None
-    return (
-        length > 0
-        and _SIMPLE.issuperset(map(type, events))
-        and list(map(_id, events)).count(NOT_RECORDED) == length
-        and list(map(_cause, events)).count(None) == length
-    )
-
-
-def number(events: Sequence[Event], version: int) -> None:
-    """Give simple events, which are the caller's own, the ids from ``version`` on."""
-    if len(events) == 1:
-        force_setattr(events[0], "id", version)
-        return
-    deque(map(force_setattr, events, repeat("id"), count(version)), maxlen=0)
 
 
 def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION]) -> None:

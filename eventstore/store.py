@@ -11,10 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from eventstore.codec import Encoded, encode
-from eventstore.conversation import (
-    AnyVersion,
-    Append,
-)
+from eventstore.conversation import AnyVersion
 from eventstore.errors import (
     ConversationNotFound,
     InvalidArgument,
@@ -25,7 +22,7 @@ from eventstore.events import (
     Event,
     is_structural,
 )
-from eventstore.recorders.base import Reader, Recorder, Transaction
+from eventstore.recorders.base import Reader, Recorder
 from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation
@@ -109,27 +106,31 @@ class Store:
         ``TypeError`` where an argument is not what it must be. Durability: on disk when it returns. Cost: the events
         appended, whatever the length of the conversation.
         """
-        _check_given(conversation, idempotency_key, dedupe)
-        batch = self._encoded(events)
-        append = Append([encoded.event for encoded in batch], expected_version)
+        if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
+            _check_given(conversation, idempotency_key, dedupe)
+        batch = [self._encode(events)] if isinstance(events, Event) else self._encoded(events)
+        own_code = guard is not None or not self._own_clock
+        if self._projections and not own_code:
+            own_code = any(map(_is_structural, batch))
         work = Appending(
             self.database,
             conversation,
             batch,
-            append,
+            expected_version,
             idempotency_key,
             guard,
             self._project,
-            dedupe=dedupe is not None,
-            generation=generation,
+            dedupe is not None,
+            generation,
         )
-        structural = bool(self._projections) and any(map(_is_structural, batch))
-        any_thread = guard is None and self._own_clock and not structural
         try:
-            recorded = self._transact(work, any_thread=any_thread)
-        except origins.NotIndexed:
-            origins.index(self, conversation)
-            recorded = self._transact(work, any_thread=any_thread)
+            try:
+                recorded = self._recorder.transact(work, any_thread=not own_code)
+            except origins.NotIndexed:
+                origins.index(self, conversation)
+                recorded = self._recorder.transact(work, any_thread=not own_code)
+        except RecorderError as error:  # as ``translated``, without the cost of a context in every append
+            raise unavailable(error) from error
         if generation is not None:
             generation.key = work.met or generation.key
         try:
@@ -164,9 +165,12 @@ class Store:
         have that version, ``VersionConflict`` where ``new_id`` exists, ``StoreUnavailable``. Durability: on disk when
         it returns. Cost: one row, however long the past is.
         """
-        return listed(
-            self._transact(lambda transaction: begin_fork(self.database, transaction, conversation, at, new_id))
-        )
+        with translated():
+            return listed(
+                self._recorder.transact(
+                    lambda transaction: begin_fork(self.database, transaction, conversation, at, new_id)
+                )
+            )
 
     def register(self, projection: InlineProjection) -> None:
         """Have ``projection`` called in the transaction of every append with structural events, from now on; one of the
@@ -300,9 +304,7 @@ class Store:
             )
         return encoded
 
-    def _encoded(self, events: Event | Iterable[Event]) -> list[Encoded]:
-        if isinstance(events, Event):
-            return [self._encode(events)]
+    def _encoded(self, events: Iterable[Event]) -> list[Encoded]:
         encoded: list[Encoded] = []
         for event in events:
             try:
@@ -333,12 +335,6 @@ class Store:
         if self._projections and any(map(is_structural, events)):
             for projection in self._projections:
                 projection.project(writing, events)
-
-    def _transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
-        try:
-            return self._recorder.transact(work, any_thread=any_thread)
-        except RecorderError as error:  # as ``translated``, without the cost of a context in every append
-            raise unavailable(error) from error
 
     def _query(self, work: Callable[[Reader], T]) -> T:
         try:

@@ -224,7 +224,8 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
     as_stored = encoded._replace(kind=kind, schema=schema, body=stored.state)
     found = _found_or_begun(database, transaction, str(stored.originator_id), now)
     writing = WriteTransaction(transaction, found, database)
-    place = writing.insert(chained(found._replace(version=version), [as_stored], now))
+    rows, _ = chained(found._replace(version=version), [as_stored], now)
+    place = writing.insert(rows)
     writing.end()
     return place
 

@@ -192,7 +192,7 @@ def _redact(transaction: Transaction, conversation: str, ids: Sequence[int], wha
     redacted = [row.id for row in rows]
     hashes = tuple(receipts[event_id].hash for event_id in redacted)
     announced = Redaction(event_ids=tuple(redacted), hashes=hashes, by=what.by, reason=what.reason)
-    place = writing.append([encode_ours(announced)], now)
+    place, _ = writing.append([encode_ours(announced)], now)
     _leave_nothing_beside(transaction, writing, redacted)
     writing.end()
     for fork in forks:

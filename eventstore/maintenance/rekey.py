@@ -209,7 +209,7 @@ class _Change:
             found = _past_under(transaction, found, codec.data_key, data_key)
             self.key = not self._decrypt
         if data_key is not None and mark != codec.mark:
-            transaction.change(found.key, NewMark(mark_of(data_key, found, mark)))
+            self._set_mark(transaction, found, data_key, mark)
         return found, codec._replace(data_key=data_key, mark=mark)
 
     def _again(self, transaction: Transaction) -> Conversation | None:
@@ -229,6 +229,7 @@ class _Change:
     def _set_mark(self, transaction: Transaction, found: Conversation, key: DataKey | None, mark: Mark) -> None:
         if key is not None:
             transaction.change(found.key, NewMark(mark_of(key, found, mark)))
+            transaction.known.clear()
 
     # -- its rows -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from eventstore.recorders.types import (
     BareRow,
@@ -86,6 +86,13 @@ class WritableIndex(Index, Protocol):
 class Reader(Protocol):
     """One read transaction: everything that it returns is of one moment."""
 
+    known: dict[str, Any]
+    """The version cache: what the layer above knows of conversations as they are in this transaction, by id. A recorder
+    may keep it from one write transaction to the next. It empties it where a conversation may be another one: another
+    process has committed, a transaction was rolled back, something else than following events was written. A mark is of
+    the layer above, so who changes one sees to it here too.
+    """
+
     def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
         """Return the visible conversation with this id, or the one with this key, staged or visible.
 
@@ -160,12 +167,10 @@ class Transaction(Reader, Protocol):
         that one is not erased, or was replaced already.
         """
 
-    def insert(
-        self, key: int, rows: Sequence[Row], *, staged: bool = False, leaves: Conversation | None = None
-    ) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: bool = False) -> Place:
         """Insert rows with consecutive ids at consecutive positions; the first of these can be asked for once the
-        transaction is committed. An id that exists: ``IntegrityError``, here or at the commit. ``leaves``: the
-        conversation as these rows leave it, where the caller has it.
+        transaction is committed. An id that exists: ``IntegrityError``, here or at the commit. ``follow``: they follow
+        the last row of the conversation as this transaction found it, and the caller keeps ``known`` true.
 
         ``staged``: the conversation is staged, its ids are dense from 0, and it gets positions when it is published.
         ``IntegrityError`` where it is not staged any more.
@@ -263,9 +268,9 @@ class RecorderOnDisk(Protocol):
 class RemembersCommits(Protocol):
     """What a recorder can do in addition that knows for certain, without a question, what its last commit left."""
 
-    def as_left(self, conversation: str) -> Conversation | None:
-        """Return a conversation as this recorder's last commit left it; None where that is not known, a transaction is
-        in progress, or somebody else has committed since. Cost: some system calls.
+    def as_left(self, conversation: str) -> Any:
+        """Return what is ``known`` of a conversation as this recorder's last commit left it; None where that is
+        nothing, a transaction is in progress, or somebody else has committed since. Cost: some system calls.
         """
 
 

@@ -139,13 +139,13 @@ class Conversation(NamedTuple):
     version: int
     updated_at: int | None
     head: bytes | None
+    shown: int = 0
+    structural: int = 0
     parent: int | None = None
     parent_version: int | None = None
     key_id: str | None = None
     sealed_key: bytes | None = None
     erasure: Erasure | None = None
-    shown: int = 0
-    structural: int = 0
     astray: bool = False
     visible: bool = True
     mark: bytes | None = None
@@ -162,12 +162,13 @@ class Conversation(NamedTuple):
 
     def grown(self, last: Row) -> Conversation:
         """Return the conversation with ``last`` as its newest row."""
-        # As ``_replace`` does it, without the names: every append does this.
-        event_id, _, _, shown, structural, recorded_at, _, _, proof, shown_before, structural_before, _ = last
-        return tuple.__new__(Conversation, (
-            *self[:4], event_id + 1, recorded_at, proof[:HEAD_BYTES], *self[7:12], shown_before + shown,
-            structural_before + structural, *self[14:],
-        ))  # fmt: skip
+        return self._replace(
+            version=last.id + 1,
+            updated_at=last.recorded_at,
+            head=last.head,
+            shown=last.shown_before + last.shown,
+            structural=last.structural_before + last.structural,
+        )
 
 
 class Record(NamedTuple):

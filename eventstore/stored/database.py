@@ -6,7 +6,6 @@ its rows after a read and before an insert. In a store without keys a codec is a
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,13 +24,14 @@ from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
-from eventstore.stored.rows import dense_events, dense_events_of
+from eventstore.stored.rows import dense_events, dense_events_of, present
 from eventstore.stored.written import RowsWritten, events_between
-from eventstore.values.arguments import moment, to_microseconds
+from eventstore.values.arguments import YEAR_10000, to_microseconds
 
 __all__ = [
     "Database",
     "DecodedRow",
+    "Known",
     "Segment",
     "columns_are_sound",
     "encrypted",
@@ -41,14 +41,12 @@ __all__ = [
     "unavailable",
 ]
 
-_YEAR_10000 = 253_402_300_800_000_000
-"""In microseconds since 1970: the first moment that a datetime cannot hold."""
 _KNOWN_MAX = 10_000
 _LIMIT = "event_bytes_max"
 _stop_of = attrgetter("stop")
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """A conversation as this process found or left it, checked: as it is stored, with its salt decrypted, and its
     codec.
     """
@@ -88,13 +86,13 @@ class Database:
         self, recorder: Recorder, settings: WriteSettings | None = None, clock: Callable[[], datetime] | None = None
     ) -> None:
         self.recorder = recorder
-        self.now = _microseconds if clock is None else lambda: to_microseconds(clock())
+        self.now = present if clock is None else lambda: to_microseconds(clock())
         self.settings = settings or WriteSettings()
         self.writes_plain = self.settings.keys is None and self.settings.compression in (None, "none")
         """Whether the rows of a conversation that is not encrypted are stored as they are given."""
         self.bytes_max = self.event_bytes_max = EVENT_BYTES_MAX
         self._keys = DataKeys(self.settings.keys)
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Known] = {}
         self._as_left = recorder.as_left if isinstance(recorder, RemembersCommits) else None
         self.written: dict[str, RowsWritten] = {}
         """What was appended to the conversations that somebody watches."""
@@ -136,10 +134,13 @@ class Database:
         if self._as_left is None:
             return None
         try:
-            now = self._as_left(before.id)
+            known: Known | None = self._as_left(before.id)
         except RecorderError as error:
             raise unavailable(error) from error
-        if now is None or now.erasure is not None or now.key != before.key or now.redactions != before.redactions:
+        if known is None:
+            return None
+        now = known.plain
+        if now.erasure is not None or now.key != before.key or now.redactions != before.redactions:
             return None
         if now.version == before.version and now.head == before.head:
             return now, ()
@@ -159,6 +160,10 @@ class Database:
 
         Raises ``CorruptEvent`` where its columns cannot be what was written, or its mark is of another state.
         """
+        known = reader.known.get(conversation)
+        if known is not None:
+            plain: Conversation = known.plain
+            return plain
         known = self._known.get(conversation)
         if known is None:
             if type(conversation) is not str:
@@ -178,20 +183,19 @@ class Database:
             for found in reader.conversations(start_after(after), limit)
         ]
 
-    def learn(self, stored: Conversation, plain: Conversation, codec: RowCodec) -> None:
-        """Remember a conversation as it was found, or as a transaction of this process leaves it. Where that
-        transaction is taken back, nothing is lost: the conversation that is found then is another one, and is checked.
+    def learn(
+        self, stored: Conversation, plain: Conversation, codec: RowCodec, versions: dict[str, Known] | None = None
+    ) -> None:
+        """Remember a conversation as it was found, or as a transaction of this process leaves it, in whose version
+        cache too. Where that transaction is taken back, nothing is lost: the conversation that is found then is another
+        one, and is checked.
         """
         if stored.visible:
-            if len(self._known) >= _KNOWN_MAX:
-                self._known.clear()
-            self._known[plain.id] = _Known(stored, plain, codec)
-
-    def learn_plain(self, left: Conversation) -> None:
-        """Remember a conversation that is not encrypted as a transaction of this process leaves it; see ``learn``."""
-        known = self._known.get(left.id)
-        codec = known.codec if known is not None and known.codec.data_key is None else RowCodec.of(left.id)
-        self.learn(left, left, codec)
+            known = Known(stored, plain, codec)
+            for kept in (self._known,) if versions is None else (self._known, versions):
+                if len(kept) >= _KNOWN_MAX:
+                    kept.clear()
+                kept[plain.id] = known
 
     # -- codecs -------------------------------------------------------------------------------------------------------
 
@@ -447,10 +451,6 @@ def unavailable(error: RecorderError) -> StoreUnavailable | StoreUnusable:
     return StoreUnavailable(str(error)) if error.passing else StoreUnusable(str(error))
 
 
-def _microseconds() -> int:
-    return moment(time.time_ns() // 1_000)
-
-
 _NOBODYS = RowCodec.of("")
 """The codec of a conversation that is not there."""
 
@@ -487,4 +487,4 @@ def columns_are_sound(found: Conversation) -> bool:
 
 def is_moment(value: object) -> bool:
     """Return whether it can be a time that the store recorded."""
-    return type(value) is int and 0 <= value < _YEAR_10000
+    return type(value) is int and 0 <= value < YEAR_10000

@@ -25,7 +25,6 @@ is an error and not another text. ``docs/STORED_BYTES.md`` gives the bytes of bo
 
 from __future__ import annotations
 
-import os
 import secrets
 import struct
 from collections.abc import Iterable, Sequence
@@ -35,7 +34,7 @@ from itertools import repeat
 from operator import add
 from typing import Any, NamedTuple
 
-from eventstore.recorders.types import HEAD_BYTES, Row
+from eventstore.recorders.types import HEAD_BYTES
 from eventstore.stored.crc import crc32
 
 __all__ = [
@@ -50,9 +49,7 @@ __all__ = [
     "commitment_of",
     "is_redacted",
     "link",
-    "linked",
     "new_salt",
-    "new_salts",
     "record_checksum",
     "seed",
     "sound_rows",
@@ -63,8 +60,7 @@ SALT_BYTES = 16
 """The size of the salt of a conversation, and of an event."""
 COMMITMENT_BYTES = 32
 
-_pack = struct.Struct(">8q").pack
-_new = tuple.__new__  # what Row(...) calls, without the call around it
+pack = struct.Struct(">8q").pack
 
 
 def new_salt() -> bytes:
@@ -72,11 +68,6 @@ def new_salt() -> bytes:
     covered.
     """
     return secrets.token_bytes(SALT_BYTES)
-
-
-def new_salts(count: int) -> bytes:
-    """Return the salts of this number of events, one after the other."""
-    return os.urandom(SALT_BYTES * count)
 
 
 def seed(conversation: str, salt: bytes) -> bytes:
@@ -163,7 +154,7 @@ def checksum(
     """Return the checksum of a row, ``body`` as it is stored. Cost: one pass over the body, four times as fast as a
     link.
     """
-    fields = _pack(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
+    fields = pack(event_id, schema, shown, structural, recorded_at, encoding, shown_before, structural_before)
     return crc32(body, crc32(fields + _bytes(kind) + proof, seed))
 
 
@@ -176,7 +167,7 @@ def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
         ids, kinds, schemas, shown, structural, times, encodings, bodies, proofs, befores, turns_before, checks = (
             columns
         )
-        packed = map(_pack, ids, schemas, shown, structural, times, encodings, befores, turns_before)
+        packed = map(pack, ids, schemas, shown, structural, times, encodings, befores, turns_before)
         beginnings = map(crc32, map(add, map(add, packed, kinds), proofs), repeat(seed))
         if tuple(map(crc32, bodies, beginnings)) == checks:
             return []
@@ -186,7 +177,7 @@ def unsound(seed: int, rows: Sequence[Sequence[Any]]) -> list[int]:
     for place, row in enumerate(rows):
         (event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check) = row
         try:
-            fields = _pack(event_id, schema, shown, structural, at, encoding, before, turns)
+            fields = pack(event_id, schema, shown, structural, at, encoding, before, turns)
             if check != crc32(body, crc32(fields + kind + proof, seed)):
                 places.append(place)
         except (struct.error, TypeError, AttributeError):  # a column of another type
@@ -201,45 +192,6 @@ class Chain(NamedTuple):
     next_id: int
     shown: int
     structural: int
-
-
-def linked(
-    chain: Chain,
-    salt: bytes,
-    salts: bytes,
-    seed: int,
-    recorded_at: int,
-    events: Iterable[tuple[str, int, bool, bool, bytes, object]],
-) -> list[Row]:
-    """Return the rows of plain events that follow ``chain``, given as (kind, schema, shown, structural, body, extra).
-    ``salts`` are theirs, see ``new_salts``.
-
-    It is ``link`` and ``checksum`` of each, written out once more because every batch does this.
-    """
-    head, event_id, before, turns = chain
-    at = 0
-    names: dict[str, bytes] = {}
-    rows = []
-    for kind, schema, shown, structural, body, _ in events:
-        name = names.get(kind)
-        if name is None:
-            name = names[kind] = _bytes(kind)
-        event_salt = salts[at : at + SALT_BYTES]
-        head = sha256(b"%b%bsalted %d %d %d %d %d %d %b\n%b" % (
-            head, salt, event_id, schema, shown, structural, recorded_at, len(name), name,
-            sha256(event_salt + body).digest(),
-        )).digest()  # fmt: skip
-        proof = head + event_salt
-        fields = _pack(event_id, schema, shown, structural, recorded_at, 0, before, turns)
-        check = crc32(body, crc32(fields + name + proof, seed))
-        rows.append(
-            _new(Row, (event_id, kind, schema, shown, structural, recorded_at, 0, body, proof, before, turns, check))
-        )
-        at += SALT_BYTES
-        event_id += 1
-        before += shown
-        turns += structural
-    return rows
 
 
 def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any]]) -> tuple[int, Chain]:
@@ -269,7 +221,7 @@ def sound_rows(chain: Chain, salt: bytes, seed: int, rows: Iterable[Sequence[Any
                 or encoding
                 or before != shown_count
                 or turns != structural_count
-                or check != crc32(body, crc32(_pack(
+                or check != crc32(body, crc32(pack(
                     event_id, schema, shown, structural, at, encoding, before, turns
                 ) + kind + proof, seed))
             ):  # fmt: skip

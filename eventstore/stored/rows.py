@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from hashlib import sha256
 from itertools import repeat
 from operator import attrgetter
+from os import urandom
 
 from msgspec.structs import force_setattr
 
@@ -17,7 +20,10 @@ from eventstore.errors import ConversationErased, CorruptEvent
 from eventstore.events import Event, UnknownEvent
 from eventstore.recorders.types import BareRow, Conversation, Row
 from eventstore.stored import hash_chain
+from eventstore.stored.crc import crc32
+from eventstore.stored.hash_chain import SALT_BYTES, pack
 from eventstore.stored.row_codec import PLAIN, Limit, RowCodec
+from eventstore.values.arguments import YEAR_10000, moment
 
 __all__ = [
     "beginning_with_an_event",
@@ -29,31 +35,61 @@ __all__ = [
     "events_of_rows",
     "from_microseconds",
     "not_erased",
-    "set_times",
+    "present",
     "sound",
     "stored_event_of",
     "with_times",
-    "without_time",
 ]
 
 _id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter("origin")
+_new = tuple.__new__  # what Row(...) calls, without the call around it
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> list[Row]:
-    """Return the rows that append ``batch`` to ``conversation``: ids dense, heads linked, the clock never running
-    backwards.
+def present() -> int:
+    """Return the present moment in microseconds since 1970, UTC. Raises ``InvalidArgument`` outside of 1970 to 9999."""
+    now = time.time_ns() // 1_000
+    return now if 0 <= now < YEAR_10000 else moment(now)
 
-    Each event has a new salt of its own. Cost: one hash and one checksum of each body.
+
+def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> tuple[list[Row], Conversation]:
+    """Return the rows that append ``batch`` to ``conversation``, and the conversation as they leave it: ids dense,
+    heads linked, the clock never running backwards.
+
+    Each event has a new salt of its own. It is ``hash_chain.link`` and ``hash_chain.checksum`` of each, written out
+    once more because every append does this. Cost: one hash and one checksum of each body.
     """
-    head = conversation.head or hash_chain.seed(conversation.id, conversation.salt)
-    if conversation.version == conversation.parent_version:
-        head = hash_chain.border(conversation.id, conversation.salt, conversation.version, head)
-    recorded_at = now if conversation.updated_at is None else max(now, conversation.updated_at)
-    chain = hash_chain.Chain(head, conversation.version, conversation.shown, conversation.structural)
-    salts = hash_chain.new_salts(len(batch))
-    seed = hash_chain.checksum_seed(conversation.id)
-    return hash_chain.linked(chain, conversation.salt, salts, seed, recorded_at, batch)
+    _, name, _, salt, event_id, updated_at, head, before, turns, *_ = conversation
+    if head is None:
+        head = hash_chain.seed(name, salt)
+    if event_id == conversation.parent_version:
+        head = hash_chain.border(name, salt, event_id, head)
+    recorded_at = now if updated_at is None or updated_at < now else updated_at
+    checksum_seed = hash_chain.checksum_seed(name)
+    salts = urandom(SALT_BYTES * len(batch))
+    at = 0
+    rows = []
+    for kind, schema, shown, structural, body, _ in batch:
+        what = kind.encode("utf-8", "surrogatepass")
+        event_salt = salts[at : at + SALT_BYTES]
+        head = sha256(b"%b%bsalted %d %d %d %d %d %d %b\n%b" % (
+            head, salt, event_id, schema, shown, structural, recorded_at, len(what), what,
+            sha256(event_salt + body).digest(),
+        )).digest()  # fmt: skip
+        proof = head + event_salt
+        fields = pack(event_id, schema, shown, structural, recorded_at, PLAIN, before, turns)
+        check = crc32(body, crc32(fields + what + proof, checksum_seed))
+        rows.append(_new(Row, (
+            event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, proof, before, turns, check
+        )))  # fmt: skip
+        at += SALT_BYTES
+        event_id += 1
+        before += shown
+        turns += structural
+    left = _new(Conversation, (
+        *conversation[:4], event_id, recorded_at, head, before, turns, *conversation[9:]
+    ))  # fmt: skip
+    return rows, left
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
@@ -96,18 +132,6 @@ def _decode_columns(
                 if event.timestamp is None and event.origin is None:
                     force_setattr(event, "timestamp", from_microseconds(recorded_at))
     return events
-
-
-def without_time(events: Sequence[Event]) -> Sequence[Event]:
-    """Return those of simple events that get the time of their recording: see ``event_of``."""
-    if len(events) > 1 and list(map(_timestamp, events)).count(None) == len(events) and not any(map(_origin, events)):
-        return events
-    return [event for event in events if event.timestamp is None and event.origin is None]
-
-
-def set_times(events: Iterable[Event], recorded_at: datetime | None) -> None:
-    """Give events, which are the caller's own, the time of their recording."""
-    deque(map(force_setattr, events, repeat("timestamp"), repeat(recorded_at)), maxlen=0)
 
 
 def dense_events_of(codec: RowCodec, limit: Limit, bare: Sequence[BareRow], start: int, stop: int) -> Iterable[Event]:

@@ -59,11 +59,8 @@ class WriteTransaction(ReadTransaction):
     """
 
     _reader: Transaction
-
-    def __init__(self, transaction: Transaction, conversation: Conversation, database: Database) -> None:
-        super().__init__(transaction, conversation, database)
-        self._wrote = False
-        self._changed = False
+    _wrote = False
+    _changed = False
 
     def put_records(self, projection: str, records: Iterable[Record]) -> None:
         """Keep records; one of the same version is replaced."""
@@ -96,26 +93,29 @@ class WriteTransaction(ReadTransaction):
 
     def insert(self, rows: Sequence[Row]) -> Place:
         """Insert the next rows of the conversation, which are plain."""
+        return self._insert(rows, self._conversation.grown(rows[-1]))
+
+    def append(self, batch: Sequence[Encoded], now: int) -> tuple[Place, int]:
+        """Insert these events as the next ones; return where they are, and when they were recorded."""
+        found = self._conversation
+        if found.sealed_key is not None:
+            found = found._replace(salt=self._salt)
+        rows, left = chained(found, batch, now)
+        return self._insert(rows, left), rows[0].recorded_at
+
+    def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
         found = self._conversation
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, Grown())
-        self._changed = True
         written = self._database.written.get(found.id)
         if written is not None:
             written.add(found, rows)
-        if found.sealed_key is None and self._database.writes_plain:
-            self._conversation = left = found.grown(rows[-1])
-            return self._reader.insert(found.key, rows, leaves=left)
-        rows = self._encoded(rows)
-        place = self._reader.insert(found.key, rows)
-        self._conversation = self._conversation.grown(rows[-1])
-        return place
-
-    def append(self, batch: Sequence[Encoded], now: int) -> Place:
-        """Insert these events as the next ones."""
-        codec = self._codec_to_write()
-        salt = self._conversation.salt if codec.data_key is None else codec.data_key.salt
-        return self.insert(chained(self._conversation._replace(salt=salt), batch, now))
+        if found.sealed_key is not None or not self._database.writes_plain:
+            rows = self._encoded(rows)
+            found = self._conversation  # it may have got a key
+            left = found.grown(rows[-1])
+        self._conversation, self._changed = left, True
+        return self._reader.insert(found.key, rows, follow=rows[0].id == found.version)
 
     def stage(self, rows: Sequence[Row]) -> None:
         """Insert the next rows of a staged conversation, which are plain."""
@@ -186,16 +186,14 @@ class WriteTransaction(ReadTransaction):
         """Write the mark of an encrypted conversation as this transaction leaves it."""
         if not self._changed:
             return
-        left = self._conversation
-        if left.sealed_key is None:
-            self._database.learn_plain(left)
-            return
+        stored = plain = self._conversation
         codec = self._codec()
-        assert codec.data_key is not None  # the conversation has a wrapped one
-        mark = mark_of(codec.data_key, left, codec.mark)
-        self._reader.change(left.key, NewMark(mark))
-        left = left._replace(mark=mark)
-        self._database.learn(left._replace(salt=b""), left._replace(salt=codec.data_key.salt), codec)
+        if codec.data_key is not None:
+            mark = mark_of(codec.data_key, plain, codec.mark)
+            self._reader.change(plain.key, NewMark(mark))
+            stored = plain._replace(mark=mark, salt=b"")
+            plain = plain._replace(mark=mark, salt=codec.data_key.salt)
+        self._database.learn(stored, plain, codec, self._reader.known)
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         database = self._database

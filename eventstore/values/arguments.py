@@ -8,7 +8,7 @@ from typing import Final
 
 from eventstore.errors import InvalidArgument
 
-__all__ = ["NUMBER_MAX", "NUMBER_MIN", "moment", "to_microseconds", "whole"]
+__all__ = ["NUMBER_MAX", "NUMBER_MIN", "YEAR_10000", "moment", "to_microseconds", "whole"]
 
 NUMBER_MIN: Final = -(2**63)
 NUMBER_MAX: Final = 2**63 - 1
@@ -16,7 +16,8 @@ NUMBER_MAX: Final = 2**63 - 1
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_YEAR_10000: Final = 253_402_300_800_000_000
+YEAR_10000: Final = 253_402_300_800_000_000
+"""In microseconds since 1970: the first moment that a datetime cannot hold."""
 
 
 def whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_MAX) -> int:
@@ -36,7 +37,7 @@ def moment(microseconds: int) -> int:
 
     A store keeps no other: what it could not read again, it must not acknowledge.
     """
-    if not 0 <= microseconds < _YEAR_10000:
+    if not 0 <= microseconds < YEAR_10000:
         seconds = microseconds // 1_000_000
         raise InvalidArgument(
             f"the clock is {seconds} seconds after the beginning of 1970, and the store keeps the years 1970 to 9999; "

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import count, repeat
+from operator import attrgetter
+from typing import Literal
+
+from msgspec.structs import force_setattr
 
 from eventstore.codec import Encoded
 from eventstore.conversation import (
     ANY_VERSION,
+    UNRULED,
+    AnyVersion,
     Append,
     State,
     check_changes,
     check_version,
     decide,
-    is_simple,
-    number,
     summaries_named,
 )
 from eventstore.documents.listing import list_again
 from eventstore.errors import CorruptEvent, IdempotencyConflict
-from eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, summary_of
+from eventstore.events import ATTRIBUTES, NOT_RECORDED, CondensationAction, DocumentChanges, Event, summary_of
 from eventstore.recorders.base import Transaction
-from eventstore.recorders.types import Place, RecalledKey
+from eventstore.recorders.types import Conversation, Place, RecalledKey
 from eventstore.stored.beginning import begin_new
-from eventstore.stored.database import Database
-from eventstore.stored.read_transaction import ReadTransaction, find_begun
+from eventstore.stored.database import Database, Known
+from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.redacted import can_be_redacted, without_content
 from eventstore.stored.results import Recorded
-from eventstore.stored.rows import (
-    chained,
-    dense_events,
-    event_of,
-    from_microseconds,
-    set_times,
-    stored_event_of,
-    with_times,
-    without_time,
-)
+from eventstore.stored.rows import dense_events, event_of, from_microseconds, stored_event_of, with_times
 from eventstore.stored.write_transaction import WriteTransaction
 from eventstore.writing import origins
 from eventstore.writing.generation import Generation, find_meant
@@ -47,6 +43,8 @@ __all__ = ["Appending"]
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _new = tuple.__new__  # what Recorded(...) calls, without the call around it
+_event, _id, _cause = attrgetter("event"), attrgetter("id"), attrgetter("cause")
+_timestamp, _origin = attrgetter("timestamp"), attrgetter("origin")
 
 
 class Appending:
@@ -59,82 +57,94 @@ class Appending:
         database: Database,
         conversation: str,
         batch: list[Encoded],
-        command: Append,
+        expected_version: int | Literal[AnyVersion.ANY_VERSION],
         idempotency_key: str | None,
         guard: Callable[[ReadTransaction], object] | None,
         project: Callable[[WriteTransaction, Sequence[Event]], None],
-        *,
         dedupe: bool,
-        generation: Generation | None = None,
+        generation: Generation | None,
     ) -> None:
         self._database = database
         self._conversation = conversation
         self._batch = batch
-        self._command = command
+        self._expected = expected_version
         self._key = idempotency_key
         self._guard = guard
         self._project = project
-        self._dedupe = dedupe and bool(batch)
+        self._dedupe = dedupe
         self._generation = generation
         self.met: int | None = None
         """The key of the conversation that it appends to."""
-        self._simple = not dedupe and is_simple(command.events)
-        """Whether no rule applies to the events but the expected version: then they get ids and times in place."""
-        self._untimed: Sequence[Event] = without_time(command.events) if self._simple else ()
-        self._named = _NO_SUMMARIES if self._simple else summaries_named(command.events)
+        self._simple = not dedupe and _is_simple(batch)
+        """Whether no rule applies but the expected version: then events get ids and times once they are committed."""
+        self._asks = not self._simple or idempotency_key is not None or guard is not None
 
     def __call__(self, transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
-        given, command, new, reading = self._batch, self._command, None, None
-        if self._generation is None:
-            found, replaces = find_begun(self._database, transaction, self._conversation), None
+        database, generation, replaces = self._database, self._generation, None
+        known: Known | None = transaction.known.get(self._conversation)
+        if known is not None and (generation is None or generation.key == known.plain.key):
+            found: Conversation | None = known.plain
         else:
-            found, replaces = find_meant(self._database, transaction, self._conversation, self._generation)
-        self.met = None if found is None else found.key
-        if found is not None and not (self._simple and self._key is None and self._guard is None):
-            reading = ReadTransaction(transaction, found, self._database)
-            earlier = self._earlier(reading)
-            if earlier is not None:
-                return partial(tuple, earlier)
-            if self._guard is not None:
-                self._guard(reading)
-        if self._dedupe:
-            new = origins.unknown(reading, given)
-            if not new.batch:
-                return tuple
-            given, command = new.batch, command._replace(events=[encoded.event for encoded in new.batch])
-        version = 0 if found is None else found.version
-        decided = self._decided(version, command, reading)
-        now = self._database.now()
+            found, replaces = find_meant(database, transaction, self._conversation, generation)
+        version, batch, decided, new = 0, self._batch, None, None
+        if found is not None:
+            self.met, version = found.key, found.version
+        if self._asks:
+            reading = None if found is None else ReadTransaction(transaction, found, database)
+            if reading is not None:
+                earlier = self._earlier(reading)
+                if earlier is not None:
+                    return partial(tuple, earlier)
+                if self._guard is not None:
+                    self._guard(reading)
+            if self._dedupe:
+                new = origins.unknown(reading, batch)
+                if not new.batch:
+                    return tuple
+                batch = new.batch
+            decided = self._decided(version, batch, reading)
+        elif self._expected is not ANY_VERSION and self._expected != version:
+            check_version(State(self._conversation, version), self._expected)  # which raises
+        now = database.now()
         if found is None:
             found = begin_new(transaction, self._conversation, now, replaces=replaces)
             self.met = found.key
-        rows = chained(found, given, now)
-        writing = WriteTransaction(transaction, found, self._database)
-        place = writing.insert(rows)
+        writing = WriteTransaction(transaction, found, database)
+        place, recorded_at = writing.append(batch, now)
         if self._key is not None:
-            writing.remember(self._key, RecalledKey(version, len(rows)))
+            writing.remember(self._key, RecalledKey(version, len(batch)))
         if new is not None:
             new.remember(writing, version, begins=version == 0)
-        recorded_at = from_microseconds(rows[0].recorded_at)
-        if not self._simple:
-            with_times(decided, recorded_at)
+        if decided is not None:
+            with_times(decided, from_microseconds(recorded_at))
             self._project(writing, decided)
             if any(isinstance(event, DocumentChanges) for event in decided):
                 _keep_documents(writing, version, decided)
-        elif self._untimed:
-            set_times(self._untimed, recorded_at)
         writing.end()
-        return partial(_recorded, place, self._conversation, recorded_at, decided)
+        if decided is None:
+            return partial(_recorded_simple, place, self._conversation, recorded_at, batch, version)
+        return partial(_recorded, place, self._conversation, from_microseconds(recorded_at), decided)
 
-    def _decided(self, version: int, command: Append, reading: ReadTransaction | None) -> Sequence[Event]:
+    def _decided(self, version: int, batch: list[Encoded], reading: ReadTransaction | None) -> Sequence[Event] | None:
+        """Return the events with their ids; None where no rule applies but the expected version."""
         if self._simple:
-            check_version(State(self._conversation, version), command.expected_version)
-            number(command.events, version)
-            return command.events
+            check_version(State(self._conversation, version), self._expected)
+            return None
+        return self._numbered(version, batch, self._expected, reading)
+
+    def _numbered(
+        self,
+        version: int,
+        batch: list[Encoded],
+        expected_version: int | Literal[AnyVersion.ANY_VERSION],
+        reading: ReadTransaction | None,
+    ) -> Sequence[Event]:
+        events = [encoded.event for encoded in batch]
         existing = _NO_SUMMARIES
-        if self._named and reading is not None:
-            existing = frozenset(i for i in self._named if _brings_summary(reading, i))
-        return decide(State(self._conversation, version, existing), command)
+        named = summaries_named(events)
+        if named and reading is not None:
+            existing = frozenset(i for i in named if _brings_summary(reading, i))
+        return decide(State(self._conversation, version, existing), Append(events, expected_version))
 
     def _earlier(self, reading: ReadTransaction) -> tuple[Recorded, ...] | None:
         """Return what was recorded under the idempotency key before; None if it is new. Raises ``IdempotencyConflict``
@@ -147,8 +157,7 @@ class Appending:
         first_id, count, _, position = earlier
         rows = reading.rows(first_id, first_id + count, count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
-        set_times(self._untimed, None)  # an earlier run of this may have set them
-        given = self._decided(first_id, Append(self._command.events, ANY_VERSION), reading)
+        given = self._numbered(first_id, self._batch, ANY_VERSION, reading)
         stored = [stored_event_of(conversation, row) for row in rows]
         if stored != list(given) and not _are_what_was_given(stored, given, self._batch):
             raise IdempotencyConflict(conversation, str(self._key), first_id)
@@ -158,6 +167,20 @@ class Appending:
             Recorded(position + n, conversation, from_microseconds(row.recorded_at), event)
             for n, (row, event) in enumerate(zip(rows, recorded, strict=True))
         )
+
+
+def _is_simple(batch: Sequence[Encoded]) -> bool:
+    """Return whether no rule but the expected version applies to these events. Cost: a few steps, however many."""
+    if len(batch) == 1:
+        event = batch[0].event
+        return type(event) in UNRULED and event.id == NOT_RECORDED and event.cause is None
+    events = list(map(_event, batch))
+    return (
+        len(events) > 0
+        and UNRULED.issuperset(map(type, events))
+        and list(map(_id, events)).count(NOT_RECORDED) == len(events)
+        and list(map(_cause, events)).count(None) == len(events)
+    )
 
 
 def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event], batch: Sequence[Encoded]) -> bool:
@@ -183,9 +206,27 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
     return isinstance(event, CondensationAction) and event.summary is not None
 
 
+def _recorded_simple(
+    place: Place, conversation: str, recorded_at: int, batch: Sequence[Encoded], version: int
+) -> tuple[Recorded, ...]:
+    """Give simple events, which are the caller's own, their ids and times: see ``rows.event_of``."""
+    moment = from_microseconds(recorded_at)
+    if len(batch) == 1:
+        event = batch[0].event
+        force_setattr(event, "id", version)
+        if event.timestamp is None and event.origin is None:
+            force_setattr(event, "timestamp", moment)
+        return (_new(Recorded, (place(), conversation, moment, event)),)
+    events = list(map(_event, batch))
+    deque(map(force_setattr, events, repeat("id"), count(version)), maxlen=0)
+    untimed = events
+    if list(map(_timestamp, events)).count(None) < len(events) or any(map(_origin, events)):
+        untimed = [event for event in events if event.timestamp is None and event.origin is None]
+    deque(map(force_setattr, untimed, repeat("timestamp"), repeat(moment)), maxlen=0)
+    return _recorded(place, conversation, moment, events)
+
+
 def _recorded(place: Place, conversation: str, recorded_at: datetime, events: Sequence[Event]) -> tuple[Recorded, ...]:
-    if len(events) == 1:
-        return (_new(Recorded, (place(), conversation, recorded_at, events[0])),)
     columns = zip(count(place()), repeat(conversation), repeat(recorded_at), events, strict=False)
     return tuple(map(_new, repeat(Recorded), columns))
 

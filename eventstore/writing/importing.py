@@ -142,7 +142,7 @@ class Ingestion:
         return staged.version, staged.version
 
     def _add_to(self, staged: Conversation, chunk: list[Encoded]) -> Conversation:
-        rows = chained(staged, chunk, self._now())
+        rows, left = chained(staged, chunk, self._now())
         events = [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)]
 
         def stage(transaction: Transaction) -> None:
@@ -153,7 +153,7 @@ class Ingestion:
             writing.end()
 
         self._recorder.transact(stage)
-        return staged.grown(rows[-1])
+        return left
 
     def _publish(self, transaction: Transaction, staged: Conversation) -> int:
         self._check_no_rival(transaction)
@@ -187,7 +187,7 @@ class Ingestion:
         now = self._now()
         if found is None:
             found = begin_new(transaction, self._conversation, now)
-        rows = chained(found, chunk, now)
+        rows, _ = chained(found, chunk, now)
         writing = WriteTransaction(transaction, found, self._database)
         writing.insert(rows)
         self._project(writing, [_numbered(encoded, row) for encoded, row in zip(chunk, rows, strict=True)])

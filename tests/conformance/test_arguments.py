@@ -19,7 +19,7 @@ from eventstore import (
     open_store,
 )
 from eventstore.recorders.base import Recorder
-from eventstore.stored import database as database_module
+from eventstore.stored import rows as rows_module
 from eventstore.stored.hash_chain import new_salt
 from eventstore.writing import appending
 from projections import Views
@@ -117,7 +117,7 @@ def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(recorder: 
 
 
 def test_the_clock_of_the_machine_is_looked_at_too(store: Store, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(database_module.time, "time_ns", lambda: -1_000_000)
+    monkeypatch.setattr(rows_module.time, "time_ns", lambda: -1_000_000)
     with pytest.raises(InvalidArgument, match="Set the clock of this machine"):
         store.append("c", HI, expected_version=0)
     assert store.version("c") == 0

@@ -86,7 +86,7 @@ def test_what_a_killed_import_left_gets_the_new_key_too(recorder: Recorder):
     """It is published by nobody; but its rows are in the database, and the old key must not be needed for them."""
     store = store_on(recorder, OLD)
     staged = store._recorder.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
-    store._recorder.transact(lambda t: stage(store, t, staged.key, chained(staged, [encode(said("x"))], 5)))
+    store._recorder.transact(lambda t: stage(store, t, staged.key, chained(staged, [encode(said("x"))], 5)[0]))
     list(store_on(recorder, NEW, OLD).rekey())
     found = recorder.query(lambda reader: reader.conversation(staged.key))
     assert found is not None

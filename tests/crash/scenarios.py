@@ -77,7 +77,7 @@ def append_batches(path: Path, ledger: Ledger) -> None:
 
 def append_and_write_back(path: Path, ledger: Ledger) -> None:
     """After each append the log is written back beside the commits, and begun again."""
-    checkpoints._AT = 1
+    checkpoints.AT = 1
     with open_at(path) as store:
         for n in range(3):
             recorded = store.append(

@@ -29,7 +29,7 @@ needs_descriptors = pytest.mark.skipif(
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setattr(checkpoints, "_AT", AT)
+    monkeypatch.setattr(checkpoints, "AT", AT)
     monkeypatch.setattr(space, "LOG_BYTES", 0)
     with open_store(tmp_path / "history.db") as store:
         append(store)
@@ -119,7 +119,7 @@ def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(tmp_path: 
     def fail(self: LogCheckpoints) -> int:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(checkpoints, "_AT", AT)
+    monkeypatch.setattr(checkpoints, "AT", AT)
     monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", 2 * AT)
     monkeypatch.setattr(writing, "IN_COMMITS_AT", 2 * AT)
     monkeypatch.setattr(space, "LOG_BYTES", 0)
@@ -209,7 +209,7 @@ import contextlib, os, sys, threading, time
 from eventstore import ANY_VERSION, Message, open_store
 from eventstore.recorders.sqlite.log import checkpoints
 from eventstore.recorders.sqlite.store_file import StoreFile
-checkpoints._AT = 4
+checkpoints.AT = 4
 begun, busy = threading.Event(), [False]
 written_back = StoreFile.written_back
 @contextlib.contextmanager

@@ -450,7 +450,7 @@ def test_what_a_killed_import_left_is_sealed_too(path: Path, conversation: str |
         fill(store)
         store.ingest("imported", [said(0)])
         staged = store._recorder.transact(lambda t: t.begin("imported", 5, hash_chain.new_salt(), staged=True))
-        rows = chained(staged, [encode(said(n)) for n in range(500)], 5)
+        rows, _ = chained(staged, [encode(said(n)) for n in range(500)], 5)
         store._recorder.transact(lambda t: stage(store, t, staged.key, rows))
     with open_store(url, keys=KeyRing([OLD])) as store:
         list(store.rekey("c1"))

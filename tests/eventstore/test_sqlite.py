@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from eventstore import Message, Store, StoreUnavailable, StoreUnusable, open_store
+from eventstore import ConversationErased, Message, Store, StoreUnavailable, StoreUnusable, open_store
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder, schema
 from eventstore.recorders.sqlite.log import checkpoints, space
 from eventstore.recorders.sqlite.reader import SQL
+from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.statements import migrations
 from eventstore.recorders.types import Row, as_rows
 
@@ -115,7 +116,6 @@ def test_a_log_that_was_emptied_is_lengthened_again(
     recorder: SQLiteRecorder, path: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(space, "LOG_BYTES", 300_000)
-    monkeypatch.setattr(space, "_COMMITS_BETWEEN_LOOKS", 2)
     lengths_of_the_log(recorder, path, 60)
     recorder.purge()
     assert os.path.getsize(f"{path}-wal") < 10_000  # one page, where it overwrote a gap
@@ -502,6 +502,60 @@ def test_an_interruption_is_of_one_caller_and_says_what_was_committed(
     other = SQLiteRecorder(recorder.path)
     other.transact(lambda t: t.insert(key, [row(7)]))  # the write lock was released
     other.close()
+
+
+class FollowedBy:
+    """A connection behind whose next COMMIT a program that is not ours commits at once, which takes no lock of ours."""
+
+    def __init__(self, connection: sqlite3.Connection | None, path: str, statement: str) -> None:
+        self._connection = connection
+        self._path = path
+        self._statement = statement
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
+        assert self._connection is not None
+        cursor = self._connection.execute(statement, *parameters)
+        if statement == "COMMIT" and self._statement:
+            with closing(sqlite3.connect(self._path)) as program:
+                program.execute(self._statement)
+                program.commit()
+            self._statement = ""
+        return cursor
+
+
+ERASED = "UPDATE conversations SET erased_at = 5, erased_events = 3, erased_head = x'00' WHERE key = 1"
+
+
+@pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
+def test_what_a_program_that_is_not_ours_commits_right_after_an_append_is_seen(
+    path: str, monkeypatch: pytest.MonkeyPatch, tells: bool
+):
+    if not tells:
+        monkeypatch.setattr(StoreFile, "index_of_log", lambda _: None)
+    with open_store(path) as store:
+        store.append("c1", HI, expected_version=0)
+        store.append("c1", HI, expected_version=1)
+        writing = store._recorder._writing  # type: ignore[attr-defined]
+        writing.connection = FollowedBy(writing.connection, path, ERASED)
+        store.append("c1", HI, expected_version=2)
+        with pytest.raises(ConversationErased):
+            store.append("c1", HI, expected_version=3)
+
+
+@pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
+def test_two_writers_in_turn_see_what_the_other_has_appended(path: str, monkeypatch: pytest.MonkeyPatch, tells: bool):
+    if not tells:
+        monkeypatch.setattr(StoreFile, "index_of_log", lambda _: None)
+    with open_store(path) as one, open_store(path) as other:
+        for version in range(0, 12, 3):
+            one.append("c1", HI, expected_version=version)
+            one.append("c1", HI, expected_version=version + 1)
+            other.append("c1", HI, expected_version=version + 2)
+        assert [event.id for event in one.events("c1")] == list(range(12))
+        assert [each.position for each in other.follow()] == list(range(1, 13))
 
 
 def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):

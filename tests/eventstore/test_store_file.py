@@ -15,6 +15,7 @@ import pytest
 
 from eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from eventstore.recorders.sqlite import store_file
+from eventstore.stored.database import translated
 
 
 def message(content: str = "hi") -> Message:
@@ -186,8 +187,9 @@ def test_a_file_that_is_removed_during_a_commit_acknowledges_nothing(store: Stor
         transaction.begin("c2", 5, b"s" * 16)  # type: ignore[attr-defined]
         path.unlink()  # after the look before the commit
 
-    with pytest.raises(StoreUnavailable, match="was removed or replaced during a commit, so what was written may be"):
-        store._transact(work)  # type: ignore[arg-type]
+    lost = "was removed or replaced during a commit, so what was written may be"
+    with pytest.raises(StoreUnavailable, match=lost), translated():
+        store._recorder.transact(work)
 
 
 def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store: Store, path: Path, tmp_path: Path):

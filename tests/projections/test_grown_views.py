@@ -122,20 +122,20 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store
     """It takes no write lock of ours, so it may commit before our commit is looked at."""
     views = watched(store)
     writing = store.database.recorder._writing
-    look = writing._checkpoints.look
+    check = writing._file.check_committed
 
-    def after_another() -> object:
+    def after_another() -> None:
         with closing(sqlite3.connect(tmp_path / "history.db")) as other:
             other.execute("UPDATE conversations SET redactions = coalesce(redactions, 0) + 1")
             other.commit()
-        return look()
+        check()
 
-    writing._checkpoints.look = after_another
+    writing._file.check_committed = after_another
     append(store, *said("c"))
-    writing._checkpoints.look = look
+    writing._file.check_committed = check
     assert store.database.recorder.as_left("c") is None
     append(store, *said("d"))
-    assert store.database.recorder.as_left("c").redactions == 1
+    assert store.database.recorder.as_left("c").plain.redactions == 1
     assert views.current("c") == folded(store)
 
 

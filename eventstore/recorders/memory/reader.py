@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 from eventstore.recorders.memory.index import MemoryIndex
 from eventstore.recorders.memory.tables import Tables, bare, between, utf8
@@ -16,6 +17,7 @@ __all__ = ["MemoryReader"]
 class MemoryReader:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self.known: dict[str, Any] = {}
 
     def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
         key = self._tables.visible.get(name) if isinstance(name, str) else name

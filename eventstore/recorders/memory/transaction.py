@@ -66,9 +66,7 @@ class MemoryTransaction(MemoryReader):
             self._show(conversation)
         return conversation
 
-    def insert(
-        self, key: int, rows: Sequence[Row], *, staged: bool = False, leaves: Conversation | None = None
-    ) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: bool = False) -> Place:
         tables = self._tables
         if staged:
             self._check_staged(key)

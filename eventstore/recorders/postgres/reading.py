@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from psycopg.pq.abc import PGresult
 
@@ -40,6 +40,7 @@ class Session(Protocol):
 class PostgresReader:
     def __init__(self, session: Session) -> None:
         self._ask = session.ask
+        self.known: dict[str, Any] = {}
 
     def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
         if isinstance(name, int):

@@ -1,7 +1,8 @@
 """A store in one SQLite file, for any number of threads and processes.
 
     recorder      the seam: group commit, what becomes of an error, the end
-    transaction   what may be written, under the one write lock that SQLite has
+    transaction   what may be written, under the one write lock that SQLite has; what the last commit left, so that the
+                  next need not ask
     reader        the questions that one transaction answers; index: those over many conversations
     connections   to the file, and for readers a pool of them
     store_file    which file that is: nothing is written to another one; contents: nor to one that was overwritten
@@ -9,7 +10,6 @@
     writing       the connection that writes, and what becomes of an exception in its transaction
     write_lock    the lock between processes (docs/decisions/0021-turns-of-writers.md)
     log           room in it, and writing it back beside commits (docs/decisions/0022-checkpoints-beside-commits.md)
-    version_cache what the last commit left, so that the next need not ask
     checked       what need not be checked again when a file is opened again
     process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date

@@ -55,6 +55,7 @@ class SQLiteReader:
         self._check_file = check_file
         self._checked = checked
         self._ids: dict[int, str] = {}
+        self.known: dict[str, Any] = {}
 
     def value(self, name: str) -> str:
         """Return a fact about the store."""

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from eventstore.recorders.commit_queue import CommitQueue
-from eventstore.recorders.errors import DatabaseError, InterfaceError, ReadOnly
+from eventstore.recorders.errors import DatabaseError, ReadOnly
 from eventstore.recorders.nesting import INSIDE, Mark, mark_of, nested
 from eventstore.recorders.sqlite import epochs, process_forks, schema, upkeep
 from eventstore.recorders.sqlite.checked import Checked, checked_in
@@ -34,7 +34,6 @@ from eventstore.recorders.sqlite.reader import SQLiteReader
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.sqlite.write_lock import WriteLock
 from eventstore.recorders.sqlite.writing import SQLiteWriting
-from eventstore.recorders.types import Conversation
 
 __all__ = ["SQLiteRecorder"]
 
@@ -83,7 +82,6 @@ class SQLiteRecorder:
         self._patience_s = patience_s
         self._lock: WriteLock | None = None
         self._database = ""
-        self._closed_because: str | None = None
         self._pollers = 0
         self._begin()
         try:
@@ -95,8 +93,8 @@ class SQLiteRecorder:
         process_forks.watch(self)
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
-        self._check_open()
         if self._lock is None:
+            self._file.check_open()
             raise ReadOnly(f"{self.path} is open for reading only; open it without ?mode=ro to write")
         return self._queue.run(work, any_thread=any_thread)
 
@@ -115,8 +113,8 @@ class SQLiteRecorder:
         with self._snapshot("read") as connection:
             return SQLiteReader(connection).value(name)
 
-    def as_left(self, conversation: str) -> Conversation | None:
-        self._check_open()
+    def as_left(self, conversation: str) -> Any:
+        self._file.check_open()
         try:
             self._file.check()
         except BaseException as error:
@@ -125,7 +123,7 @@ class SQLiteRecorder:
         return None if self._lock is None else self._writing.as_left(conversation)
 
     def _data_version(self) -> int:
-        self._check_open()
+        self._file.check_open()
         try:
             with self._polling:
                 if self._poller is None:
@@ -150,7 +148,7 @@ class SQLiteRecorder:
                 with self._alone() as connection:
                     upkeep.empty_wal(connection)
                 with self._scrubbing:
-                    return self._scrubber.scrub(self._alone, self._readers.connection, self._check_open)
+                    return self._scrubber.scrub(self._alone, self._readers.connection, self._file.check_open)
         finally:
             INSIDE.discard(mark)
 
@@ -252,7 +250,6 @@ class SQLiteRecorder:
             self._checkpoints,
             durable=self._durable,
             patience_s=self._patience_s,
-            check_open=self._check_open,
             close_recorder=self._close_because,
         )
         self._queue = CommitQueue(self._writing, database=self._database, name=self.path, patience_s=self._patience_s)
@@ -308,7 +305,7 @@ class SQLiteRecorder:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
         """Give the writing connection, under the write lock, to this thread alone."""
-        self._check_open()
+        self._file.check_open()
         if self._lock is None:
             raise ReadOnly(f"{self.path} is open for reading only; open it without ?mode=ro to write")
         with self._queue.alone() as job:
@@ -318,13 +315,9 @@ class SQLiteRecorder:
             with self._checkpoints.none_beside():
                 yield connection
 
-    def _check_open(self) -> None:
-        if self._closed_because is not None:
-            raise InterfaceError(f"{self.path} is closed: {self._closed_because}; open the store again")
-
     def _close_because(self, reason: str) -> None:
-        if self._closed_because is None:
-            self._closed_because = reason
+        if self._file.closed_because is None:
+            self._file.closed_because = reason
 
     def _close_poller(self) -> None:
         with self._polling:
@@ -348,7 +341,7 @@ class _ReadTransaction(Use):
 
     def __enter__(self) -> sqlite3.Connection:
         recorder = self._recorder
-        recorder._check_open()
+        recorder._file.check_open()
         try:
             connection = self._readers.take(self)
             connection.execute("BEGIN")

@@ -22,13 +22,15 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from eventstore.recorders.errors import OperationalError
+from eventstore.recorders.errors import InterfaceError, OperationalError
 from eventstore.recorders.sqlite.contents import Contents
 
 __all__ = ["StoreFile", "WrongFile"]
 
 _PATH_ONLY: Final = getattr(os, "O_PATH", 0)
 _INTEGER_MAX: Final = 2**63 - 1
+_NAMES: Final = 3
+"""Where a status has the number of names; inode and device stand before it, so that the three are compared at once."""
 _DESCRIPTORS: Final = "/proc/self/fd"
 _ATTEMPTS: Final = 16
 _DESCRIPTOR_OF: Final = "/proc/self/fdinfo"
@@ -67,6 +69,12 @@ class StoreFile:
         """``_found`` is the file as it was found then, until a connection is opened."""
         self._file: _Held | None = None
         self._log: tuple[_Held, ...] = ()
+        self._as_opened: tuple[tuple[int, ...], int, int, int] | None = None
+        """Inode, device and one name of the file, and the descriptors that hold it, its log and the log's index: what
+        tells in one look that all three are as they were opened. None where descriptors do not tell.
+        """
+        self.closed_because: str | None = None
+        """Why the recorder reads and writes no more."""
         self._contents = Contents(self.path)
         self._overwritten = False
         self._is_written_back = False
@@ -147,13 +155,22 @@ class StoreFile:
         """
         return connection in self._keep_the_log
 
+    def check_open(self) -> None:
+        """Raise ``InterfaceError`` where the recorder was closed."""
+        if self.closed_because is not None:
+            raise InterfaceError(f"{self.path} is closed: {self.closed_because}; open the store again")
+
     def check_contents(self) -> None:
         """As ``check``, and that the file was not overwritten in place. To be called under the write lock.
 
         While this process writes the log back, the file changes all the time: then it is looked at once that has ended.
         """
         status = self.check()
-        if not self._is_written_back and not self._contents.are_ours(status):
+        if (
+            self._contents.changed_at != (status.st_mtime_ns, status.st_size)
+            and not self._is_written_back
+            and not self._contents.are_ours(status)
+        ):
             self._overwritten = True
             raise WrongFile(
                 f"{self.name} was overwritten while it was open, and nothing was written; remove {self.path}-wal and "
@@ -172,7 +189,21 @@ class StoreFile:
             self._is_written_back = False
 
     def check(self) -> os.stat_result:
-        """Compare the file under the name with the file that was opened; return its status. Raises ``WrongFile``."""
+        """Compare the file under the name with the file that was opened; return its status. Raises ``WrongFile``.
+
+        Where all is as it was opened, one look tells. Else a closer one says what is wrong, if anything is.
+        """
+        if self._as_opened is not None:
+            identity, _, log, index = self._as_opened
+            try:
+                status = os.stat(self.name)
+                if status[1:4] == identity and os.fstat(log)[_NAMES] and os.fstat(index)[_NAMES]:
+                    return status
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+        return self._look_closer()
+
+    def _look_closer(self) -> os.stat_result:
         try:
             status = os.stat(self.name)
         except (FileNotFoundError, NotADirectoryError):
@@ -200,6 +231,10 @@ class StoreFile:
 
     def check_committed(self) -> None:
         """After a commit, check that its file and its log still have names. Raises ``WrongFile``."""
+        if self._as_opened is not None:
+            _, file, log, _ = self._as_opened
+            if os.fstat(file)[_NAMES] and os.fstat(log)[_NAMES]:
+                return
         for held in (self._file, *self._log[:1]):
             if held is not None and held.is_unlinked():
                 raise WrongFile(
@@ -209,6 +244,7 @@ class StoreFile:
 
     def close(self) -> None:
         """Let go of the file. Its log is let go of with the last connection."""
+        self._as_opened = None
         if self._file is not None:
             self._file.close()
 
@@ -268,17 +304,22 @@ class StoreFile:
         if not self._log:
             with contextlib.suppress(FileNotFoundError):
                 self._log = (_Held(f"{self.path}-wal"), _Held(f"{self.path}-shm"))
+                if _PATH_ONLY and self._file is not None:
+                    device, inode = self._file.identity
+                    file, log, index = [held.descriptor for held in (self._file, *self._log)]
+                    self._as_opened = (inode, device, 1), file, log, index
 
     def _was_overwritten(self) -> bool:
         """Whether the file that was opened has other content since a writer looked at it."""
         with contextlib.suppress(OSError):
             status = os.stat(self.path)
             if self._contents.are_known and self._file is not None and self._file.is_that_of(status):
-                self._overwritten = self._overwritten or not self._contents.are_ours(status)
+                changed = self._contents.changed_at != (status.st_mtime_ns, status.st_size)
+                self._overwritten = self._overwritten or (changed and not self._contents.are_ours(status))
         return self._overwritten
 
     def _has_lost_its_log(self) -> bool:
-        for held in self._log:  # noqa: SIM110 - runs in every append: a generator takes as long as the loop
+        for held in self._log:  # noqa: SIM110 - a generator takes as long as the loop
             if held.is_unlinked():
                 return True
         return False
@@ -296,6 +337,7 @@ class StoreFile:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
     def _release_log(self) -> None:
+        self._as_opened = None
         for held in self._log:
             held.close()
         self._log = ()
@@ -332,13 +374,13 @@ def _one_at_a_time(path: str) -> _OneAtATime:
 class _Held:
     """A file that was found under a name, held without being opened."""
 
-    _descriptor = -1
+    descriptor = -1
 
     def __init__(self, path: str) -> None:
         self.path = path
         if _PATH_ONLY:
-            self._descriptor = os.open(path, _PATH_ONLY)
-        status = os.fstat(self._descriptor) if _PATH_ONLY else os.stat(path)
+            self.descriptor = os.open(path, _PATH_ONLY)
+        status = os.fstat(self.descriptor) if _PATH_ONLY else os.stat(path)
         self.identity = status.st_dev, status.st_ino
 
     def is_that_of(self, status: os.stat_result) -> bool:
@@ -346,8 +388,8 @@ class _Held:
 
     def is_unlinked(self) -> bool:
         """Whether the file has lost its name."""
-        if self._descriptor >= 0:
-            return os.fstat(self._descriptor).st_nlink == 0
+        if self.descriptor >= 0:
+            return os.fstat(self.descriptor).st_nlink == 0
         try:
             return not self.is_that_of(os.stat(self.path))
         except FileNotFoundError:
@@ -357,21 +399,21 @@ class _Held:
         """Return the path without links that leads to the file, if the system tells: one call, while a look at every
         folder takes ten times as long. ``name`` leads to it too.
         """
-        path = os.readlink(f"{_DESCRIPTORS}/{self._descriptor}")
+        path = os.readlink(f"{_DESCRIPTORS}/{self.descriptor}")
         return path if path == name or self.is_that_of(os.stat(path)) else ""
 
     def mount(self) -> bytes:
         """Which mount the file was found in, where the system tells."""
-        return _mount_of(self._descriptor)
+        return _mount_of(self.descriptor)
 
     def opened_since(self, before: Mapping[int, tuple[int, int]]) -> list[int]:
         """Return the descriptors with which the file was opened since."""
         return [d for d, identity in _descriptors().items() if identity == self.identity != before.get(d)]
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
     __del__ = close
 

@@ -1,15 +1,18 @@
-"""What may be written, under the one write lock that SQLite has."""
+"""What may be written, under the one write lock that SQLite has.
+
+One object for all transactions of the connection that writes: from one to the next it keeps what they left, so that an
+append which follows on one of the same process need not ask for its conversation and its place.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
 from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
-from eventstore.recorders.sqlite.version_cache import SQLiteVersionCache
 from eventstore.recorders.types import (
     Change,
     Conversation,
@@ -43,22 +46,23 @@ _COLUMNS = len(Row._fields) + 2
 
 
 class SQLiteTransaction(SQLiteReader):
-    """What may be written, under the one write lock that SQLite has."""
+    """What may be written, under the one write lock that SQLite has.
 
-    def __init__(self, connection: sqlite3.Connection, versions: SQLiteVersionCache) -> None:
+    ``known`` and the next position hold from one transaction to the next, so its owner must call ``forget`` where one
+    is rolled back, and where another connection has committed.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._executemany = connection.executemany
-        self._versions = versions
+        self._next_position: int | None = None
+        self.inserted = False
+        """Whether events were inserted since this was set to False."""
 
-    def conversation(self, name: str | int, known: Conversation | None = None) -> Conversation | None:
-        if isinstance(name, int):
-            return super().conversation(name)
-        found = self._versions.conversation(name)
-        if found is None:
-            found = super().conversation(name, known)
-            if found is not None:
-                self._versions.learn(found)
-        return found
+    def forget(self) -> None:
+        """Ask the database again, from now on."""
+        self._next_position = None
+        self.known.clear()
 
     def begin(
         self,
@@ -84,27 +88,25 @@ class SQLiteTransaction(SQLiteReader):
         )
         if fork is not None:
             begun = fork.begun(begun)
-        if not staged:
-            self._versions.learn(begun)
         return begun
 
-    def insert(
-        self, key: int, rows: Sequence[Row], *, staged: bool = False, leaves: Conversation | None = None
-    ) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: bool = False) -> Place:
         if staged:
             self._check_staged(key)
             # Below every live position, so that no follower meets them, and ordered by id within the conversation.
             self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
             return _unplaced
-        position = self._versions.place_for(key, rows[0].id)
-        if position is None:
+        position = self._next_position
+        if not follow:
+            self.known.clear()
+        if position is None or not follow:
             position = self._place_for(key, rows[0].id, rows[-1].id)
         self._insert(key, rows, position)
-        self._versions.grow(key, rows, position, leaves)
-        return lambda: position
+        self._next_position, self.inserted = position + len(rows), True
+        return partial(int, position)
 
     def publish(self, key: int, size: int) -> int:
-        self._versions.forget()
+        self.forget()
         self._check_staged(key)
         replaces = self._execute(SQL["replaces"], (key,)).fetchone()
         if replaces is not None:
@@ -115,19 +117,18 @@ class SQLiteTransaction(SQLiteReader):
         return first
 
     def _hide_receipt(self, key: int) -> None:
-        self._versions.forget()
+        self.forget()
         if self._execute(SQL["hide_receipt"], (key,)).rowcount != 1:
             raise IntegrityError(f"conversation number {key} is not erased, or another one has its id already")
 
     def change(self, key: int, change: Change) -> None:
         if type(change) is NewMark:
             self._execute(SQL["set_mark"], (change.mark, key))
-            self._versions.mark(key, change.mark)
             return
         if type(change) is Grown:
             self._execute(SQL["grow_fork"], (key,))
             return
-        self._versions.forget()
+        self.forget()
         self._leave_bytes()
         match change:
             case NewKey(salt, key_id, sealed_key, replaces):
@@ -153,7 +154,7 @@ class SQLiteTransaction(SQLiteReader):
                 self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
 
     def delete(self, key: int, limit: int) -> bool:
-        self._versions.forget()
+        self.forget()
         visible, erased = self._execute(SQL["state"], (key,)).fetchone() or (True, False)
         if visible and not erased:
             return True

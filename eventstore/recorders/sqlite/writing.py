@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import struct
 import threading
 from collections.abc import Callable
 from copy import copy
@@ -15,13 +17,12 @@ from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.sqlite import epochs, schema
 from eventstore.recorders.sqlite.connections import open_writer
 from eventstore.recorders.sqlite.errors import NOT_KNOWN, NOTHING_WRITTEN, is_of_disk, is_ours, leaves_doubt, translate
-from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, LogCheckpoints, is_next_commit
+from eventstore.recorders.sqlite.log import checkpoints as log_checkpoints
+from eventstore.recorders.sqlite.log.checkpoints import IN_COMMITS_AT, LogCheckpoints
 from eventstore.recorders.sqlite.log.space import LogSpace
 from eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
 from eventstore.recorders.sqlite.transaction import SQLiteTransaction
-from eventstore.recorders.sqlite.version_cache import SQLiteVersionCache
 from eventstore.recorders.sqlite.write_lock import WriteLock
-from eventstore.recorders.types import Conversation
 
 __all__ = ["SQLiteWriting"]
 
@@ -35,6 +36,13 @@ _COMMITTING: Final = 3
 _COMMITTED: Final = 4
 """How far a transaction has come."""
 
+_HEADER_BYTES: Final = 48
+_header: Final = struct.Struct("=8xI4xI28x").unpack
+"""The header of the index of the log (https://sqlite.org/walformat.html). SQLite changes it with every commit: what a
+connection has in its cache is current where the header is what it was. In it are a count of commits and the number of
+pages in the log.
+"""
+
 _OF_JOBS: Final = ("eventstore", "sqlite3")
 """Packages of the errors that a job of ours raises. Programs do not raise these in their other threads."""
 
@@ -42,7 +50,7 @@ _OF_JOBS: Final = ("eventstore", "sqlite3")
 class SQLiteWriting:
     """What the commit queue needs of a SQLite file.
 
-    ``check_open`` raises where the recorder is closed; ``close_recorder`` is told why it cannot write any more.
+    ``close_recorder`` is told why it cannot write any more.
     """
 
     def __init__(
@@ -53,7 +61,6 @@ class SQLiteWriting:
         *,
         durable: bool,
         patience_s: float,
-        check_open: Callable[[], None],
         close_recorder: Callable[[str], None],
     ) -> None:
         self._file = file
@@ -62,21 +69,23 @@ class SQLiteWriting:
         self._checkpoints = checkpoints
         self._durable = durable
         self._patience_s = patience_s
-        self._check_open = check_open
         self._close_recorder = close_recorder
         self._stage = _NONE
         self._commit_failed = False
         self._changes = 0
-        self._begun_at: tuple[bytes | None, int] = (None, 0)
-        """The header of the log's index, and the rows changed by the connection, when the transaction began."""
-        self._left: bytes | None = None
-        """The header of the log's index as the last commit left it; None in a transaction, and where it is not known.
+        self._commits = self._pages = 0
+        self._index: int | None = None
+        self._left: object = None
+        """The header of the log's index as the last commit of this process left it; where that is not known, SQLite's
+        own number for it. None in a transaction, and where another connection may have committed since.
         """
+        self._data_version: object = None
         self.connection: sqlite3.Connection | None = None
 
     def take(self, job: Job[Any]) -> None:
         self._stage = _NONE
-        self._check_open()
+        if self._file.closed_because is not None:
+            self._file.check_open()
         try:
             self._lock.take(job)
         except OSError as error:
@@ -90,14 +99,26 @@ class SQLiteWriting:
         connection = self.connection or self.open()
         connection.execute("BEGIN IMMEDIATE")
         self._file.check_contents()
-        header, left, self._left = self._checkpoints.header(), self._left, None
-        self._begun_at = header, connection.total_changes
-        if not self._versions.still_hold(connection, header, left):
-            schema.check_unchanged(connection, self._path)
+        self._transaction.inserted = False
+        left, self._left = self._left, None
+        if self._index is None or os.pread(self._index, _HEADER_BYTES, 0) != left:
+            self._meet_others(connection, left)
+        if self._pages >= self._log_space.pages:
+            self._log_space.make()
+
+    def _meet_others(self, connection: sqlite3.Connection, left: object) -> None:
+        """Forget what the last transaction of this process left, if another connection has committed since."""
+        if self._index is not None:
+            self._commits, self._pages = _header(os.pread(self._index, _HEADER_BYTES, 0))
+        else:
+            self._data_version = connection.execute("PRAGMA data_version").fetchone()
+            if self._data_version == left:
+                return
+        self._transaction.forget()
+        self._log_space.pages = 0  # it may be another log
+        schema.check_unchanged(connection, self._path)
         if not self._in_its_epoch:
             epochs.begin_where_copied(connection, self._file.inode)
-        self._log_space.make()
-        self._transaction = SQLiteTransaction(connection, self._versions)
 
     def run(self, work: Callable[[Any], T]) -> T:
         assert self.connection is not None
@@ -136,30 +157,30 @@ class SQLiteWriting:
         self._in_its_epoch = True
         self._file.check_committed()
         self._stage = _COMMITTED
-        self._left = self._ours(self._checkpoints.look())
+        if self._index is None:
+            self._left = self._data_version
+            return
+        left = os.pread(self._index, _HEADER_BYTES, 0)
+        commits, self._pages = _header(left)
+        # A program that is not ours needs no lock of ours, and may have committed since.
+        self._left = left if commits - self._commits == self._transaction.inserted else None
+        self._commits = commits
+        if self._pages >= log_checkpoints.AT:
+            self._checkpoints.look(self._pages)
 
-    def _ours(self, header: bytes | None) -> bytes | None:
-        """Return the header that our commit left; None where a program that is not foldlog has committed since."""
-        assert self.connection is not None
-        before, changes = self._begun_at
-        if header is None or before is None:
-            return None
-        wrote = self.connection.total_changes != changes
-        return header if (is_next_commit(before, header) if wrote else header == before) else None
-
-    def as_left(self, conversation: str) -> Conversation | None:
-        """Return a conversation as the last commit left it, if that is known and nothing was committed since. Any
-        thread may ask at any time, in a transaction of another one too: see ``_left``.
+    def as_left(self, conversation: str) -> Any:
+        """Return what is known of a conversation as the last commit left it, if nothing was committed since. Any thread
+        may ask at any time, in a transaction of another one too: see ``_left``.
         """
-        left = self._left
-        if left is None:
+        left, index = self._left, self._index
+        if left is None or index is None:
             return None
-        found = self._versions.conversation(conversation)
+        known = self._transaction.known.get(conversation)
         try:
-            header = self._checkpoints.header()
+            header = os.pread(index, _HEADER_BYTES, 0)
         except OSError:  # the connection was closed
             return None
-        return found if header == left and self._left is left else None
+        return known if header == left and self._left is left else None
 
     def settle(self) -> bool:
         connection = self.connection
@@ -172,7 +193,8 @@ class SQLiteWriting:
             return True
         self._stage = _NONE
         if connection is not None and connection.in_transaction:
-            self._versions.forget()
+            self._transaction.forget()
+            self._left = None
             try:
                 connection.rollback()
             except sqlite3.Error:
@@ -206,19 +228,19 @@ class SQLiteWriting:
         """Open the connection that writes. The write lock is held."""
         opened = partial(open_writer, durable=self._durable, patience_s=self._patience_s)
         self.connection, log = self._file.connect_to_log(opened)
-        self._left = None
-        self._versions = SQLiteVersionCache()
+        self._transaction = SQLiteTransaction(self.connection)
         self._in_its_epoch = False
         self._log_space = LogSpace(log)
-        if self._checkpoints.watch(self._file.index_of_log()):
+        self._left, self._commits, self._pages = None, 0, 0
+        self._index = self._file.index_of_log()
+        if self._index is not None:
             self.connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
         return self.connection
 
     def close(self) -> None:
         """Close the connection; what is open on it is rolled back."""
         connection, self.connection = self.connection, None
-        self._left = None
-        self._checkpoints.watch(None)
+        self._left = self._index = None
         if connection is not None:
             self._file.disconnect(connection)
 

@@ -13,9 +13,7 @@ docs/decisions/0022-checkpoints-beside-commits.md.
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -25,20 +23,13 @@ from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.sqlite import upkeep
 from eventstore.recorders.sqlite.store_file import StoreFile
 
-__all__ = ["IN_COMMITS_AT", "THREAD", "LogCheckpoints", "is_next_commit"]
+__all__ = ["AT", "IN_COMMITS_AT", "THREAD", "LogCheckpoints"]
 
 THREAD: Final = "foldlog-checkpoint"
-_AT = 1_000
+AT = 1_000
 """Pages in the log at which it is written back: SQLite's own default."""
 IN_COMMITS_AT: Final = 4_000
 """Pages at which SQLite writes it back in a commit."""
-
-_HEADER_BYTES: Final = 48
-_COMMITS: Final = slice(8, 12)
-_FRAMES: Final = slice(16, 20)
-"""The header of the log's index: a commit changes it. It counts commits, and the pages in the log:
-https://sqlite.org/walformat.html.
-"""
 
 
 class LogCheckpoints:
@@ -56,42 +47,24 @@ class LogCheckpoints:
         self._connect = connect
         self._alone = alone
         self._connection: sqlite3.Connection | None = None
-        self._index: int | None = None
-        self._next_at = _AT
-        self._stopped = False
+        self._next_at = AT
+        self._stopped = self._ending = False
         self._turn = threading.Lock()
         """Held by the one thread that is at work."""
         self._beside_commits = threading.Lock()
         """Held while the log is written back without the write lock."""
 
-    def watch(self, index: int | None) -> bool:
-        """Look at the log from now on. ``index`` is the descriptor with which SQLite has the index of the log open, for
-        as long as the connection that writes is open; None if it is not known. Return whether it is.
+    def look(self, pages: int) -> None:
+        """Have the log written back if it is long, and where it gets too long, wait. To be called after a commit, under
+        the write lock, with the number of pages in the log; less than ``AT`` are not long.
         """
-        self._index = index
-        return index is not None
-
-    def header(self) -> bytes | None:
-        """Return the header of the log's index, which stays the same while nothing is committed; None where it is not
-        known. Cost: one system call.
-        """
-        index = self._index
-        return None if index is None else os.pread(index, _HEADER_BYTES, 0)
-
-    def look(self) -> bytes | None:
-        """Have the log written back if it is long, and where it gets too long, wait. Return the header of its index, as
-        ``header`` does. To be called after a commit, under the write lock.
-        """
-        header = self.header()
-        if header is None:
-            return None
-        frames = int.from_bytes(header[_FRAMES], sys.byteorder)
-        if frames >= self._next_at and not self._turn.locked():
+        if self._ending:
+            return
+        if pages >= self._next_at and not self._turn.locked():
             self._start()
-        elif frames >= IN_COMMITS_AT:
+        elif pages >= IN_COMMITS_AT:
             with self._beside_commits:  # as long as it is held, SQLite could not write back in a commit
                 pass
-        return header
 
     @contextmanager
     def none_beside(self) -> Iterator[None]:
@@ -118,7 +91,7 @@ class LogCheckpoints:
         try:
             thread.start()
         except RuntimeError:  # the program ends: the log stays as it is, or SQLite writes it back
-            self._index = None
+            self._ending = True
 
     def _run(self) -> None:
         if not self._turn.acquire(blocking=False):
@@ -128,7 +101,7 @@ class LogCheckpoints:
                 self._next_at = self._write_back()
         except (sqlite3.Error, OSError, RecorderError):
             # Who commits next meets the same trouble, if it lasts, and is told. The log is complete.
-            self._next_at += _AT
+            self._next_at += AT
         finally:
             if self._stopped:
                 self._disconnect()
@@ -139,17 +112,12 @@ class LogCheckpoints:
         connection = self._connection = self._connection or self._connect()
         with self._beside_commits, self._file.written_back():
             _, frames, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if frames - done >= _AT:  # a reader needs it, or another process is at it
-            return int(frames) + _AT
+        if frames - done >= AT:  # a reader needs it, or another process is at it
+            return int(frames) + AT
         with self._alone() as writer:
-            return _AT if upkeep.restart_log(writer) else int(frames) + _AT
+            return AT if upkeep.restart_log(writer) else int(frames) + AT
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             self._file.disconnect(connection)
-
-
-def is_next_commit(before: bytes, after: bytes) -> bool:
-    """Return whether there is exactly one commit between two headers of the log's index."""
-    return int.from_bytes(after[_COMMITS], sys.byteorder) == int.from_bytes(before[_COMMITS], sys.byteorder) + 1

@@ -12,6 +12,7 @@ the name there may be the log of another store by now. Where that descriptor is 
 from __future__ import annotations
 
 import os
+import sys
 from typing import Final
 
 __all__ = ["LOG_BYTES", "LogSpace"]
@@ -19,28 +20,31 @@ __all__ = ["LOG_BYTES", "LogSpace"]
 LOG_BYTES: Final = 4_200_000
 """What the log takes between two checkpoints, which begin when it has 1,000 pages."""
 
-_COMMITS_BETWEEN_LOOKS: Final = 64
-"""At a log that has its full length. It is shortened where everything is cleared away, after an erasure for example."""
+_FRAME_BYTES: Final = 24
+_PAGE_SIZE_AT: Final = 8
+"""What the log has before each page, and where it says how large these are: https://sqlite.org/walformat.html."""
 
 
 class LogSpace:
-    """The room in the log that one writer writes. ``log`` is the descriptor of its connection, if it is known."""
+    """The room in the log that one writer writes. ``log`` is the descriptor of its connection, if it is known.
+
+    ``pages`` is how many pages fit into the log as it is. A writer that finds as many there calls ``make``; it sets
+    ``pages`` to 0 where the log may have been shortened, as it is where everything is cleared away after an erasure.
+    """
 
     def __init__(self, log: int | None) -> None:
         self._log = log
         status = os.fstat(log) if log is not None else None
         self._identity = status and (status.st_dev, status.st_ino)
         self._size: int | None = None
-        self._commits_until_next_look = 0
+        self.pages = 0
 
     def make(self) -> None:
         """Lengthen the log where commits have come to its end. To be called within a write transaction, so that no
         other connection writes to it; the commit then syncs both at once. Where there is no space, it stays as it is.
         """
+        self.pages = sys.maxsize
         if self._log is None:
-            return
-        if self._commits_until_next_look:
-            self._commits_until_next_look -= 1
             return
         status = os.fstat(self._log)
         if (status.st_dev, status.st_ino) != self._identity:
@@ -49,8 +53,9 @@ class LogSpace:
         size = status.st_size
         if self._size is not None and self._size < size < LOG_BYTES:
             size += _lengthen(self._log, size, min(size, LOG_BYTES - size))
-        elif size >= LOG_BYTES:
-            self._commits_until_next_look = _COMMITS_BETWEEN_LOOKS
+        if size < LOG_BYTES:
+            page = int.from_bytes(os.pread(self._log, 4, _PAGE_SIZE_AT))
+            self.pages = size // (page + _FRAME_BYTES) if page else 0
         self._size = size
 
 
