@@ -57,7 +57,7 @@ class PageFold:
         self.conversation = conversation
         self.redactions = redactions
         """How many events were redacted when this fold began: it is right while that number stays."""
-        self._borders = [{"parent": border.parent, "parent_version": border.version} for border in borders]
+        self.borders = tuple(borders)
         self.gists: list[str] = []
         self._limit = limit
         self._fold = LifetimesFold(conversation, counted or event_tokens, targets)
@@ -158,7 +158,7 @@ class PageFold:
             "format": self._format,
             "version": self.version,
             "since": since,
-            "borders": self._borders,
+            "borders": [{"parent": border.parent, "parent_version": border.version} for border in self.borders],
             "redactions": self.redactions,
             "tokens_are": "estimated" if self._counted is None else "counted",
             "counted_as": None if self._counted is None else self._counted.model,

@@ -24,6 +24,7 @@ from eventstore import (
     StoreUnavailable,
     UnknownEventType,
 )
+from eventstore.stored.read_transaction import ReadTransaction
 from foldlog.page import assets
 from foldlog.search import SearchRefused
 from foldlog.web.access import Access
@@ -59,11 +60,12 @@ def application(
     limit: int | None = None,
     model: CountsTokens | None = None,
     path: str | None = None,
+    is_ending: Callable[[], bool] = lambda: False,
 ) -> Starlette:
     """Return the ASGI application over an open ``store``. It only reads, and does not close the store.
 
     ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``model`` counts tokens,
-    ``path`` is the store's file.
+    ``path`` is the store's file. Once ``is_ending()`` is true, streams of events end.
     """
     pages = Pages(store, limit, model)
     conversations = ServedConversations(store, path)
@@ -86,7 +88,7 @@ def application(
         _api("event", lambda request: _event(pages, request)),
         _api("find", lambda request: {"hits": list(pages.find(_id(request), _words(request)))}),
         _api("search", lambda request: search.found(_words(request), _number(request, "limit", 50))),
-        _api("follow", lambda request: _follow(store, request)),
+        _api("follow", lambda request: _follow(store, request, is_ending)),
     ]
     guard = Middleware(Access, token=token, names=names, port=port)
     app = Starlette(
@@ -127,13 +129,16 @@ def _api(name: str, document: Document) -> Route:
         try:
             found = await to_thread.run_sync(document, request)
         except EventStoreError as error:
-            status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
-            return _json({"error": str(error)}, status)
+            return _json({"error": str(error)}, _status(error))
         except ValueError as error:
             return _json({"error": str(error)}, 404 if isinstance(error, _NoSuchEvent) else 400)
         return found if isinstance(found, Response) else _json(found)
 
     return Route(f"/api/{name}", answered)
+
+
+def _status(error: EventStoreError) -> int:
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
 
 
 def _json(document: Any, status: int = 200) -> Response:
@@ -181,29 +186,31 @@ def _event(pages: Pages, request: Request) -> Any:
     return found
 
 
-def _follow(store: Store, request: Request) -> Response:
+def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Response:
     """Tell each new version of a conversation, or, without an id, that the store changed, as server-sent events."""
     given = request.query_params.get("id")
     if given is not None:
-        store.query(given, lambda snapshot: snapshot.version)  # one that is not there, or erased, is refused at once
+        store.query(given, _present)  # one that is not there, or erased, is refused at once
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
 
-    def present() -> int:
-        return int(store.database.data_version() if given is None else store.version(given))
+    def present() -> dict[str, int]:
+        return {"version": store.database.data_version()} if given is None else store.query(given, _present)
 
     async def told() -> AsyncIterator[str]:
-        before, waited = -1, 0.0
+        before: dict[str, int] = {}
+        waited = 0.0
         yield "retry: 1000\n\n"
-        while True:
+        while not is_ending():
             try:
                 now = await to_thread.run_sync(present)
             except EventStoreError as error:
-                yield f"event: problem\ndata: {json_text({'error': str(error)})}\n\n"
+                problem = {"error": str(error), "status": _status(error)}
+                yield f"event: problem\ndata: {json_text(problem)}\n\n"
                 return
             if now != before:
                 before, waited = now, 0.0
-                yield f"event: version\ndata: {json_text({'version': now})}\n\n"
+                yield f"event: version\ndata: {json_text(now)}\n\n"
             elif waited >= _BEAT_S:
                 waited = 0.0
                 yield ": still here\n\n"
@@ -211,3 +218,10 @@ def _follow(store: Store, request: Request) -> Response:
             waited += _POLL_S
 
     return StreamingResponse(told(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+
+def _present(reading: ReadTransaction) -> dict[str, int]:
+    """Return what changes when a page of the conversation has to change. Of a fork, its parents' redactions count too,
+    and it has no borders any more where its parent was erased.
+    """
+    return {"version": reading.version, "redactions": reading.redactions, "borders": len(reading.lineage)}

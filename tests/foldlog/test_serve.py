@@ -281,7 +281,9 @@ def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tm
     with foldlog.open(url) as histories:
         histories["c"].append([Message(source="user", content="hello")])
         command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--db", url]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "FOLDLOG_TOKEN": ""})
+        environment = {**os.environ, "FOLDLOG_TOKEN": ""}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
         try:
             assert process.stdout is not None
             address = process.stdout.readline().strip()
@@ -289,15 +291,19 @@ def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tm
             asked = urllib.request.Request(f"{base}/api/follow?id=c", headers={"authorization": f"Bearer {token}"})
             with urllib.request.urlopen(asked, timeout=60) as stream:
                 told = (json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
-                assert next(told) == {"version": 1}
+                assert next(told) == {"version": 1, "redactions": 0, "borders": 0}
                 histories["c"].append(
                     [Action(tool="t", call_id="1"), Observation(tool="t", call_id="1", content="done")]
                 )
-                assert next(told) == {"version": 3}
+                assert next(told) == {"version": 3, "redactions": 0, "borders": 0}
+                process.send_signal(signal.SIGINT)
+                assert list(told) == []  # the stream ends, so the server need not break it off
+                _, said = process.communicate(timeout=60)
         finally:
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) in (0, 130)
-            process.stdout.close()
+            process.kill()
+            process.communicate()
+        assert process.returncode in (0, 130)
+        assert said.splitlines() == ["foldlog: open this address in a browser; Ctrl-C ends the server"]
         assert histories["c"].version == 3
 
 

@@ -96,7 +96,16 @@ def _serve(
     port = listener.getsockname()[1]
     location = parse(as_url(db))
     path = location.path if location.scheme == "sqlite" else None
-    app = application(store, token=token, names=names, port=port, limit=limit, model=model, path=path)
+    app = application(
+        store,
+        token=token,
+        names=names,
+        port=port,
+        limit=limit,
+        model=model,
+        path=path,
+        is_ending=lambda: server.should_exit,
+    )
     shown = f"[{host}]" if ":" in host else host
     sys.stdout.write(f"http://{shown}:{port}/{'' if token is None else f'?token={token}'}\n")
     sys.stdout.flush()
@@ -104,5 +113,6 @@ def _serve(
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False, lifespan="on"
     )
+    server = uvicorn.Server(config)
     with suppress(KeyboardInterrupt):  # which is how a server ends
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
