@@ -5,11 +5,7 @@ so and are skipped.
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -68,15 +64,13 @@ def stored(tmp_path) -> Callable[..., str]:
     return put
 
 
-@contextmanager
-def serving(url: str) -> Iterator[str]:
-    """The address of a server over a store, with its token."""
-    command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--db", url]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().strip()
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
-        process.stdout.close()
+@pytest.fixture(scope="session")
+def long_report(tmp_path_factory) -> str:
+    """The URL of a report of 100,000 events."""
+    from benchmarks.workload import history
+
+    path = tmp_path_factory.mktemp("long") / "long.html"
+    with open_store("memory:") as store:
+        store.ingest("c", history(100_000))
+        write_report(store, "c", path, limit=30_000)
+    return path.as_uri()

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 import foldlog
-from eventstore import Action, Message, Observation, open_store
+from eventstore import Message, open_store
+from eventstore.maintenance.erase import erase
 from foldlog.formats import open_sources
-from foldlog.page.report import write_report
 from projections import Views
-from tests.browser.conftest import serving
+from tests.browser.server import serving
+from tests.browser.states import BUTTONS, LINES, SIZES, THEMES, V, forked_report, sample, states
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
 
-SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 REAL = Path(__file__).parents[3] / "shared" / "data"
-SIZES = {"wide": (1440, 900), "small": (800, 600), "phone": (390, 844)}
-THEMES = ("light", "dark")
-V = "window.foldlog"
-BUTTONS = "Array.from(document.querySelectorAll('button'))"
-LINES = "Array.from(document.querySelectorAll('.line'), (each) => each.innerText)"
-NAMELESS = """Array.from(document.querySelectorAll('button, a, input'))
-  .filter((each) => !(each.innerText || each.ariaLabel || '').trim()).length"""
-
-
-def sample() -> list:
-    (source,) = open_sources([SAMPLE])
-    return list(source.events())
 
 
 def nothing_happened(page, home: str) -> None:
@@ -224,6 +211,41 @@ def test_a_redacted_event_shows_its_receipt_and_not_its_text(chromium, stored):
         assert page.problems == []
 
 
+def test_the_page_of_a_fork_forgets_what_is_redacted_in_its_parent(chromium, stored):
+    store = stored("parent", usual_history())
+    with serving(store) as address, foldlog.open(store) as histories, chromium.new_page() as page:
+        histories["parent"].fork(32, "fork")
+        page.open(f"{address}&id=fork")
+        page.ask(f"{V}.choose(28)")
+        page.wait(f"{LINES}.some((text) => text.includes('make test-13'))")
+        page.wait("document.querySelector('.body')?.textContent.includes('make test-13')")
+        histories["parent"].redact(28, reason="asked to, letter of 3 May", by="ana")
+        page.wait(f"{V}.history.redactions === 1")
+        page.wait("document.querySelector('.body').textContent.includes('The content was erased')")
+        page.wait(f"{LINES}.some((text) => text.includes('[redacted]'))")
+        assert "make test-13" not in page.ask("document.body.textContent")
+        assert page.ask(f"{V}.history.version") == 32
+        assert page.problems == []
+
+
+def test_the_page_of_a_fork_follows_the_erasure_of_its_parent(chromium, stored):
+    store = stored("parent", usual_history())
+    with serving(store) as address, foldlog.open(store) as histories, chromium.new_page() as page:
+        histories["parent"].fork(32, "kept")
+        page.open(f"{address}&id=kept")
+        page.wait("document.querySelector('.facts')?.innerText.includes('fork of parent at version 32')")
+        erase(histories.store, "parent", reason="asked to", detach_forks=True)
+        page.wait("!document.querySelector('.facts').innerText.includes('fork of')")
+        assert page.ask(f"{V}.list.entries.filter((one) => one.border)") == []
+        histories["kept"].fork(20, "gone")
+        page.open(f"{address}&id=gone")
+        page.wait(f"{LINES}.some((text) => text.includes('make test-3'))")
+        erase(histories.store, "kept", reason="asked to", with_forks=True)
+        page.wait("document.querySelector('.failure')?.innerText.includes('was erased')")
+        assert "make test" not in page.ask("document.body.textContent")
+        assert page.text(".failure a") == "All conversations"
+
+
 def test_the_server_follows_new_events(chromium, stored):
     store = stored("c", usual_history())
     with serving(store) as address, foldlog.open(store) as histories, chromium.new_page() as page:
@@ -276,21 +298,6 @@ def test_only_lines_in_sight_are_elements_and_none_is_blank_while_scrolling(chro
         assert height > 200_000
 
 
-def forked_report(folder: Path) -> str:
-    """The URL of a report of a fork of a fork of the sample."""
-    with open_store("memory:") as store:
-        store.ingest("sample/tidewatch", sample())
-        for parent, at, name in (
-            ("sample/tidewatch", 96, "second try"),
-            ("second try", 120, "third"),
-        ):
-            store.fork(parent, at, name)
-            own = [event for event in usual_history() if isinstance(event, Message | Action | Observation)]
-            store.ingest(name, [*store.events(name), *own])
-        write_report(store, "third", folder / "fork.html")
-    return (folder / "fork.html").as_uri()
-
-
 def test_a_fork_says_where_it_begins(chromium, stored, tmp_path):
     with chromium.new_page() as page:
         page.open(forked_report(tmp_path))
@@ -312,89 +319,25 @@ def test_a_fork_says_where_it_begins(chromium, stored, tmp_path):
         page.open(f"{address.split('?')[0]}?{address.split('?')[1]}&id=fork")
         page.wait(f"{V}.history")
         page.settle()
-        page.click(".line.border a")
+        page.click(".line.border .way")
         page.wait(f"{V}.history?.conversation === 'parent'")
         assert page.ask(f"{V}.version") == 3
 
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("size", SIZES)
-def test_pictures(chromium, report, stored, pictures, size, theme, tmp_path):
-    """Keep a picture of each state in each size and theme; nothing is wider than the window, everything has a name."""
-    for name in ("sample", "usual"):
-        stored(name, sample() if name == "sample" else usual_history())
-    store = stored("x" * 300, [Message(source="user", content="one event")])
-    with chromium.new_page(*SIZES[size], theme) as page, serving(store) as address:
-        home = address.split("?")[0]
-
-        def keep(name: str) -> None:
-            page.settle()
+def test_pictures(chromium, long_report, pictures, size, theme, tmp_path):
+    """Keep a picture of each state in each size and theme; nothing is wider than the window."""
+    with chromium.new_page(*SIZES[size], theme) as page:
+        for name in states(page, tmp_path, long_report):
             page.screenshot(pictures / f"{name}-{size}-{theme}.png")
             assert page.ask("document.documentElement.scrollWidth <= innerWidth"), name
-            assert page.ask(NAMELESS) == 0, name
-
-        url = report(sample(), "sample/tidewatch", limit=20_000)
-        page.open(url)
-        keep("history")
-        page.open(f"{url}#v=246&e=30")
-        page.wait("document.querySelector('.body pre')")
-        keep("forgotten")
-        page.open(f"{url}#v=281&from=280&e=280")
-        page.wait("document.querySelector('.body pre')")
-        keep("compared")
-        page.ask(f"{V}.choose(null)")
-        page.ask(f"{V}.compare(null)")
-        page.ask(f"{V}.find('pytest fails')")
-        page.settle()
-        page.ask(f"{BUTTONS}.find((each) => each.textContent === 'tokens').click()")
-        keep("search")
-        page.ask(f"{V}.help.showModal()")
-        keep("help")
-        page.open(report(usual_history()))
-        page.press("ArrowLeft")
-        page.press("ArrowLeft")
-        page.press("ArrowLeft")
-        keep("states")
-        page.ask(f"{V}.choose(Array.from({V}.history.changes.values()).find((one) => one.kind === 'retraction').id)")
-        page.wait("document.querySelector('.body')")
-        keep("retraction")
-        page.open(forked_report(tmp_path))
-        keep("fork")
-        page.open(report([Message(source="user", content="only this")]))
-        keep("one-event")
-        page.open(address)
-        page.wait(f"{V}.counted === 3")
-        page.settle()
-        keep("conversations")
-        page.open(f"{home}?id=none")
-        keep("error")
-        page.problems = [each for each in page.problems if "404" not in each]
-        assert page.problems == []
 
 
-def test_a_store_without_conversations_says_what_to_do(chromium, tmp_path, pictures):
+def test_a_store_without_conversations_says_what_to_do(chromium, tmp_path):
     url = f"sqlite:///{tmp_path}/empty.db"
     open_store(url).close()
-    with serving(url) as address:
-        for size, theme in product(SIZES, THEMES):
-            with chromium.new_page(*SIZES[size], theme) as page:
-                page.open(address)
-                assert "foldlog import PATH" in page.text(".rows")
-                page.screenshot(pictures / f"empty-{size}-{theme}.png")
-                assert page.problems == []
-
-
-def test_a_history_of_100_000_events_opens(chromium, report, pictures):
-    from benchmarks.workload import history
-
-    url = report(history(100_000), limit=30_000)
-    for size, theme in product(SIZES, THEMES):
-        with chromium.new_page(*SIZES[size], theme) as page:
-            page.open(url)
-            page.wait(f"{V}.history.version === 100000 && {LINES}.length")
-            page.settle()
-            page.screenshot(pictures / f"100000-{size}-{theme}.png")
-            page.ask(f"{V}.chart.setWindow(0, {V}.history.version + 1)")
-            page.settle()
-            page.screenshot(pictures / f"100000-whole-{size}-{theme}.png")
-            assert page.problems == []
+    with serving(url) as address, chromium.new_page() as page:
+        page.open(address)
+        assert "foldlog import PATH" in page.text(".rows")
+        assert page.problems == []

@@ -19,8 +19,8 @@ export class Chart {
     this.app = app;
     this.window = null;
     this.hover = null;
-    this.base = el("canvas", { class: "layer" });
-    this.over = el("canvas", { class: "layer over" });
+    this.base = el("canvas", { class: "layer", role: "img" });
+    this.over = el("canvas", { class: "layer over", "aria-hidden": true });
     this.slider = el("input", {
       type: "range", class: "slider", min: 0, step: 1, "aria-label": "Version",
       oninput: () => app.go(Number(this.slider.value)),
@@ -226,6 +226,17 @@ export class Chart {
     this.drawEdges(context);
     this.drawBorders(context);
     this.drawLabels(context);
+    this.base.setAttribute("aria-label", this.inWords());
+  }
+
+  // What the picture shows, for those who do not see it.
+  inWords() {
+    const { version, condensations, total, about } = this.history;
+    const [first, last] = this.window;
+    const until = Math.min(last - 1, version);
+    const most = this.history.largest(first, until);
+    const forgot = condensations.filter(({ id }) => id >= first && id < last).length;
+    return `Versions ${first} to ${until}: ${count(forgot, "condensation")}. The View is largest at version ${most}, with ${about}${count(total[most] ?? 0, "token")}.`;
   }
 
   drawSizes(context) {
@@ -460,6 +471,12 @@ export class Chart {
     }
   }
 
+  // A place for a label that would stand on the line at which a fork begins: above it, or below it.
+  besideBorders(y) {
+    for (const [, , line] of this.borderLabels) if (Math.abs(y - line) < 9) return y <= line ? line - 9 : line + 9;
+    return y;
+  }
+
   drawBorderLabels(context, free) {
     context.font = `600 11px ${this.colors.font}`;
     context.textBaseline = "middle";
@@ -469,7 +486,7 @@ export class Chart {
       const room = leftward ? Math.min(x - LEFT - 14, 320) : this.box.width - RIGHT - x - 14;
       const text = fit(context, words, room);
       const width = context.measureText(text).width;
-      const right = leftward ? x - 7 : x + 7 + width;
+      const right = leftward ? Math.min(x, this.x(this.history.version)) - 7 : x + 7 + width;
       free(right, middle, width);
       context.fillStyle = this.colors.ground;
       context.fillRect(right - width - 3, middle - 8, width + 6, 16);
@@ -481,7 +498,7 @@ export class Chart {
 
   // What condensations did and what the user asked, on the free side of the diagonal.
   drawLabels(context) {
-    const taken = [];
+    const taken = (this.labelSpots = []);
     const free = (x, y, width) => {
       const mine = [x - width, x, y - 7, y + 7];
       if (taken.some(([a, b, c, d]) => mine[0] < b && a < mine[1] && mine[2] < d && c < mine[3])) return false;
@@ -491,20 +508,27 @@ export class Chart {
     this.drawBorderLabels(context, free);
     context.textAlign = "right";
     context.textBaseline = "middle";
-    const label = (came, text, color, bold, least) => {
+    const bottom = this.box.livesTop + this.box.livesHeight - 7;
+    // Write the first of these texts that there is room for, beside the row or, where a label is already, near it.
+    const label = (came, texts, color, bold, least) => {
+      if (came < this.window[0] || came >= this.window[1]) return;
       const place = this.place(came);
-      const middle = this.y((this.tops[place] + this.tops[Math.min(this.rows.length, place + 1)]) / 2);
-      const y = Math.min(middle, this.box.livesTop + this.box.livesHeight - 7);
-      // Left of the rows that the text's upper half is beside.
-      const above = this.rowAt(y - 6);
-      const x = this.x(above === null ? came : Math.min(came, this.history.came(above))) - 7;
-      const room = x - LEFT - 4;
-      if (came < this.window[0] || came >= this.window[1] || room < least) return;
+      const own = this.rows[place] !== undefined && this.history.came(this.rows[place]) === came;
+      const middle = this.y(own ? (this.tops[place] + this.tops[place + 1]) / 2 : this.tops[place]);
       context.font = `${bold ? "600 " : ""}11px ${this.colors.font}`;
-      const fitted = fit(context, text, Math.min(room, 420));
-      if (!fitted || !free(x, y, context.measureText(fitted).width)) return;
       context.fillStyle = color;
-      context.fillText(fitted, x, y);
+      for (const shift of [0, -14, 14]) {
+        const y = this.besideBorders(Math.min(middle + shift, bottom));
+        if (y < this.box.livesTop + 7 || y > bottom) continue;
+        // Left of the rows that the text's upper half is beside.
+        const above = this.rowAt(y - 6);
+        const x = this.x(above === null ? came : Math.min(came, this.history.came(above))) - 7;
+        const room = Math.min(x - LEFT - 4, 420);
+        if (room < least) continue;
+        const text = texts.find((each) => context.measureText(each).width <= room) ?? (bold ? "" : fit(context, texts.at(-1), room));
+        if (!text || !free(x, y, context.measureText(text).width)) continue;
+        return context.fillText(text, x, y);
+      }
     };
     // Where there is not room for all, those that saved most.
     const changes = Array.from(this.history.changes.values()).filter(
@@ -517,12 +541,13 @@ export class Chart {
       const took = this.app.removed(change.id);
       const tokens = took.before - took.after;
       const words = change.kind === "retraction" ? "took back" : "forgot";
-      const text = change.outcome === "declined" ? "declined" : `${words} ${took.words}, ${tokens < 0 ? "+" : "−"}${short(Math.abs(tokens))} tokens`;
-      label(change.id, text, change.kind === "retraction" ? this.colors.left : this.colors.groups[2], true, 40);
+      const saves = `${tokens < 0 ? "+" : "−"}${short(Math.abs(tokens))}`;
+      const texts = change.outcome === "declined" ? ["declined"] : [`${words} ${took.words}, ${saves} tokens`, `${words} ${took.count}, ${saves}`, saves];
+      label(change.id, texts, change.kind === "retraction" ? this.colors.left : this.colors.groups[2], true, 30);
     }
     for (const id of this.rows) {
       if (id >= 0 && this.history.kind(id) === "user") {
-        label(id, printable(this.app.source.gist(id) ?? ""), this.colors["user-text"], false, 70);
+        label(id, [printable(this.app.source.gist(id) ?? "")], this.colors["user-text"], false, 70);
       }
     }
   }
@@ -535,7 +560,7 @@ export class Chart {
     if (!this.history.version) return;
     const { version, from, event } = this.app;
     this.slider.value = version;
-    this.slider.setAttribute("aria-valuetext", `version ${version} of ${this.history.version}`);
+    this.slider.setAttribute("aria-valuetext", `${version} of ${this.history.version}, ${this.history.about}${count(this.history.total[version] ?? 0, "token")}`);
     if (event !== null) this.drawChosen(context, event);
     this.drawHits(context);
     if (from !== null) {
@@ -567,7 +592,9 @@ export class Chart {
     if (left > LEFT) {
       context.globalAlpha = 0.4;
       context.fillStyle = this.colors.focus;
-      context.fillRect(LEFT - 2, (top + bottom) / 2 - 0.5, left - LEFT + 2, 1);
+      const y = (top + bottom) / 2;
+      const touched = this.labelSpots.filter(([, , above, below]) => above < y && y < below).map(([start]) => start - 4);
+      context.fillRect(LEFT - 2, y - 0.5, Math.min(left, ...touched) - LEFT + 2, 1);
       context.globalAlpha = 1;
     }
     this.tag(context, String(id), LEFT - 4, (top + bottom) / 2, this.colors.focus, "right");

@@ -1,6 +1,6 @@
 // The chosen event in full, or the chosen condensation; with nothing chosen, all condensations.
 
-import { count, el, grouped, moment, said, short } from "./dom.js";
+import { count, el, grouped, moment, refill, said, sentence, short } from "./dom.js";
 
 const STEP = 20000;
 
@@ -16,10 +16,12 @@ export class Detail {
     const { event, history, version } = this.app;
     const key = event === null ? `all ${version} ${history.version}` : `${event}`;
     if (key === this.shown) {
-      this.words?.replaceChildren(...this.about(event));
+      if (this.words) refill(this.words, ...this.about(event));
       return;
     }
     this.shown = key;
+    // Where the keyboard is at a button that goes away it stays in these details.
+    if (this.node.contains(document.activeElement)) this.node.focus({ preventScroll: true });
     this.node.scrollTop = 0;
     if (event === null) {
       this.words = null;
@@ -42,7 +44,7 @@ export class Detail {
     return el(
       "div",
       { class: `heading g${history.group(id)}` },
-      el("h2", {}, `${kind[0].toUpperCase()}${kind.slice(1)} ${String(id).replace("-", "−")}`),
+      el("h2", {}, `${sentence(kind)} ${String(id).replace("-", "−")}`),
       el("span", { class: "soft" }, [history.tokens(id) ? `${history.aboutOf(id)}${count(history.tokens(id), "token")}` : "", time].filter(Boolean).join(" · ")),
       el("button", { class: "close", title: "Close (Escape)", "aria-label": "Close", onclick: () => this.app.choose(null) }, "×"),
     );
@@ -219,12 +221,13 @@ export class Detail {
 
   block(name, text, isCode = false) {
     const characters = text.length >= 80 ? `, ${count(text.length, "character")}` : "";
-    const pre = el("pre", { class: isCode ? "code" : "prose", tabindex: 0, "aria-label": name });
+    const pre = el("pre", { class: isCode ? "code" : "prose", role: "group", "aria-label": name });
     const fill = (length) => {
       const part = text.slice(0, length);
       pre.replaceChildren(...(isCode ? coded(part) : [said(part)]));
       if (length < text.length) pre.append(el("button", { class: "more", onclick: () => fill(length * 5) }, `Show more: ${short(text.length - length)} characters are left`));
       this.mark(pre);
+      requestAnimationFrame(() => pre.scrollHeight > pre.clientHeight && pre.setAttribute("tabindex", 0));
     };
     fill(STEP);
     return el("div", { class: "block" }, el("h3", {}, said(`${name}${characters}`)), pre);
@@ -251,12 +254,22 @@ export class Detail {
 
   // -- nothing chosen -------------------------------------------------------------------------------------------------
 
+  // What people ask of a whole history.
+  facts() {
+    const { history } = this.app;
+    const most = history.largest();
+    return el("p", { class: "about" }, "The View was largest at ",
+      el("button", { class: "link", onclick: () => this.app.go(most) }, `version ${grouped(most)}`),
+      `: ${history.about}${short(history.total[most])} tokens.`, history.cost === null ? "" : ` The condensations cost $${history.cost.toFixed(4)}.`);
+  }
+
   overview() {
     const { history, version } = this.app;
     const changes = Array.from(history.changes.values()).filter((change) => change.kind !== "request" && change.id < version);
     const heading = el("div", { class: "heading" }, el("h2", {}, "Why not more?"));
     if (!history.version) return [heading, el("p", { class: "soft" }, "The conversation has no events yet.")];
-    if (!changes.length) return [heading, el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The model is shown all that its View can show.`)];
+    const facts = this.facts();
+    if (!changes.length) return [heading, facts, el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The model is shown all that its View can show.`)];
     const shown = changes.slice(-MOST).reverse();
     const rows = shown.map((change) => {
       const took = this.app.removed(change.id);
@@ -264,7 +277,7 @@ export class Detail {
       return el(
         "tr",
         {},
-        el("td", {}, el("button", { class: "link", onclick: () => this.app.choose(change.id) }, grouped(change.id))),
+        el("td", {}, el("button", { class: "link", "aria-label": `${sentence(change.kind)} ${grouped(change.id)}`, onclick: () => this.app.choose(change.id) }, grouped(change.id))),
         el("td", { class: "n" }, took.count),
         el("td", { class: "n" }, `${short(took.before)} → ${short(took.after)}`),
         el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until ${grouped(until.by)}` : "stands"),
@@ -273,6 +286,7 @@ export class Detail {
     });
     return [
       heading,
+      facts,
       el("table", {}, el("thead", {}, el("tr", {}, ...[["at", ""], ["forgot", "n"], ["tokens", "n"], ["summary", ""], ["why", ""]].map(([name, kind]) => el("th", { class: kind, scope: "col" }, name)))), el("tbody", {}, ...rows)),
       changes.length > MOST ? el("p", { class: "soft" }, `The last ${MOST} of ${grouped(changes.length)}.`) : null,
     ].filter(Boolean);

@@ -14,6 +14,45 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+// Put other elements into a node. Where the keyboard was in it, it is there again: on what has the same name or else on
+// what is in the same place, or on the node itself.
+export function refill(node, ...children) {
+  const before = node.contains(document.activeElement) && node !== document.activeElement ? document.activeElement : null;
+  const place = before ? focusable(node).indexOf(before) : -1;
+  node.replaceChildren(...children);
+  if (!before) return;
+  const after = focusable(node);
+  const same = after.find((each) => labelOf(each) === labelOf(before));
+  (same ?? after[Math.min(place, after.length - 1)] ?? node).focus({ preventScroll: true });
+}
+
+function focusable(node) {
+  return Array.from(node.querySelectorAll("button, a[href], input, [tabindex]"));
+}
+
+function labelOf(node) {
+  return node.getAttribute("aria-label") ?? node.textContent;
+}
+
+export function sentence(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+// A badge that says if the page is connected to the server.
+export class Live {
+  constructor() {
+    this.node = el("span", { class: "live", role: "status" });
+    this.set(true);
+  }
+
+  set(connected, why = "The server does not answer. The page tries again.") {
+    const words = connected ? "live" : "not live";
+    this.node.classList.toggle("lost", !connected);
+    this.node.title = connected ? "New events are shown as they come" : why;
+    if (this.node.textContent !== words) this.node.textContent = words;
+  }
+}
+
 // A text of a history: on its own in the direction of its letters, with the characters that steer made visible.
 export function said(text, tag = "span", attributes = {}) {
   const node = el(tag, { dir: "auto", ...attributes });

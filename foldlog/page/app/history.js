@@ -283,6 +283,19 @@ export class History {
     for (const column of this.sizes) column.forEach((tokens, version) => (this.total[version] += tokens));
   }
 
+  // The version from ``first`` to ``until`` whose View sends most tokens, the first of these.
+  largest(first = 0, until = this.version) {
+    let most = first;
+    for (let version = first; version <= until; version += 1) if (this.total[version] > this.total[most]) most = version;
+    return most;
+  }
+
+  // What condensations cost, as they recorded it; null where none did.
+  get cost() {
+    const costs = this.condensations.map((change) => change.cost).filter((cost) => typeof cost === "number");
+    return costs.length ? costs.reduce((sum, cost) => sum + cost, 0) : null;
+  }
+
   // The summary that stands for a departed event at a version, and the changes that led there.
   standsFor(id, version) {
     const path = [];

@@ -9,11 +9,13 @@ export class List {
     this.app = app;
     this.entries = [];
     this.lines = new Map();
-    this.inner = el("div", { class: "lines" });
+    this.current = null;
+    this.chosen = null;
+    this.inner = el("div", { class: "lines", role: "presentation" });
     this.node = el(
       "div",
       {
-        class: "list", role: "listbox", tabindex: 0, "aria-label": "What the model is shown",
+        class: "list", tabindex: 0,
         onkeydown: (event) => this.key(event),
         onscroll: () => this.draw(),
       },
@@ -26,8 +28,14 @@ export class List {
     new ResizeObserver(() => this.draw()).observe(this.node);
   }
 
-  show(entries, empty) {
+  show(entries, name, empty) {
     this.entries = entries;
+    this.node.setAttribute("role", entries.length ? "listbox" : "group");
+    this.node.setAttribute("aria-label", name);
+    if (this.chosen !== this.app.event) {
+      this.chosen = this.app.event;
+      this.current = this.chosen === null ? this.current : nameOf({ id: this.chosen });
+    }
     this.most = entries.reduce((most, entry) => Math.max(most, entry.id === undefined ? 0 : this.app.history.tokens(entry.id)), 1);
     this.node.style.setProperty("--digits", String(this.app.history.version).length + 1);
     this.inner.style.height = `${entries.length * ROW}px`;
@@ -57,26 +65,33 @@ export class List {
       added.push(line);
     }
     this.inner.append(...added);
+    const place = this.place();
+    if (this.lines.has(place)) this.node.setAttribute("aria-activedescendant", `line-${place}`);
+    else this.node.removeAttribute("aria-activedescendant");
+  }
+
+  // The place of the line at which the keyboard is.
+  place() {
+    return this.current === null ? -1 : this.entries.findIndex((entry) => nameOf(entry) === this.current);
   }
 
   line(entry, place) {
     const chosen = entry.id !== undefined && entry.id === this.app.event;
     const node = el("div", {
-      class: "line", role: "option", id: `line-${place}`, "data-place": place, "aria-selected": chosen,
+      class: nameOf(entry) === this.current ? "line current" : "line", role: "option", id: `line-${place}`, "data-place": place, "aria-selected": chosen,
       "aria-setsize": this.entries.length, "aria-posinset": place + 1,
     });
     node.style.transform = `translateY(${place * ROW}px)`;
     if (entry.border) this.fillBorder(node, entry.border);
     else if (entry.ids) this.fillGap(node, entry);
     else this.fillEvent(node, entry);
-    if (chosen) this.node.setAttribute("aria-activedescendant", node.id);
     return node;
   }
 
   fillBorder(node, { parent, parent_version: version }) {
     node.classList.add("border");
     const href = this.app.source.address?.(parent, version);
-    const name = href ? el("a", { href }, said(parent)) : said(parent);
+    const name = said(parent, "span", { class: href ? "way" : "" });
     node.append(el("span", { class: "words" }, "Fork of ", name, ` at version ${grouped(version)}: the events before are shared`));
   }
 
@@ -101,13 +116,14 @@ export class List {
     const state = history.state(id, version);
     node.classList.add(`g${group}`, `s-${state.replace(" ", "-")}`);
     if (inside) node.classList.add("inside");
+    if (snippet !== undefined) node.classList.add("found");
     if (mark) node.classList.add(mark === "+" ? "entered" : "left");
     const bar = el("span", { class: "bar", "aria-hidden": true });
     bar.style.width = `${Math.max(1, Math.round((22 * tokens) / this.most))}px`;
     const kind = history.kind(id);
     const gist = el("bdi", { class: kind === "action" || kind === "observation" || kind === "error" ? "gist code" : "gist" });
     node.append(...[
-      el("span", { class: "mark", "aria-label": mark === "+" ? "entered" : mark ? "left" : null }, mark ?? ""),
+      mark ? el("span", { class: "mark", role: "img", "aria-label": mark === "+" ? "entered" : "left" }, mark) : el("span", { class: "mark" }),
       el("span", { class: "id" }, String(id).replace("-", "−")),
       el("span", { class: "color", "aria-hidden": true }),
       el("span", { class: "kind" }, kind),
@@ -145,8 +161,10 @@ export class List {
   open(place) {
     const entry = this.entries[place];
     if (!entry) return;
+    this.current = nameOf(entry);
     if (entry.ids) this.app.toggleGap(entry.gap);
-    else if (!entry.border) this.app.choose(entry.id);
+    else if (entry.border) this.toParent(entry.border);
+    else this.app.choose(entry.id);
   }
 
   // Bring an event into sight, and say if it has a line.
@@ -161,25 +179,50 @@ export class List {
       }
     }
     if (place < 0) return false;
-    const top = place * ROW;
-    const { scrollTop, clientHeight } = this.node;
-    if (top < scrollTop || top + ROW > scrollTop + clientHeight) this.node.scrollTop = Math.max(0, top - clientHeight / 3);
+    this.scrollTo(place);
     return true;
   }
 
+  scrollTo(place) {
+    const top = place * ROW;
+    const { scrollTop, clientHeight } = this.node;
+    if (top < scrollTop || top + ROW > scrollTop + clientHeight) this.node.scrollTop = Math.max(0, top - clientHeight / 3);
+  }
+
+  // Up and down go through all lines. Enter opens what is forgotten, follows a fork to its parent, and goes to the text
+  // of an event.
   key(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step && event.key !== "Enter" && event.key !== " ") return;
+    const at = this.place();
+    if (!step && (at < 0 || (event.key !== "Enter" && event.key !== " "))) return;
     event.preventDefault();
     event.stopPropagation();
-    const at = this.entries.findIndex((entry) => entry.id !== undefined && entry.id === this.app.event);
-    if (step) {
-      let place = at < 0 ? (step > 0 ? 0 : this.entries.length - 1) : at + step;
-      while (this.entries[place] && this.entries[place].id === undefined) place += step;
-      if (this.entries[place]) this.app.choose(this.entries[place].id);
-    } else if (at > 0 && this.entries[at - 1].ids) this.app.toggleGap(this.entries[at - 1].gap);
-    else if (at >= 0) this.app.detail.node.focus();
+    const entry = this.entries[at];
+    if (step) this.moveTo(at < 0 ? (step > 0 ? 0 : this.entries.length - 1) : at + step);
+    else if (entry.ids) this.app.toggleGap(entry.gap);
+    else if (entry.border) this.toParent(entry.border);
+    else this.app.read(entry.id);
   }
+
+  // Go to the page of the conversation that a fork shares its past with, where there is one.
+  toParent({ parent, parent_version: version }) {
+    const href = this.app.source.address?.(parent, version);
+    if (href) location.assign(href);
+    else this.app.showList();
+  }
+
+  moveTo(place) {
+    const entry = this.entries[place];
+    if (!entry) return;
+    this.current = nameOf(entry);
+    if (entry.id !== undefined) this.app.choose(entry.id);
+    else this.app.showList();
+    this.scrollTo(place);
+  }
+}
+
+function nameOf({ id, gap, border }) {
+  return id !== undefined ? `event ${id}` : border ? `border ${border.parent_version} ${border.parent}` : `gap ${gap}`;
 }
 
 const WORTH_SAYING = new Set(["pending", "unsent", "masked", "taken back"]);

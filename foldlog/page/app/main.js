@@ -2,7 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { Detail } from "./detail.js";
-import { count, el, grouped, moment, printable, said, short } from "./dom.js";
+import { Live, count, el, grouped, moment, printable, refill, said, sentence, short } from "./dom.js";
 import { GROUPS, History } from "./history.js";
 import { List } from "./list.js";
 import { Overview } from "./overview.js";
@@ -45,7 +45,11 @@ class App {
     this.changed("size", "moment", "chosen");
     this.source.loadAllGists(() => this.changed("gists"));
     if (this.source.gist(0) === undefined) this.loadLabels();
-    this.source.follow((version) => this.grow(version), (lost) => this.live.classList.toggle("lost", lost));
+    this.source.follow({
+      changed: (present) => this.follow(present),
+      connected: (yes, why) => this.live.set(yes, why),
+      gone: (why) => this.root.replaceChildren(failure(why)),
+    });
   }
 
   // The lines of the user's messages, which the chart shows.
@@ -77,6 +81,12 @@ class App {
     if (id !== null) this.toReveal = id;
   }
 
+  // Choose an event, and go to its text with the keyboard.
+  read(id) {
+    if (this.event !== id) this.choose(id);
+    this.detail.node.focus();
+  }
+
   compare(from, to = this.version, chosen = this.event) {
     this.from = from;
     this.only = "all";
@@ -91,34 +101,51 @@ class App {
     this.showList();
   }
 
-  // Take the events that came since, and stay at the end if the reader is there.
-  async grow(version) {
-    if (version <= this.history.version || this.growing) return;
-    this.growing = true;
-    const atEnd = this.version === this.history.version;
-    const whole = this.chart.isWhole;
-    const span = this.chart.window[1] - this.chart.window[0];
+  // Follow what the server says of the conversation, which may change again while the page asks for what is new.
+  async follow(present) {
+    this.present = present;
+    if (this.following) return;
+    this.following = true;
     try {
-      const news = await this.source.history(this.history.version);
-      const redacted = news.redactions !== this.history.redactions;
-      if (redacted) this.source.forget();
-      this.history.add(redacted ? await this.source.history() : news);
-      if (redacted) this.detail.shown = null;
-      this.live.classList.remove("lost");
+      while (this.isBehind()) {
+        const { version, redactions, borders } = this.history;
+        await this.grow();
+        const { history } = this;
+        if (history.version === version && history.redactions === redactions && history.borders.length === borders.length) break;
+      }
+      this.live.set(true);
     } catch (error) {
       // What is shown stays; the next version that is told is asked for again.
-      this.live.classList.add("lost");
-      this.live.title = error.message;
-      return;
+      this.live.set(false, error.message);
     } finally {
-      this.growing = false;
+      this.following = false;
     }
+  }
+
+  isBehind() {
+    const { version, redactions, borders } = this.history;
+    return this.present.version > version || this.present.redactions > redactions || this.present.borders < borders.length;
+  }
+
+  // Take the events that came since, and stay at the end if the reader is there. Where content was erased, of a fork
+  // also in the past that it shares, take everything again.
+  async grow() {
+    const { present, history } = this;
+    const again = present.redactions !== history.redactions || present.borders !== history.borders.length;
+    const news = await this.source.history(again ? 0 : history.version);
+    const atEnd = this.version === history.version;
+    const whole = this.chart.isWhole;
+    const span = this.chart.window[1] - this.chart.window[0];
+    const changed = again || news.redactions !== history.redactions;
+    if (changed) this.source.forget();
+    history.add(changed && !again ? await this.source.history() : news);
+    if (changed) this.detail.shown = null;
     this.takings.clear();
     if (whole && this.history.byCame.length <= 600) this.chart.window = [0, this.history.version + 1];
     else if (atEnd) this.chart.window = [Math.max(0, this.history.version + 1 - span), this.history.version + 1];
     if (atEnd) this.version = this.history.version;
     this.chart.open(this.history);
-    this.facts.replaceChildren(this.describe());
+    this.facts.textContent = this.facts.title = this.describe();
     this.loadLabels();
     this.changed("size", "moment", "chosen");
   }
@@ -220,10 +247,11 @@ class App {
   }
 
   showList() {
-    if (this.hits) this.list.show(this.hits, "No event contains these words.");
-    else {
-      const words = this.from === null ? "The model is shown nothing at this version." : "Nothing changed between these versions.";
-      this.list.show(this.history.entries(this.version, this.from, this.from === null ? "all" : this.only, this.opened), words);
+    if (this.hits) this.list.show(this.hits, "Events that contain the words", "No event contains these words.");
+    else if (this.from === null) {
+      this.list.show(this.history.entries(this.version, null, "all", this.opened), "What the model is shown", "The model is shown nothing at this version.");
+    } else {
+      this.list.show(this.history.entries(this.version, this.from, this.only, this.opened), "What changed between the versions", "Nothing changed between these versions.");
     }
   }
 
@@ -247,22 +275,34 @@ class App {
     );
     const next = version < history.version ? version : null;
     const wrote = next !== null && history.group(next) === 3;
-    this.next.replaceChildren(
+    refill(
+      this.next,
       ...(next === null
         ? [time ? el("span", { class: "soft" }, `The last event came at ${time}.`) : ""]
         : [el("span", { class: "soft" }, wrote ? "With this it wrote " : "Next came "), el("button", { class: "link", onclick: () => this.choose(next) }, `${next} ${history.kind(next)}`), el("span", { class: "soft gist" }, ` ${printable(this.source.gist(next) ?? "")}`)]),
     );
     this.momentTold = next === null || this.source.gist(next) !== undefined;
-    for (const [name, target] of Object.entries(this.targets())) this.steps[name].disabled = target === null;
+    for (const [name, target] of Object.entries(this.targets())) this.steps[name].setAttribute("aria-disabled", target === null);
     this.showComparison(from, version);
+    this.tell();
     this.legend.replaceChildren(...this.legendParts());
     this.states.replaceChildren(...this.stateParts());
+  }
+
+  // Say the version to those who do not see it, once it stays for a moment.
+  tell() {
+    const { version, history } = this;
+    clearTimeout(this.telling);
+    this.telling = setTimeout(() => {
+      const words = `Version ${version} of ${history.version}. ${this.sentence.textContent}`;
+      if (this.told.textContent !== words) this.told.textContent = words;
+    }, 200);
   }
 
   showComparison(from, version) {
     const { history } = this;
     if (from === null) {
-      this.comparing.replaceChildren(el("button", { onclick: () => this.compare(this.version) }, "Compare from here"));
+      refill(this.comparing, el("button", { onclick: () => this.compare(this.version) }, "Compare from here"));
       return;
     }
     const now = new Set(history.view(version));
@@ -271,10 +311,11 @@ class App {
     const left = [...before].filter((id) => !now.has(id)).length;
     const choice = (name, words, kind) =>
       el("button", { class: kind, "aria-pressed": this.only === name, onclick: () => { this.only = name; this.changed("moment"); } }, words);
-    this.comparing.replaceChildren(
+    refill(
+      this.comparing,
       el("button", { class: "on", onclick: () => { this.from = null; this.changed("moment", "chosen"); } }, "Stop comparing"),
       el("span", {}, `${grouped(from)} → ${grouped(version)}: ${history.about}${short(history.total[from])} → ${short(history.total[version])}`),
-      el("span", { class: "choices" }, choice("all", "All", ""), choice("entered", `+ ${grouped(entered)} entered`, "entered"), choice("left", `− ${grouped(left)} left`, "left")),
+      el("span", { class: "choices", role: "group", "aria-label": "Show of the difference" }, choice("all", "All", ""), choice("entered", `+ ${grouped(entered)} entered`, "entered"), choice("left", `− ${grouped(left)} left`, "left")),
     );
   }
 
@@ -303,10 +344,10 @@ class App {
   // -- building -------------------------------------------------------------------------------------------------------
 
   build() {
-    const step = (name, sign, words) => (this.steps[name] = el("button", { title: words, "aria-label": words, onclick: () => this.go(this.targets()[name]) }, sign));
+    const step = (name, sign, words) => (this.steps[name] = el("button", { title: words, "aria-label": words, onclick: () => this.step(name) }, sign));
     this.steps = {};
-    this.facts = el("p", { class: "facts" }, this.describe());
-    this.live = el("span", { class: "live", hidden: this.source instanceof Embedded, title: "New events are shown as they come" }, "live");
+    this.facts = el("p", { class: "facts", title: this.describe() }, this.describe());
+    this.live = new Live();
     this.box = el("input", {
       type: "search", placeholder: "Search all events", "aria-label": "Search all events", autocomplete: "off", spellcheck: "false",
       oninput: () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.find(this.box.value), 180); },
@@ -318,7 +359,7 @@ class App {
     this.sentence = el("p", { class: "sentence" });
     this.next = el("p", { class: "next" });
     this.comparing = el("div", { class: "comparing" });
-    this.told = el("div", { class: "told", role: "status", "aria-live": "polite" });
+    this.told = el("div", { class: "told", role: "status" });
     const heights = (name) => el("button", { "aria-pressed": this.rowHeights === name, onclick: (event) => {
       this.rowHeights = name;
       for (const button of event.target.parentNode.children) button.setAttribute("aria-pressed", button === event.target);
@@ -327,21 +368,21 @@ class App {
     } }, name);
     const back = this.source instanceof Server ? el("a", { class: "back", href: "./" }, "All conversations") : null;
     this.root.replaceChildren(
-      el("header", {}, back, el("h1", {}, said(this.name)), this.live, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
-      el("main", {},
+      el("header", {}, back, el("h1", {}, said(this.name)), this.source instanceof Server ? this.live.node : null, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
+      el("main", { class: "history" },
         el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" },
           this.legend,
           this.chart.node,
           el("div", { class: "tools" },
-            el("span", { class: "soft" }, "Row height"), el("span", { class: "choices" }, heights("equal"), heights("tokens")),
+            el("span", { class: "soft", "aria-hidden": true }, "Row height"), el("span", { class: "choices", role: "group", "aria-label": "Row height" }, heights("equal"), heights("tokens")),
             this.states, el("span", { class: "grow" }),
-            el("span", { class: "choices" },
+            el("span", { class: "choices", role: "group", "aria-label": "Zoom" },
               el("button", { title: "Zoom out (−)", "aria-label": "Zoom out", onclick: () => this.chart.zoom(1.6) }, "−"),
               el("button", { title: "Zoom in (+)", "aria-label": "Zoom in", onclick: () => this.chart.zoom(1 / 1.6) }, "+"),
               el("button", { onclick: () => this.chart.setWindow(0, this.history.version + 1) }, "Whole history")))),
         el("section", { class: "moment", "aria-label": "One version" },
           el("div", { class: "momentary" },
-            el("div", { class: "row" }, this.title, el("span", { class: "choices steps" },
+            el("div", { class: "row" }, this.title, el("span", { class: "choices steps", role: "group", "aria-label": "Go to another version" },
               step("before", "⇤", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), step("on", "→", "Next version (→)"), step("after", "⇥", "Next condensation (Page Down)"))),
             this.sentence, this.next, this.comparing),
           this.list.node),
@@ -396,6 +437,11 @@ class App {
     };
   }
 
+  step(name) {
+    const target = this.targets()[name];
+    if (target !== null) this.go(target);
+  }
+
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || event.target === this.box) return;
     const { before, back, on, after } = this.targets();
@@ -403,7 +449,6 @@ class App {
     if (target !== undefined) {
       event.preventDefault();
       if (target !== null) this.go(target);
-      this.told.textContent = `Version ${this.version} of ${this.history.version}. ${this.history.view(this.version).length} events and summaries are shown.`;
       return;
     }
     const action = {
@@ -468,8 +513,9 @@ const STATES = [
   ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
 ];
 
-function sentence(words) {
-  return words.charAt(0).toUpperCase() + words.slice(1);
+function failure(why, isOneOfMany = true) {
+  const words = el("div", { role: "alert" }, el("h1", {}, "This page cannot be shown"), said(sentence(String(why)), "p"));
+  return el("main", { class: "failure" }, words, isOneOfMany ? el("p", {}, el("a", { href: "./" }, "All conversations")) : null);
 }
 
 async function start() {
@@ -482,7 +528,7 @@ async function start() {
     else window.foldlog = new Overview(root);
     await window.foldlog.start();
   } catch (error) {
-    root.replaceChildren(el("div", { class: "failure", role: "alert" }, el("h1", {}, "This page cannot be shown"), said(sentence(String(error.message ?? error)), "p"), embedded ? null : el("p", {}, el("a", { href: "./" }, "All conversations"))));
+    root.replaceChildren(failure(error.message ?? error, !embedded && page.has("id")));
   }
   root.dataset.ready = "";
 }

@@ -1,6 +1,6 @@
 // All conversations of a store, and the figures over all of them.
 
-import { bytes, count, el, grouped, moment, printable, said, short } from "./dom.js";
+import { Live, bytes, count, el, grouped, moment, printable, refill, said, short } from "./dom.js";
 import { themeButton, watchTheme } from "./theme.js";
 
 const ROW_HEIGHT = 44;
@@ -22,6 +22,7 @@ export class Overview {
     this.words = "";
     this.rows = [];
     this.found = null;
+    this.nodes = new Map();
   }
 
   async start() {
@@ -30,8 +31,8 @@ export class Overview {
     await this.refresh();
     const stream = new EventSource("api/follow");
     stream.addEventListener("version", () => this.follow());
-    stream.addEventListener("error", () => this.live.classList.add("lost"));
-    stream.addEventListener("open", () => this.live.classList.remove("lost"));
+    stream.addEventListener("error", () => this.live.set(false));
+    stream.addEventListener("open", () => this.live.set(true));
     addEventListener("keydown", (event) => {
       if (event.key === "/" && event.target !== this.box) {
         event.preventDefault();
@@ -62,10 +63,9 @@ export class Overview {
   async follow() {
     try {
       await this.refresh();
-      this.live.classList.remove("lost");
+      this.live.set(true);
     } catch (error) {
-      this.live.classList.add("lost");
-      this.live.title = error.message;
+      this.live.set(false, error.message);
     }
   }
 
@@ -77,7 +77,7 @@ export class Overview {
   }
 
   build() {
-    this.live = el("span", { class: "live", title: "New events are shown as they come" }, "live");
+    this.live = new Live();
     this.facts = el("p", { class: "facts" });
     this.box = el("input", {
       type: "search", placeholder: "Search all conversations", "aria-label": "Search all conversations", autocomplete: "off", spellcheck: "false",
@@ -91,12 +91,14 @@ export class Overview {
     this.status = el("span", { class: "status", role: "status" });
     this.fleet = el("section", { class: "fleet", "aria-label": "Figures over all conversations" });
     this.hits = el("section", { class: "hits", "aria-label": "Events that contain the words", hidden: true });
-    this.head = el("div", { class: "row head", role: "toolbar", "aria-label": "Order of the conversations" });
+    this.buttons = new Map(COLUMNS.map(([name]) => [name, el("button", { class: "sort", onclick: () => this.sortBy(name) })]));
+    this.head = el("div", { class: "row head", role: "group", "aria-label": "Order of the conversations" },
+      ...COLUMNS.map(([name]) => el("span", { class: `cell c-${name}` }, this.buttons.get(name))));
     this.inner = el("div", { class: "lines", role: "presentation" });
-    this.list = el("div", { class: "rows", role: "list", tabindex: 0, "aria-label": "Conversations", onscroll: () => this.draw() }, this.inner);
+    this.list = el("div", { class: "rows", "aria-label": "Conversations", onscroll: () => this.draw(), onkeydown: (event) => this.key(event) }, this.inner);
     new ResizeObserver(() => this.draw()).observe(this.list);
     this.root.replaceChildren(
-      el("header", {}, el("h1", {}, "foldlog"), this.live, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton()),
+      el("header", {}, el("h1", {}, "foldlog"), this.live.node, this.facts, el("div", { class: "search" }, this.status, this.box), themeButton()),
       el("main", { class: "overview" }, this.fleet, this.hits, el("section", { class: "conversations" }, this.head, this.list)),
     );
   }
@@ -110,7 +112,8 @@ export class Overview {
       node.style.width = `${Math.max(1, Math.round(part * 100))}%`;
       return el("span", { class: "track" }, node);
     };
-    this.fleet.replaceChildren(
+    refill(
+      this.fleet,
       el("div", { class: "tiles" },
         tile(fleet.conversations === 1 ? "conversation" : "conversations", short(fleet.conversations)),
         tile("events", short(fleet.events)),
@@ -142,18 +145,29 @@ export class Overview {
     const key = COLUMNS.find(([name]) => name === this.sort)[2];
     const order = this.falling ? -1 : 1;
     this.rows = matching.sort((a, b) => (key(a) < key(b) ? -order : key(a) > key(b) ? order : 0));
-    this.head.replaceChildren(
-      ...COLUMNS.map(([name, title]) => {
-        const chosen = name === this.sort;
-        return el("span", { class: `cell c-${name}` },
-          el("button", { class: "sort", "aria-pressed": chosen, onclick: () => this.sortBy(name) }, title, chosen ? (this.falling ? " ↓" : " ↑") : ""));
-      }),
-    );
+    for (const [name, title] of COLUMNS) {
+      const button = this.buttons.get(name);
+      const chosen = name === this.sort;
+      button.setAttribute("aria-pressed", chosen);
+      button.textContent = `${title}${chosen ? (this.falling ? " ↓" : " ↑") : ""}`;
+      button.setAttribute("aria-label", chosen ? `${title}, ${this.falling ? "falling" : "rising"}` : title);
+    }
     this.inner.style.height = `${this.rows.length * ROW_HEIGHT}px`;
-    this.inner.replaceChildren();
     this.status.textContent = words.length ? count(this.rows.length, "conversation") : "";
-    if (!this.rows.length) this.inner.append(el("p", { class: "empty" }, this.all.length ? "No conversation matches." : "The store has no conversations yet. Import some: foldlog import PATH"));
+    this.list.setAttribute("role", this.rows.length ? "list" : "group");
+    this.list.querySelector(".empty")?.remove();
+    if (!this.rows.length) this.list.append(el("p", { class: "empty" }, this.all.length ? "No conversation matches." : "The store has no conversations yet. Import some: foldlog import PATH"));
+    this.stay();
     this.draw();
+  }
+
+  // Where the keyboard is in a row that has another place now, scroll with it.
+  stay() {
+    for (const [id, { node, place }] of this.nodes) {
+      if (!node.contains(document.activeElement)) continue;
+      const now = this.rows.findIndex((one) => one.id === id);
+      if (now >= 0) this.list.scrollTop += (now - place) * ROW_HEIGHT;
+    }
   }
 
   titleOf(id) {
@@ -166,28 +180,63 @@ export class Overview {
     this.choose();
   }
 
+  // Draw the rows in sight. One that is there already stays the element that it is, so the keyboard stays in it.
   draw() {
-    if (!this.rows.length) return;
     const first = Math.max(0, Math.floor(this.list.scrollTop / ROW_HEIGHT) - 20);
     const last = Math.min(this.rows.length, Math.ceil((this.list.scrollTop + this.list.clientHeight) / ROW_HEIGHT) + 20);
-    this.inner.replaceChildren(...this.rows.slice(first, last).map((one, place) => this.row(one, first + place)));
+    const before = this.nodes;
+    this.nodes = new Map();
+    for (let place = first; place < last; place += 1) {
+      const one = this.rows[place];
+      const told = JSON.stringify(one);
+      const known = before.get(one.id);
+      before.delete(one.id);
+      const node = known?.told === told ? known.node : this.row(one);
+      node.style.transform = `translateY(${place * ROW_HEIGHT}px)`;
+      node.setAttribute("aria-setsize", this.rows.length);
+      node.setAttribute("aria-posinset", place + 1);
+      if (known && known.node !== node) {
+        const focused = known.node.contains(document.activeElement);
+        known.node.replaceWith(node);
+        if (focused) node.firstChild.focus({ preventScroll: true });
+      } else if (!known) this.inner.append(node);
+      this.nodes.set(one.id, { node, told, place });
+    }
+    for (const { node } of before.values()) node.remove();
   }
 
-  row(one, place) {
+  // Up, down, Home and End go through the conversations.
+  key(event) {
+    const focused = Array.from(this.nodes.values()).find(({ node }) => node.contains(document.activeElement));
+    if (!focused) return;
+    const last = this.rows.length - 1;
+    const place = { ArrowDown: focused.place + 1, ArrowUp: focused.place - 1, Home: 0, End: last }[event.key];
+    if (place === undefined) return;
+    event.preventDefault();
+    const wanted = Math.min(last, Math.max(0, place));
+    const top = wanted * ROW_HEIGHT;
+    if (top < this.list.scrollTop) this.list.scrollTop = top;
+    else if (top + ROW_HEIGHT > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = top + ROW_HEIGHT - this.list.clientHeight;
+    this.draw();
+    this.nodes.get(this.rows[wanted].id).node.firstChild.focus({ preventScroll: true });
+  }
+
+  row(one) {
     const known = one.title !== undefined && one.open_ms !== undefined;
     const figure = (value, text = short) => (!known ? "…" : value === null || value === undefined ? "–" : text(value));
-    const node = el("div", { class: "item", role: "listitem" }, el("a", { class: "row", href: address(one.id) },
+    const fork = one.parent && `fork of ${one.parent} at version ${grouped(one.parent_version)}`;
+    const time = when(one);
+    const cell = (name, text, unit) => el("span", { class: `cell c-${name}` }, text, el("span", { class: "told" }, ` ${unit}, `));
+    return el("div", { class: "item", role: "listitem" }, el("a", { class: "row", href: address(one.id) },
       el("span", { class: "cell c-title" },
-        el("span", { class: "name" }, said(printable(one.title ?? one.id))),
-        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.id, one.format === "foldlog" ? "" : one.format, one.parent && `fork of ${one.parent} at version ${grouped(one.parent_version)}`].filter(Boolean).join(" · ")))),
-      el("span", { class: "cell c-events" }, grouped(one.events)),
-      el("span", { class: "cell c-view_events" }, figure(one.view_events, grouped)),
-      el("span", { class: "cell c-tokens" }, figure(one.tokens)),
-      el("span", { class: "cell c-condensations" }, figure(one.condensations, grouped)),
-      el("span", { class: "cell c-cost" }, figure(one.cost || null, (cost) => `$${cost.toFixed(4)}`)),
-      el("span", { class: "cell c-updated_at" }, when(one))));
-    node.style.transform = `translateY(${place * ROW_HEIGHT}px)`;
-    return node;
+        el("span", { class: "name" }, said(printable(one.title ?? one.id)), el("span", { class: "told" }, ", ")),
+        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.id, one.format === "foldlog" ? "" : one.format, fork].filter(Boolean).join(" · ")))),
+      cell("events", grouped(one.events), one.events === 1 ? "event" : "events"),
+      cell("view_events", figure(one.view_events, grouped), "in the View"),
+      cell("tokens", figure(one.tokens), "tokens"),
+      cell("condensations", figure(one.condensations, grouped), "condensations"),
+      cell("cost", figure(one.cost || null, (cost) => `$${cost.toFixed(4)}`), "cost"),
+      el("span", { class: "cell c-updated_at" }, el("span", { class: "told" }, "last event "), el("span", {}, time.slice(0, 10)), el("span", { class: "hour" }, time.slice(10)))));
   }
 
   // Search the texts of all events, where the store has an index of them.

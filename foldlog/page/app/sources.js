@@ -124,16 +124,33 @@ export class Server {
     if (!signal.aborted) for (const { id, snippet } of hits) found(id, snippet);
   }
 
-  // Tell each new version. The browser connects again by itself.
-  follow(changed, lost) {
+  // Tell each new version, and when the conversation is gone. The browser connects again by itself.
+  follow({ changed, connected, gone }) {
     const stream = new EventSource(`api/follow?${new URLSearchParams({ id: this.id })}`);
-    stream.addEventListener("version", (message) => changed(JSON.parse(message.data).version));
-    stream.addEventListener("error", () => lost(true));
-    stream.addEventListener("open", () => lost(false));
+    stream.addEventListener("version", (message) => changed(JSON.parse(message.data)));
+    stream.addEventListener("open", () => connected(true));
+    stream.addEventListener("problem", (message) => {
+      const { error, status } = JSON.parse(message.data);
+      connected(false, error);
+      if (GONE_FOR_GOOD.has(status)) {
+        stream.close();
+        gone(error);
+      }
+    });
+    stream.addEventListener("error", () => {
+      connected(false);
+      if (stream.readyState === EventSource.CLOSED) this.askIfGone(gone);
+    });
+  }
+
+  async askIfGone(gone) {
+    const reply = await fetch(`api/history?${new URLSearchParams({ id: this.id })}`, { credentials: "same-origin" }).catch(() => null);
+    if (reply && GONE_FOR_GOOD.has(reply.status)) gone((await reply.json()).error);
   }
 }
 
 const LINES = 500;
+const GONE_FOR_GOOD = new Set([404, 410]);
 
 // The text around the first word, where all words are in the texts of an event; else null.
 function matching(event, words) {

@@ -1,0 +1,165 @@
+"""Every state in which the page and the server can be seen, one after the other, in one tab."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from eventstore import Action, Event, Message, Observation, open_store
+from eventstore.maintenance.redact import redact
+from eventstore.stored.keys import KeyRing
+from foldlog.formats import open_sources
+from foldlog.page.report import write_report
+from projections import Views
+from tests.browser.chromium import Page
+from tests.browser.server import serving
+from tests.page_samples import hostile_history, usual_history
+
+__all__ = ["BUTTONS", "LINES", "SIZES", "THEMES", "V", "forked_report", "sample", "states"]
+
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
+SIZES = {"wide": (1440, 900), "small": (800, 600), "phone": (390, 844)}
+THEMES = ("light", "dark")
+V = "window.foldlog"
+BUTTONS = "Array.from(document.querySelectorAll('button'))"
+_EXPECTED = ("404", "409", "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
+"""What a browser says of a conversation that is not there, of a search that is refused, of a server that ended."""
+LINES = "Array.from(document.querySelectorAll('.line'), (each) => each.innerText)"
+
+
+def sample() -> list[Event]:
+    (source,) = open_sources([SAMPLE])
+    return list(source.events())
+
+
+def forked_report(folder: Path) -> str:
+    """The URL of a report of a fork of a fork of the sample."""
+    with open_store("memory:") as store:
+        store.ingest("sample/tidewatch", sample())
+        for parent, at, name in (
+            ("sample/tidewatch", 96, "second try"),
+            ("second try", 120, "third"),
+        ):
+            store.fork(parent, at, name)
+            own = [event for event in usual_history() if isinstance(event, Message | Action | Observation)]
+            store.ingest(name, [*store.events(name), *own])
+        write_report(store, "third", folder / "fork.html")
+    return (folder / "fork.html").as_uri()
+
+
+def states(page: Page, folder: Path, long_report: str) -> Iterator[str]:
+    """Bring the page into each state, and yield the name of the state. ``long_report``: a report of 100,000 events."""
+    for name in _reports(page, folder, long_report):
+        page.settle()
+        yield name
+        assert page.problems == [], name
+    for name in _served(page, folder):
+        page.settle()
+        yield name
+    assert [each for each in page.problems if not any(expected in each for expected in _EXPECTED)] == []
+
+
+def _report(folder: Path, events: Iterable[Event], name: str = "c", redacted: int | None = None, **options: int) -> str:
+    path = folder / f"{name.replace('/', '-')}.html"
+    with open_store("memory:") as store:
+        store.ingest(name, iter(events))
+        if redacted is not None:
+            redact(store, name, redacted, reason="asked to, letter of 3 May", by="ana")
+        write_report(store, name, path, **options)
+    return path.as_uri()
+
+
+def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
+    url = _report(folder, sample(), "sample/tidewatch", limit=20_000)
+    page.open(url)
+    yield "history"
+    page.open(f"{url}#v=246&e=30")
+    page.wait("document.querySelector('.body pre')")
+    yield "forgotten"
+    page.open(f"{url}#v=281&from=280&e=280")
+    page.wait("document.querySelector('.body pre')")
+    yield "compared"
+    page.ask(f"{V}.choose(null)")
+    page.ask(f"{V}.compare(null)")
+    page.ask(f"{V}.opened.clear()")
+    page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.ids).gap)")
+    page.ask(f"{V}.list.node.scrollTop = 0")
+    yield "opened"
+    page.ask(f"{V}.find('pytest fails')")
+    page.settle()
+    page.ask(f"{BUTTONS}.find((each) => each.textContent === 'tokens').click()")
+    yield "search"
+    page.ask(f"{V}.find('not there')")
+    yield "no-hit"
+    page.ask(f"{V}.help.showModal()")
+    yield "help"
+    page.open(_report(folder, usual_history(), "usual"))
+    for _ in range(3):
+        page.press("ArrowLeft")
+    yield "states"
+    page.ask(f"{V}.choose(Array.from({V}.history.changes.values()).find((one) => one.kind === 'retraction').id)")
+    page.wait("document.querySelector('.body')")
+    yield "retraction"
+    page.ask(f"{V}.go(0, null)")
+    yield "version-0"
+    page.open(f"{_report(folder, usual_history(), 'redacted', redacted=28)}#e=28")
+    page.wait("document.querySelector('.body dl')")
+    yield "redacted"
+    page.open(forked_report(folder))
+    yield "fork"
+    page.open(_report(folder, [Message(source="user", content="only this")], "one"))
+    yield "one-event"
+    page.open(_report(folder, hostile_history(), "hostile", limit=1_000))
+    yield "hostile"
+    page.open(f"{_report(folder, hostile_history(), 'hostile')}#e=12")
+    page.wait("document.querySelector('.body pre')")
+    yield "hostile-event"
+    page.open(long_report)
+    page.wait(f"{V}.history.version === 100000 && {LINES}.length")
+    yield "100000"
+    page.ask(f"{V}.chart.setWindow(0, {V}.history.version + 1)")
+    yield "100000-whole"
+
+
+def _served(page: Page, folder: Path) -> Iterator[str]:
+    empty, some, encrypted = (f"sqlite:///{folder}/{name}.db" for name in ("empty", "some", "encrypted"))
+    key = base64.b64encode(bytes(range(32))).decode()
+    histories = {"sample": sample(), "usual": usual_history(), "x" * 300: [Message(source="user", content="one event")]}
+    open_store(empty).close()
+    with open_store(some) as store:
+        store.register(Views(store))
+        for name, events in histories.items():
+            store.ingest(name, iter(events))
+        store.fork("usual", 30, "another try")
+    with open_store(encrypted, keys=KeyRing(key)) as store:
+        store.ingest("secret", [Message(source="user", content="a secret")])
+    with serving(empty) as address:
+        page.open(address)
+        yield "empty"
+    with serving(some) as address:
+        home = address.split("?")[0]
+        page.open(address)
+        page.wait(f"{V}.counted === 4")
+        yield "conversations"
+        page.click("input[type=search]")
+        page.type("pytest fails")
+        page.wait("document.querySelector('.hit mark')")
+        yield "conversations-search"
+        page.type(" nowhere")
+        page.wait("document.querySelector('.hits')?.innerText.includes('No event')")
+        yield "conversations-no-hit"
+        page.open(f"{home}?id=another%20try")
+        page.wait(f"{LINES}.length && !document.querySelector('.waiting')")
+        yield "live"
+        page.open(f"{home}?id=none")
+        yield "error"
+        page.open(f"{home}?id=usual")
+    page.wait("document.querySelector('.live.lost')")
+    yield "lost"
+    with serving(encrypted, FOLDLOG_KEY=key) as address:
+        page.open(address)
+        page.click("input[type=search]")
+        page.type("secret")
+        page.wait("document.querySelector('.hits')?.innerText.includes('encrypted')")
+        yield "encrypted"
