@@ -96,7 +96,8 @@ def _encoded(
     for expected, event in enumerate(events):
         if event.id != expected:
             raise InvalidEvent(f"expected event {expected}, found event {event.id}; an export needs the whole history")
-        _check_origin(event, format)
+        if event.origin is not None:
+            _check_origin(event, format)
         yield from encoder.records(event)
     yield from encoder.end()
     if notes is not None and encoder.left_out:

@@ -56,8 +56,8 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
     if timestamp is None:
         return None if origin is None else origin.time
     precision = "milliseconds" if timestamp.microsecond % 1000 == 0 else "microseconds"
-    naive = (timestamp if timestamp.tzinfo is UTC else timestamp.astimezone(UTC)).replace(tzinfo=None)
-    return naive.isoformat(timespec=precision) + "Z"
+    aware = timestamp if timestamp.tzinfo is UTC else timestamp.astimezone(UTC)
+    return aware.isoformat(timespec=precision)[: -len("+00:00")] + "Z"
 
 
 def linked_to(parent: str, event: Event) -> None:

@@ -45,11 +45,13 @@ def _packed(source_id: Any) -> bytes | None:
     if type(source_id) is not str or len(source_id) != 36:
         return None
     digits = source_id.replace("-", "")
+    if len(digits) != 32 or source_id[8:24:5] != "----":
+        return None
     try:
         packed = bytes.fromhex(digits)
     except ValueError:
         return None
-    return bytes((_UUID,)) + packed if _uuid_text(packed.hex()) == source_id else None
+    return b"%c%b" % (_UUID, packed) if packed.hex() == digits else None
 
 
 def _uuid_text(digits: str) -> str:

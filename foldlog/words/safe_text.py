@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["json_bytes", "json_text", "printable"]
+if TYPE_CHECKING:
+    import msgspec
+
+__all__ = ["json_bytes", "json_lines", "json_text", "printable"]
 
 _STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _STEERS = re.compile(f"[{_STEERING}]")
@@ -61,25 +64,53 @@ def json_bytes(value: Any) -> bytes:
     return json_text(value).encode()
 
 
+def json_lines(values: Sequence[Any]) -> Iterator[bytes]:
+    """Yield ``json_bytes`` of each value and a line feed, in pieces: all of them in one, where they are plain."""
+    try:
+        lines = _encoder().encode_lines(values)
+    except _NOT_ENCODED:
+        lines = b"null"
+    if not _has_null(lines) and _steers_nothing(lines):
+        yield lines
+    else:
+        yield from (b"%b\n" % json_bytes(value) for value in values)
+
+
+def _steers_nothing(lines: bytes) -> bool:
+    """Return whether plainly no character but the line feeds steers a terminal."""
+    if lines.isascii():  # msgspec escapes control characters, but for one
+        return b"\x7f" not in lines
+    return lines.replace(b"\n", b" ").decode().isprintable()
+
+
 def _encoded(value: Any) -> bytes | None:
     """Return ``value`` as msgspec writes it; None where that may say something else."""
     try:
-        encoded = _encoder()(value)
-    except (ValueError, TypeError, OverflowError, RecursionError):  # lone surrogates, integers beyond 64 bits
+        encoded = _encoder().encode(value)
+    except _NOT_ENCODED:
         return None
-    # msgspec also writes null for a number that is not finite.
-    if encoded == b"null" or b":null" in encoded or b",null" in encoded or b"[null" in encoded:
-        return None
-    return encoded
+    return None if _has_null(encoded) else encoded
+
+
+def _has_null(encoded: bytes) -> bool:
+    """Return whether msgspec may have written a null, which it also does for a number that is not finite."""
+    place = encoded.find(b"null")
+    while place > 0 and encoded[place - 1] not in b":,[\n":
+        place = encoded.find(b"null", place + 4)
+    return place >= 0
 
 
 def _escaped(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
+_NOT_ENCODED = (ValueError, TypeError, OverflowError, RecursionError)
+"""What msgspec raises for lone surrogates and for integers beyond 64 bits, among others."""
+
+
 @cache
-def _encoder() -> Callable[[Any], bytes]:
+def _encoder() -> msgspec.json.Encoder:
     """Return msgspec's encoder, imported when the first document is written: the help does without it."""
     import msgspec
 
-    return msgspec.json.Encoder().encode
+    return msgspec.json.Encoder()

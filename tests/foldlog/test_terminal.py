@@ -17,7 +17,9 @@ from rich.text import Text
 
 from eventstore import Message, open_store
 from foldlog.cli import terminal
+from foldlog.cli.histories import export
 from foldlog.cli.terminal import Listed, PrintedLines, emit_list, json_text, print_line, printable
+from foldlog.words.safe_text import json_bytes, json_lines
 
 STEERING = [
     *map(chr, range(0x00, 0x09)),
@@ -56,6 +58,28 @@ def test_json_says_the_value_and_steers_no_terminal(value):
     text = json_text(value)
     assert json.loads(text, parse_constant=pytest.fail) == value
     assert not set(text) & set(STEERING)
+
+
+@given(st.lists(values, max_size=5))
+@example(["null", {"a": "null"}, ["a,null"]])
+@example([None, 1])
+@example([1, float("inf")])
+@example([[None], {"a": None}, [1, None]])
+@example(["plain", "\x7f", "\u2028"])
+@example(["Grüße", "世界"])
+def test_lines_of_json_are_the_lines_one_by_one(several):
+    assert b"".join(json_lines(several)) == b"".join(json_bytes(value) + b"\n" for value in several)
+
+
+def test_the_records_before_an_unreadable_one_are_written():
+    def records():
+        yield from range(40)
+        raise ValueError("damaged")
+
+    written = io.BytesIO()
+    with pytest.raises(ValueError, match="damaged"):
+        export._write(written, records())
+    assert written.getvalue().split() == [b"%d" % number for number in range(40)]
 
 
 def test_a_text_that_says_infinity_is_left_alone():

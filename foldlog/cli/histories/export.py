@@ -14,7 +14,7 @@ from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog.cli.outcome import DONE, FINDINGS, Refused
 from foldlog.cli.stores import open_existing, resolved
-from foldlog.words.safe_text import json_bytes
+from foldlog.words.safe_text import json_lines
 
 if TYPE_CHECKING:
     from eventstore import Store
@@ -23,6 +23,10 @@ __all__ = ["run"]
 
 NATIVE = "openhands-v1"
 """What a history is exported as that came from nowhere else."""
+
+
+_RECORDS_AT_ONCE = 32
+"""Records that are encoded in one call."""
 
 
 def _formats() -> list[str]:
@@ -129,11 +133,19 @@ def _format_of(store: Store, conversation: str) -> str:
 
 
 def _write(file: BinaryIO, records: Iterable[Any]) -> int:
+    """Write a line for each record, and return their number. Those before one that cannot be read are written too."""
     count = 0
-    for record in records:
-        file.write(b"%b\n" % json_bytes(record))
-        count += 1
-    return count
+    waiting: list[Any] = []
+    try:
+        for record in records:
+            waiting.append(record)
+            if len(waiting) == _RECORDS_AT_ONCE:
+                together, waiting = waiting, []
+                file.writelines(json_lines(together))
+                count += len(together)
+    finally:
+        file.writelines(json_lines(waiting))
+    return count + len(waiting)
 
 
 def _to_file(path: Path, records: Iterable[Any]) -> int:

@@ -93,6 +93,12 @@ class EventsBefore:
             self._calls[event.call_id] = self.next_id
         self.next_id += 1
 
+    def add_written(self, event: Event, source_id: Any) -> None:
+        """Remember of ``event`` what an encoder needs to know."""
+        if type(source_id) is str and type(event) is not Annotation:
+            self._source_ids[self.next_id] = source_id
+        self.next_id += 1
+
 
 class OpenHandsV1Encoder:
     """Events of one history to records, as ``OpenHandsV1Decoder`` read them. Later events get ids of their own."""
@@ -106,13 +112,13 @@ class OpenHandsV1Encoder:
         """Return the record of ``event``; a retraction and changes of documents have none."""
         if type(event) in LEFT_OUT:
             self.left_out[LEFT_OUT[type(event)]] += 1
-            self._before.add(event, None)
+            self._before.add_written(event, None)
             self._source_ids.add(None)
             return []
-        rest = rest_of(event, NAME)
+        rest = {} if event.origin is None else rest_of(event, NAME)
         marks = {mark: rest[mark] for mark in MARKS if mark in rest} if rest else {}
         if "replaces" in marks:
-            self._before.add(event, None)
+            self._before.add_written(event, None)
             self._source_ids.add(None)
             return []
         record = predicted(event, marks, self._before)
@@ -120,7 +126,7 @@ class OpenHandsV1Encoder:
             record["forgotten_event_ids"] = self._forgotten(event)
         if event.origin is not None:
             record = self._before.key_order.record(record, rest, [event])
-        self._before.add(event, record.get("id"))
+        self._before.add_written(event, record.get("id"))
         self._source_ids.add(record.get("id"))
         return [record]
 
