@@ -374,6 +374,14 @@ def test_no_help_names_a_type_of_python(foldlog):
         assert re.findall(r"<[a-z ]+[>\[]", foldlog(*arguments, "--help").out) == [], arguments
 
 
+def test_a_store_is_measured_whether_it_is_named_by_a_path_or_by_a_url(foldlog, tmp_path):
+    with open_store("history.db") as store:
+        store.append("c1", Message(source="user", content="hi"), expected_version=0)
+    for name in ("history.db", str(tmp_path / "history.db"), "sqlite:///history.db", "sqlite:///history.db?mode=ro"):
+        measured = foldlog("bench", "--db", name, "--rounds", "1", "--json").document["conversations"]
+        assert [one["conversation"] for one in measured] == ["c1"]
+
+
 def test_a_store_without_conversations_has_nothing_to_measure(foldlog):
     open_store("sqlite:///foldlog.db").close()
     ran = foldlog("bench")

@@ -58,7 +58,8 @@ def run(
 def _for_reading(db: str) -> str:
     from eventstore.recorders.urls import as_url, parse
 
-    location = parse(as_url(db))
+    db = as_url(db)
+    location = parse(db)
     if location.scheme != "sqlite" or "mode" in location.options:
         return db
     return f"{db}{'&' if location.options else '?'}mode=ro"
