@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["AgentModelName", "CountingModelName", "agent_model", "counting_model", "load_condenser_for"]
 
 _TOKENIZER = "gpt-4o"
-_NO_LIMIT = 2**60
 
 AgentModelName = Annotated[
     str | None,
@@ -71,8 +70,15 @@ def agent_model(name: str | None) -> AgentModel | None:
         return None
     from condensers import LLM, LLMConfig
 
+    class Tokenizer(LLM):
+        """Counts for a model that nobody named, so a strategy that goes by events where no limit is known does so."""
+
+        @property
+        def max_input_tokens(self) -> int | None:
+            return None
+
     if name is None:
-        return LLM(LLMConfig(model=_TOKENIZER, max_input_tokens=_NO_LIMIT))
+        return Tokenizer(LLMConfig(model=_TOKENIZER))
     if not name:
         raise Refused("--agent-model is empty; give the name of a model, such as openai/gpt-4o")
     return LLM(LLMConfig(model=name))

@@ -195,6 +195,15 @@ def test_without_litellm_events_are_compared_and_tokens_are_not(foldlog, work, m
     assert {row["tokens_sent"] for row in by_name(foldlog("compare", "c1", "--json")).values()} == {None}
 
 
+def test_without_an_agents_model_tokens_are_counted_and_events_are_the_limit(foldlog, work):
+    with open_store("sqlite:///foldlog.db") as store:
+        more = [Message(source=("user", "agent")[n % 2], content=f"line {n} " * 40) for n in range(200)]
+        store.append("c1", more, expected_version=store.version("c1"))
+    rows = by_name(foldlog("compare", "c1", "--json"))
+    assert rows["default"]["view_events_peak"] <= 101 < rows["noop"]["view_events_peak"]
+    assert rows["default"]["tokens_sent"] < rows["noop"]["tokens_sent"]
+
+
 def test_the_limit_of_the_agents_model_is_kept_to(foldlog, work, config):
     file = config("digest", "max_size = 1000")
     with open_store("sqlite:///foldlog.db") as store:
