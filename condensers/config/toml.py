@@ -158,6 +158,9 @@ def _is_group(key: str, value: Any) -> bool:
 
 
 def _refuse_misspelt(document: _Table) -> None:
+    for key in ("type", "kind"):
+        if "condenser" not in document and isinstance(document.get(key), str):
+            raise InvalidCondenser(f"{key}: stands outside of a table; write [condenser] in the line above it")
     for key in document:
         for meant in ("condenser", "llm"):
             if key != meant and meant not in document and difflib.get_close_matches(key.lower(), [meant], cutoff=0.8):

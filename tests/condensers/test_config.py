@@ -365,6 +365,7 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
         ),
         ('[condenser.a]\ntype = "noop"', "condenser.type: is missing; give it, or name one of the groups 'a'"),
         ('[condensers]\ntype = "noop"', "condensers: is not a known table; did you mean [condenser]?"),
+        ('type = "digest"\nmax_size = 80', "type: stands outside of a table; write [condenser] in the line above it"),
         ('condenser = "noop"', "condenser: should be a table, not a text"),
         ('[condenser]\ntype = "noop"\nkind = "llm"', "condenser.kind: is another word for 'type', which is there too"),
         (
