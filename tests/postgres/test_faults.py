@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +41,16 @@ def store(url: str) -> Iterator[Store]:
     with open_store(url) as store:
         store.append("warm", said("up"), expected_version=0)
         yield store
+
+
+def test_who_waits_for_a_server_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(StoreUnavailable, match="tried for 1 s"):
+        open_store(f"postgresql://agent@127.0.0.1:{port}/history?patience_s=1")
+    [told] = [record.getMessage() for record in caplog.records if record.name == "eventstore"]
+    assert "Connection refused" in told
+    assert told.endswith("; trying again for up to 1 s")
 
 
 CUTS: tuple[Cut, ...] = ("request", "answer")

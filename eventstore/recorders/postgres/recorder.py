@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 import weakref
@@ -43,6 +44,7 @@ __all__ = ["PostgresRecorder"]
 
 T = TypeVar("T")
 
+_log = logging.getLogger("eventstore")
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
 """How much of its patience a call spends on one answer that does not come, and on one lock that is not free."""
@@ -275,7 +277,7 @@ class PostgresRecorder:
                 raise
 
     def _prepare(self, create: bool) -> None:
-        patience = Patience(self._patience_s)
+        patience, told = Patience(self._patience_s), False
         while True:
             try:
                 with self._plain_connection() as connection:
@@ -283,6 +285,9 @@ class PostgresRecorder:
                 with self._pool.wire():
                     return  # its server was greeted
             except (ConnectionLost, TryAgain) as error:
+                if not told:  # who mistyped the address should not think for a minute that all is well
+                    _log.warning("%s; trying again for up to %g s", error, self._patience_s)
+                    told = True
                 self._recover(error, patience, "the store was not opened")
 
     def _begin(self, wire: Wire, versions: PostgresVersionCache | None) -> PostgresTransaction:
