@@ -192,7 +192,7 @@ class Histories:
 
         ``"several words"`` in quotes follow one another; ``begin*`` finds words that begin so. ``kinds`` are ``user``,
         ``agent``, ``action``, ``observation`` and the other words of ``foldlog.kinds.KINDS``. The index is brought up
-        to date first. Raises ``ValueError`` where there is no word to search for, ``ConversationNotFound``, and
+        to date first. Raises ``InvalidArgument`` where there is no word to search for, ``ConversationNotFound``, and
         ``SearchRefused`` where the store is encrypted. Cost: the query, and the events since the last search.
         """
         if conversation is not None:

@@ -26,6 +26,7 @@ from eventstore import (
     VersionConflict,
 )
 from eventstore.events import ATTRIBUTES
+from eventstore.values.arguments import whole
 from eventstore.writing.generation import Generation
 from foldlog.older_summaries import warn_of_older_summaries
 from projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
@@ -93,7 +94,7 @@ class History:
 
         Raises ``NoSuchVersion`` for a version that the history never had.
         """
-        if version == 0 and self.version >= 0:
+        if whole("version", version) == 0 and self.version >= 0:
             return View.from_events(())
         try:
             return self._views.at(self.id, version=version)
@@ -419,18 +420,20 @@ class History:
     def why(self, event_id: int) -> Why:
         """Why an event, or the summary with this id, is in the View now, or is not. Raises ``NoSuchEvent``."""
         try:
-            return self._views.why(self.id, event_id=event_id)
+            return self._views.why(self.id, event_id=whole("event_id", event_id))
         except ConversationNotFound:
             raise NoSuchEvent(self.id, event_id, 0) from None
 
     def stats(self) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by model and day,
-        condensations by strategy. Raises ``ConversationNotFound`` before the first append. Cost: the events, up to
-        three times.
+        condensations by strategy. Cost: the events, up to three times.
         """
-        from foldlog.reports.stats import collect_stats
+        from foldlog.reports.stats import Stats, collect_stats
 
-        return collect_stats(self._store, [self.id], views=self._views)
+        try:
+            return collect_stats(self._store, [self.id], views=self._views)
+        except ConversationNotFound:
+            return Stats(conversations=1)
 
     def lifetimes(self) -> Lifetimes:
         """For each event and summary: at which versions the View shows it, from when a model is sent it, why it left,
@@ -472,7 +475,7 @@ class History:
         ``NoSuchVersion``.
         """
         try:
-            return self._views.difference(self.id, before, after)
+            return self._views.difference(self.id, whole("before", before), whole("after", after))
         except ConversationNotFound:
             if before == after == 0:
                 return Difference(0, 0, (), (), ())

@@ -70,10 +70,12 @@ def label(event: Event) -> str:
 
 
 def kind_words(given: Iterable[str]) -> frozenset[str]:
-    """Return the kinds that are given, each in its one word. Raises ``ValueError`` for a kind that there is not."""
+    """Return the kinds that are given, each in its one word. Raises ``InvalidArgument`` for one that there is not."""
     words = frozenset(_STORED.get(kind, kind) for kind in given)
     for word in sorted(words.difference(KINDS)):
-        raise ValueError(f"{word!r} is not a kind of event; give one of {', '.join(KINDS)}")
+        from eventstore import InvalidArgument
+
+        raise InvalidArgument(f"{word!r} is not a kind of event; give one of {', '.join(KINDS)}")
     return words
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
-from eventstore import CorruptEvent, KeyUnavailable, Recorded, Redaction, Store
+from eventstore import CorruptEvent, InvalidArgument, KeyUnavailable, Recorded, Redaction, Store
 from eventstore.maintenance.status import lost_after
 from eventstore.recorders.base import RecorderOfFile
 from eventstore.stored.database import translated
@@ -76,12 +76,12 @@ class SearchIndex:
         """Return the events that have all the words, best first. The index is updated first.
 
         Words in quotes follow one another; ``begin*`` finds words that begin so. Accents, upper and lower case and
-        English endings make no difference. Raises ``ValueError`` where there is no word in ``words``, or no such kind.
-        Cost: the query, and the events that were appended since the last search.
+        English endings make no difference. Raises ``InvalidArgument`` where there is no word in ``words``, or no such
+        kind. Cost: the query, and the events that were appended since the last search.
         """
         terms = terms_of(words)
         if not terms:
-            raise ValueError(f"there is no word to search for in {words!r}")
+            raise InvalidArgument(f"there is no word to search for in {words!r}")
         wanted = Wanted(
             terms,
             () if conversation is None else tuple(self._lineage(conversation)),

@@ -22,7 +22,7 @@ class Search:
         self._index: SearchIndex | None = None
 
     def found(self, words: str, limit: int) -> dict[str, Any]:
-        """Return the document of a search. Raises ``SearchRefused``, and ``ValueError`` where there is no word."""
+        """Return the document of a search. Raises ``SearchRefused``, and ``InvalidArgument`` where there is no word."""
         with self._lock:
             if self._index is None:
                 self._index = SearchIndex(self._store)

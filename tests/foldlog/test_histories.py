@@ -169,3 +169,11 @@ def test_an_older_summary_that_is_left_standing_is_warned_of_once(monkeypatch, c
         [said] = caplog.messages
         assert said.startswith("conversation 'c1': condensation 9 has a summary, and the View still shows")
         assert "the older summary -10;" in said
+
+
+@pytest.mark.parametrize("ask", [lambda h: h.at("1"), lambda h: h.why("1"), lambda h: h.difference(0, "1")])
+def test_a_version_or_an_id_that_is_no_number_is_named(histories, ask):
+    history = histories["c1"]
+    history.append(messages("one"))
+    with pytest.raises(TypeError, match="is a whole number, not '1'"):
+        ask(history)

@@ -20,6 +20,7 @@ from eventstore import (
     Action,
     Annotation,
     ConversationNotFound,
+    InvalidArgument,
     Message,
     Observation,
     Store,
@@ -77,9 +78,9 @@ def test_events_of_all_conversations_are_found_by_their_words(url: str):
         assert histories.search("later", until=store.conversation("a").created_at) == ()
         with pytest.raises(ConversationNotFound):
             histories.search("harbour", conversation="c")
-        with pytest.raises(ValueError, match="no word to search for"):
+        with pytest.raises(InvalidArgument, match="no word to search for"):
             histories.search('" -- "')
-        with pytest.raises(ValueError, match="not a kind of event"):
+        with pytest.raises(InvalidArgument, match="not a kind of event"):
             histories.search("harbour", kinds=["call"])
 
 
