@@ -71,7 +71,7 @@ def agent_model(name: str | None) -> AgentModel | None:
     from condensers import LLM, LLMConfig
 
     class Tokenizer(LLM):
-        """Counts for a model that nobody named, so a strategy that goes by events where no limit is known does so."""
+        """Counts for a model without a name, so that a strategy that goes by events where no limit is known does so."""
 
         @property
         def max_input_tokens(self) -> int | None:

@@ -169,8 +169,8 @@ PROTECTIONS = {
     "opening": Protection(
         "a store that is being opened waits for its server",
         f"{_POSTGRES}/recorder.py",
-        'except (ConnectionLost, TryAgain) as error:\n                self._recover(error, patience, "the store',
-        'except TryAgain as error:\n                self._recover(error, patience, "the store',
+        "except (ConnectionLost, TryAgain) as error:\n                if not told:",
+        "except TryAgain as error:\n                if not told:",
         f"{_FOLLOWERS} -k as_soon",
     ),
     "timeline": Protection(
