@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from foldlog.cli.application import COMMANDS, module_of
@@ -21,16 +25,59 @@ _TABLE = re.compile(r"(<!-- commands: scripts/cli-reference -->\n).*?(<!-- end -
 _HEAD = """\
 # The command foldlog
 
-Made by `scripts/cli-reference` of what `foldlog COMMAND --help` prints. Exit status: 0 done; 1 there are findings, and
-the rest was done; 2 bad input or usage, and nothing was done. Errors are one line on stderr. With `--json`, stdout is
-one JSON document and nothing else.
+Made by `scripts/cli-reference` of what `foldlog COMMAND --help` prints, and of what an example prints in a folder where
+`foldlog import tidewatch.jsonl` imported the shipped history: its first lines, with … for what is longer, for hashes,
+and for what another run prints otherwise, such as the time. Exit status: 0 done; 1 there are findings, and the rest was
+done; 2 bad input or usage, and nothing was done. Errors are one line on stderr. With `--json`, stdout is one JSON
+document and nothing else.
 """
+
+_SAMPLE = ROOT / "foldlog" / "sample" / "tidewatch.jsonl"
+_KEY = base64.b64encode(bytes(32)).decode()
+_SMALL = '[condenser]\ntype = "digest"\nmax_size = 80\n'
+
+_SHOWN = {
+    "import": "foldlog import tidewatch.jsonl --db new.db",
+    "copy": "foldlog copy foldlog.db copied.db",
+    "erase": 'foldlog erase tidewatch --reason "asked to" --yes',
+    "redact": 'foldlog redact tidewatch 17 --reason "asked to" --by ann --yes',
+}
+"""What is run in place of the example of the help, which asks a person, or needs a server or a folder of one's own."""
+_NOT_SHOWN = {"serve": "it runs until Ctrl-C", "status": "it needs a PostgreSQL server"}
+_BEFORE = {
+    "recent": "foldlog attributes tidewatch --set project=tides",
+    "restore": "foldlog backup monday.db",
+    "verify": "foldlog head --json > heads.json",
+    "salvage": "cp foldlog.db damaged.db",
+}
+"""What is run first, and not shown."""
+_LINES, _COLUMNS = 14, 100
+_OF_THE_RUN = re.compile(
+    r"\b[0-9a-f]{64}\b|(?<=\"store\": \")[0-9a-f-]{36}"  # a hash, and what a store is called
+    r"|(?<!\d)(?!2026-02-17)20\d\d-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+\+\d\d:\d\d)?)?)?"  # a time of now
+    r"|20\d{6}T\d{6}\.\d+Z"
+    r"|[\d,.]+(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"  # how long, how large, how fast
+)
 
 
 def page() -> str:
     """The text that ``docs/CLI.md`` should have."""
     sections = [("foldlog", ())] + [(f"foldlog {name}", (name,)) for name in _NAMES]
-    return _HEAD + "".join(f"\n## {title}\n\n```text\n{_help_of(*arguments)}\n```\n" for title, arguments in sections)
+    with tempfile.TemporaryDirectory() as made, ThreadPoolExecutor(2) as threads:
+        base = Path(made) / "base"
+        base.mkdir()
+        shutil.copy(_SAMPLE, base)
+        (base / "small.toml").write_text(_SMALL)
+        (base / "key").write_text(_KEY)
+        (base / "key").chmod(0o600)
+        _run("foldlog import tidewatch.jsonl", base)
+        outputs = dict(zip(_NAMES, threads.map(lambda name: _output_of(name, base), _NAMES), strict=True))
+        helps = list(threads.map(lambda section: _help_of(*section[1]), sections))
+    parts = [
+        f"\n## {title}\n\n```text\n{text}\n```\n{outputs.get(title.removeprefix('foldlog '), '')}"
+        for (title, _), text in zip(sections, helps, strict=True)
+    ]
+    return _HEAD + "".join(parts)
 
 
 def index() -> str:
@@ -41,10 +88,40 @@ def index() -> str:
 
 
 def _help_of(*arguments: str) -> str:
-    foldlog = os.path.join(sysconfig.get_path("scripts"), "foldlog")
-    plain = {"PATH": os.environ["PATH"], "TERMINAL_WIDTH": "100", "COLUMNS": "100", "NO_COLOR": "1", "LANG": "C.UTF-8"}
-    done = subprocess.run([foldlog, *arguments, "--help"], capture_output=True, text=True, check=True, env=plain)
-    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+    printed = _run(" ".join(["foldlog", *arguments, "--help"]), ROOT)
+    return "\n".join(line.rstrip() for line in printed.strip("\n").splitlines())
+
+
+def _output_of(name: str, base: Path) -> str:
+    """The example of a command, and the first lines that it prints; nothing for one that does not end by itself."""
+    if name in _NOT_SHOWN:
+        return ""
+    [example] = re.findall(r"Example: (.*)", inspect.getdoc(importlib.import_module(module_of(name)).run) or "")
+    command = _SHOWN.get(name, example)
+    folder = base.parent / name
+    shutil.copytree(base, folder)
+    if name in _BEFORE:
+        _run(_BEFORE[name], folder)
+    printed = _run(command, folder).replace(f"{folder}{os.sep}", "")
+    lines = [_OF_THE_RUN.sub("…", line).rstrip() for line in printed.strip("\n").splitlines()]
+    if name == "bench":  # its columns are as wide as what was measured
+        lines = [re.sub(" {2,}", "  ", line) for line in lines]
+    shown = [line if len(line) <= _COLUMNS else f"{line[: _COLUMNS - 1]}…" for line in lines[:_LINES]]
+    if len(lines) > _LINES:
+        shown.append("…")
+    return "\n" + "\n".join(["```console", f"$ {command}", *shown, "```"]) + "\n"
+
+
+def _run(command: str, folder: Path) -> str:
+    """What a command line prints, to stdout and stderr, for a person without a terminal."""
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    plain = {"PATH": path, "TERMINAL_WIDTH": "100", "COLUMNS": "100", "NO_COLOR": "1", "LANG": "C.UTF-8"}
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=plain
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command}: exit status {done.returncode}: {done.stdout}")
+    return done.stdout
 
 
 def _first_sentence(name: str) -> str:

@@ -382,6 +382,13 @@ def test_a_store_is_measured_whether_it_is_named_by_a_path_or_by_a_url(foldlog, 
         assert [one["conversation"] for one in measured] == ["c1"]
 
 
+def test_a_conversation_without_documents_says_so(foldlog):
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append("c1", Message(source="user", content="hi"), expected_version=0)
+    assert foldlog("documents", "c1").out == "c1 has no documents at version 1.\n"
+    assert foldlog("documents", "c1", "--json").document["documents"] == {}
+
+
 def test_a_store_without_conversations_has_nothing_to_measure(foldlog):
     open_store("sqlite:///foldlog.db").close()
     ran = foldlog("bench")

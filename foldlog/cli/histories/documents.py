@@ -38,6 +38,9 @@ def run(
     if as_json:
         terminal.emit({"conversation": conversation, "version": version, "documents": documents})
         return DONE
+    if not documents:
+        said = f"{terminal.printable(conversation, one_line=True)} has no documents at version {version}."
+        terminal.console().print(said, markup=False, soft_wrap=True)
     lines = terminal.PrintedLines()
     for each, value in documents.items():
         text = json.dumps(value, ensure_ascii=False)

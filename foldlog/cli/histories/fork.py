@@ -38,7 +38,7 @@ def run(
 ) -> int:
     """Fork a conversation: begin one that shares its events up to a version, and goes on by itself.
 
-    No event is copied. Example: foldlog fork c1 c1-other --at 120
+    No event is copied. Example: foldlog fork tidewatch tidewatch-other --at 120
     """
     from eventstore import InvalidArgument, VersionConflict
     from foldlog.formats.tips import version_of_tip

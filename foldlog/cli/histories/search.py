@@ -54,7 +54,7 @@ def run(
     The index lies beside the store (STORE.search, readable by its owner only) and is updated first. It holds
     plain text, so encrypted stores have none. Erased conversations are removed from it too.
 
-    Example: foldlog search "flaky test" --kind user --since 30d
+    Example: foldlog search "flaky test" --kind observation
     """
     from foldlog.search import SearchIndex
 
