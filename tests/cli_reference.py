@@ -34,15 +34,15 @@ document and nothing else.
 
 _SAMPLE = ROOT / "foldlog" / "sample" / "tidewatch.jsonl"
 _KEY = base64.b64encode(bytes(32)).decode()
-_SMALL = '[condenser]\ntype = "digest"\nmax_size = 80\n'
 
 _SHOWN = {
     "import": "foldlog import tidewatch.jsonl --db new.db",
+    "compare": "foldlog compare tidewatch",
     "copy": "foldlog copy foldlog.db copied.db",
     "erase": 'foldlog erase tidewatch --reason "asked to" --yes',
     "redact": 'foldlog redact tidewatch 17 --reason "asked to" --by ann --yes',
 }
-"""What is run in place of the example of the help, which asks a person, or needs a server or a folder of one's own."""
+"""What is run in place of the example of the help, which asks a person, or needs a server or files of one's own."""
 _NOT_SHOWN = {"serve": "it runs until Ctrl-C", "status": "it needs a PostgreSQL server"}
 _BEFORE = {
     "recent": "foldlog attributes tidewatch --set project=tides",
@@ -67,7 +67,6 @@ def page() -> str:
         base = Path(made) / "base"
         base.mkdir()
         shutil.copy(_SAMPLE, base)
-        (base / "small.toml").write_text(_SMALL)
         (base / "key").write_text(_KEY)
         (base / "key").chmod(0o600)
         _run("foldlog import tidewatch.jsonl", base)

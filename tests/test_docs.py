@@ -101,3 +101,21 @@ def test_the_site_names_every_page():
     named = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     assert {page for page in pages if not page.startswith("decisions/")} | {"API.md"} == named
+
+
+def test_the_readme_has_the_figures_of_the_page_on_speed():
+    readme, speed = ((ROOT / name).read_text() for name in ("README.md", "docs/SPEED.md"))
+    told = re.search(
+        r"takes (\S+) µs \((\S+)\), a View of a history\s+of 1,000,000 events opens in (\S+) ms \((\S+)\), "
+        r"an event takes (\S+) bytes \((\S+)\)",
+        readme,
+    )
+    assert told is not None
+    measured = [
+        re.search(rf"^\| {row} \| \*?\*?(\S+?)(?: \w+)?\*?\*? \| raw (\S+)", speed, re.MULTILINE)
+        for row in ("append one event, durable, chain and all", "… 1,000,000 events", "bytes an event on disk, .*?")
+    ]
+    assert "1.4 million instead of 2.5 million tokens" in cli_reference.PAGE.read_text()
+    assert "1.4 instead of 2.5 million tokens" in readme
+    assert len(readme.splitlines()) <= 80, "it fits a screen; details belong into docs"
+    assert told.groups() == tuple(figure for found in measured if found is not None for figure in found.groups())
