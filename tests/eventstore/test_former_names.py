@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,14 @@ def store() -> Store:
 )
 def test_a_module_is_found_under_its_former_name(former: str, present: str, name: str):
     assert getattr(import_module(former), name) is getattr(import_module(present), name)
+
+
+def test_the_page_for_those_who_upgrade_has_every_former_name():
+    table = import_module("eventstore.former").__doc__ or ""
+    formers = re.findall(r"^``([\w.]+)`` ", table, re.MULTILINE)
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "upgrading.md").read_text()
+    assert len(formers) > 20
+    assert [name for name in formers if f"`{name}`" not in page] == []
 
 
 def test_reseal_is_rekey(store: Store):

@@ -382,6 +382,23 @@ def test_a_store_is_measured_whether_it_is_named_by_a_path_or_by_a_url(foldlog, 
         assert [one["conversation"] for one in measured] == ["c1"]
 
 
+def test_a_copy_names_a_conversation_that_is_another_one_once(foldlog):
+    for name in ("a.db", "b.db"):
+        with open_store(name) as store:
+            store.append("c1", Message(source="user", content=name), expected_version=0)
+    ran = foldlog("copy", "a.db", "b.db")
+    assert ran.status == 1
+    assert ran.err.startswith("foldlog: found: conversation 'c1' has 1 event")
+    assert ran.err.count("'c1'") == 1
+
+
+def test_where_no_conversation_has_the_attributes_that_is_said(foldlog):
+    open_store("sqlite:///foldlog.db").close()
+    assert foldlog("recent").out == "No conversations.\n"
+    assert foldlog("recent", "project=tides").out == "No conversation has all of these attributes.\n"
+    assert foldlog("recent", "project=tides", "--json").document["conversations"] == []
+
+
 def test_a_conversation_without_documents_says_so(foldlog):
     with open_store("sqlite:///foldlog.db") as store:
         store.append("c1", Message(source="user", content="hi"), expected_version=0)

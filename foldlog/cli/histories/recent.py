@@ -49,6 +49,8 @@ def run(
             }
         )
         return DONE
+    if not found.conversations:
+        terminal.console().print("No conversation has all of these attributes." if attributes else "No conversations.")
     lines = terminal.PrintedLines()
     for one in found.conversations:
         said = "encrypted" if one.attributes is None else json.dumps(one.attributes, ensure_ascii=False)

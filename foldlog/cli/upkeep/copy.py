@@ -70,5 +70,6 @@ def run(
         if behind:
             terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")
     for name, problem in problems:
-        terminal.warn(f"conversation {name!r}: {problem}")
+        named = f"conversation {name!r}"
+        terminal.warn(problem if problem.startswith(f"{named} ") else f"{named}: {problem}")
     return FINDINGS if problems else DONE
