@@ -43,6 +43,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
+from eventstore.values.bodies import NotListed, put_back, taken_out, with_list, without_list
 from eventstore.values.json_values import not_json
 from eventstore.values.shapes import Shapes
 
@@ -140,10 +141,11 @@ _DEPTH_MAX = 500
 def encode(event: Event) -> Encoded:
     """Return the stored form of ``event`` without its id, and the event as a reader will see it.
 
-    Raises ``InvalidEvent`` where a value is not of its field's type or would come back as another one (bytes, a set, a
-    key other than a text), a time names no zone, or nesting is too deep to be read again; ``UnknownEventType`` for an
-    object that is not a registered event. Cost: one encoding and, but for flat events, one decoding, so that what is
-    stored is known to be readable, and to say what was meant.
+    Bytes in it stand beside the body (``eventstore.values.bodies``). Raises ``InvalidEvent`` where a value is not of
+    its field's type or would come back as another one (a set, a key other than a text), a time names no zone, or
+    nesting is too deep to be read again; ``UnknownEventType`` for an object that is not a registered event. Cost: one
+    encoding and, but for flat events, one decoding, so that what is stored is known to be readable, and to say what was
+    meant.
     """
     kind = _NAME_OF.get(type(event))
     flat = None if kind is None else _shapes.own_copy(event)
@@ -184,7 +186,7 @@ def encode_ours(event: Event) -> Encoded:
         if _has_wrong_source(event):
             problem = f"its source is {short(event.source)}; use {_SOURCES}"
         else:
-            problem = not_json(_values(event)) or str(error)
+            problem = _not_storable(event) or str(error)
         raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from error
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
@@ -211,11 +213,17 @@ def _round_trip(kind: str, schema: int, event: _Known) -> tuple[bytes, Event]:
             # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote
             # something else than was given, such as base64 for bytes.
             _refuse_not_json(event)
-            if not _has_non_finite(msgspec.to_builtins(event)):
+            if not _is_written_otherwise(_builtins(event)):
                 return body, read_back
     _refuse_not_json(event)
     body = _slow_body(event)
     return body, decode(kind, schema, body, NOT_RECORDED)
+
+
+def _builtins(event: _Known) -> dict[str, Any]:
+    """Return the fields as JSON has them, but for bytes, which stay."""
+    fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,))
+    return fields
 
 
 def _differs(event: _Known, read_back: Event) -> bool:
@@ -227,9 +235,16 @@ def _differs(event: _Known, read_back: Event) -> bool:
 
 
 def _refuse_not_json(event: _Known) -> None:
-    problem = not_json(_values(event))
+    problem = _not_storable(event)
     if problem is not None:
         raise ValueError(problem)
+
+
+def _not_storable(event: _Known) -> str | None:
+    """Return what in an event cannot be stored. Bytes stand within its fields; only ``data`` may be bytes."""
+    values = _values(event)
+    alone = {name: value for name, value in values.items() if isinstance(value, bytes) and name != "data"}
+    return not_json(alone) or not_json(values, or_bytes=not isinstance(event, DocumentChanges))
 
 
 def _values(event: _Known) -> dict[str, Any]:
@@ -277,20 +292,20 @@ def decode_all(
 
 
 def _slow_body(event: _Known) -> bytes:
-    """Return the body of an event with fields of a newer version, which return to their place, or with text and numbers
-    that JSON cannot hold.
+    """Return the body of an event with fields of a newer version, which return to their place, or with text, numbers
+    and bytes that JSON cannot hold.
 
     Raises ``ValueError`` where an extra field has the name of one of the event's own.
     """
-    fields = msgspec.to_builtins(event)
+    fields = _builtins(event)
     extra = fields.pop("extra", {})
     for name in extra:
         if name in event.__struct_encode_fields__ or name == "kind":
             raise ValueError(f"its extra field {name!r} has the name of a field of its own; set that field instead")
     fields.update(extra)
-    if _EXACT in fields or not _is_json(fields):
-        return _with_exact(fields)
-    return _encoder.encode(fields)
+    found = taken_out(fields)
+    text = _with_exact(fields) if _EXACT in fields or not _is_json(fields) else _encoder.encode(fields)
+    return with_list(text, found) if found else text
 
 
 def _is_json(fields: dict[str, Any]) -> bool:
@@ -325,6 +340,13 @@ def _has_non_finite(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_has_non_finite, value.values()))
     return isinstance(value, list | tuple) and any(map(_has_non_finite, value))
+
+
+def _is_written_otherwise(value: Any) -> bool:
+    """Whether the encoder wrote something else for a value in it: null for an infinity, base64 for bytes."""
+    if isinstance(value, dict | list | tuple):
+        return any(map(_is_written_otherwise, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value))
 
 
 def _has_wrong_source(event: Event) -> bool:
@@ -366,6 +388,16 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        listed, text = without_list(body)
+        fields = _parsed_text(text)
+        put_back(fields, listed, body)
+    except NotListed as error:
+        raise Undecodable(str(error)) from error
+    return fields
+
+
+def _parsed_text(body: bytes) -> dict[str, Any]:
     try:
         value = _any.decode(body)
     except (ValueError, RecursionError) as error:

@@ -37,6 +37,7 @@ from eventstore.stored.rows import (
 )
 from eventstore.stored.write_transaction import InlineProjection, WriteTransaction
 from eventstore.values.arguments import NUMBER_MAX, whole
+from eventstore.values.bodies import size_of
 from eventstore.writing import origins
 from eventstore.writing.appending import Appending
 from eventstore.writing.forking import begin_fork
@@ -297,9 +298,10 @@ class Store:
 
     def _encode(self, event: Event) -> Encoded:
         encoded = encode(event)
-        if len(encoded.body) > self.database.event_bytes_max:
+        size = len(encoded.body) if type(encoded.body) is bytes else size_of(encoded.body)
+        if size > self.database.event_bytes_max:
             raise InvalidEvent(
-                f"this {encoded.kind} takes {len(encoded.body):,} bytes; the most for one event is "
+                f"this {encoded.kind} takes {size:,} bytes; the most for one event is "
                 f"{self.database.event_bytes_max:,} (open_store's event_bytes_max)"
             )
         return encoded

@@ -17,6 +17,7 @@ from condensers.base import AgentModel
 from condensers.errors import InvalidCondenser
 from condensers.models.prompt_sums import PromptSums
 from condensers.models.tokens import TokenCounter
+from eventstore.values.json_values import said
 from projections import View
 
 __all__ = ["ESTIMATE", "OF_AN_IMAGE", "OF_A_CALL", "OF_A_MESSAGE", "Estimate", "counting", "estimated"]
@@ -60,7 +61,7 @@ def _of_part(part: Mapping[str, Any]) -> int:
 
 
 def _of_value(value: Any) -> int:
-    return estimated(json.dumps(value, ensure_ascii=False, default=str))
+    return estimated(json.dumps(value, ensure_ascii=False, default=said))
 
 
 class Estimate:

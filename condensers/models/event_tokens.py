@@ -16,6 +16,7 @@ from eventstore.events import (
     Observation,
     SystemMessage,
 )
+from eventstore.values.json_values import said
 from projections.messages.turns import arguments_of
 
 __all__ = ["event_tokens"]
@@ -56,7 +57,7 @@ def _of_part(part: dict[str, Any]) -> int:
 
 
 def _of_value(value: Any) -> int:
-    return _of_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+    return _of_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=said))
 
 
 def _of_text(text: str) -> int:

@@ -18,6 +18,7 @@ from eventstore.events import (
     SystemMessage,
     UnknownEvent,
 )
+from eventstore.values.json_values import said
 
 __all__ = [
     "as_json",
@@ -117,6 +118,6 @@ def as_json(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return json.dumps(value, ensure_ascii=False, default=said)
     except RecursionError:
         return "(nested too deeply to be shown)"

@@ -22,6 +22,7 @@ from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.row_codec import PLAIN, RowCodec
 from eventstore.stored.rows import from_microseconds, not_erased
 from eventstore.stored.write_transaction import WriteTransaction, staged
+from eventstore.values.bodies import size_of
 from eventstore.writing.generation import receipts_before
 
 __all__ = [
@@ -186,7 +187,7 @@ def chunked(rows: Iterable[Row]) -> Iterator[list[Row]]:
     size = 0
     for row in rows:
         chunk.append(row)
-        size += len(row.body)
+        size += size_of(row.body)
         if len(chunk) == CHUNK or size >= _CHUNK_BYTES:
             yield chunk
             chunk, size = [], 0

@@ -224,4 +224,4 @@ def _fits(seed: int, row: Row, place: int) -> bool:
 
 
 def _size(row: Row | None) -> int:
-    return 0 if row is None or type(row.body) is not bytes else len(row.body)
+    return 0 if row is None or not isinstance(row.body, bytes) else len(row.body)

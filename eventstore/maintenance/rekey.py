@@ -29,6 +29,7 @@ from eventstore.stored.marks import Mark, mark_of
 from eventstore.stored.past import decode_past, encode_past, follows
 from eventstore.stored.row_codec import DAMAGED, RowCodec
 from eventstore.stored.write_transaction import staged_keys
+from eventstore.values.bodies import size_of
 
 __all__ = ["Rekeyed", "rekey"]
 
@@ -249,7 +250,7 @@ class _Change:
                 for stored, plain in zip(part, codec.decoded_rows(part, self._database), strict=True):
                     if stored.id != there:
                         raise CorruptEvent(self._found.id, there, "it is missing")
-                    stored_bytes += len(stored.body)
+                    stored_bytes += size_of(stored.body)
                     there += 1
                     if plain.encoding == DAMAGED or not chain.follows(plain):
                         self.damaged.append(stored.id)

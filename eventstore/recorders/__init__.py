@@ -4,6 +4,7 @@ base, types              the contract of a recorder, and the values that it keep
 memory/                  in this process; sqlite/ and postgres/ are the databases
 sql/, statements         statements and numbered migrations as files, and how they are loaded
 commit_queue, nesting    one commit for the writes of several threads; a write inside a write is refused
+attachments              rows joined with the bytes that stand beside their bodies
 urls                     where a store is, as a URL
 server, identity         status of a server; which file or database a store is
 """

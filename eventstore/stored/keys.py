@@ -151,6 +151,10 @@ class DataKey:
     def new_secret(salt: bytes) -> bytes:
         return os.urandom(KEY_BYTES) + salt
 
+    def name_of(self, digest: bytes) -> bytes:
+        """Return what stands for the digest of bytes, which without the key says nothing of them."""
+        return blake2b(digest, key=self.secret[:KEY_BYTES], digest_size=32, person=b"foldlog bytes").digest()
+
     def encrypt(self, body: bytes, place: bytes) -> bytes:
         """``body`` as ciphertext. ``place`` is what else a reader must find unchanged, the name of the conversation
         excepted: that is added here.

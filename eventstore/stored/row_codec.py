@@ -2,7 +2,8 @@
 
 The encoding of a row says how: 0 is JSON text, 1 zlib, 2 zstd. 8 more: encrypted with AES-256-GCM under the
 conversation's data key, bound to every other column of the row, so that none of them can be changed without the key. 4
-more: form 1 of that, bound to the conversation and the id only; it is read, and written no more.
+more: form 1 of that, bound to the conversation and the id only; it is read, and written no more. 16 more: bytes stand
+beside the body (``eventstore.values.bodies``), each compressed and encrypted for itself.
 
 A row that is not as it was written comes back as one that says so: its encoding is ``DAMAGED``, its body the reason.
 """
@@ -27,6 +28,7 @@ from eventstore.stored.compression import (
 )
 from eventstore.stored.keys import DataKey, KeyRing
 from eventstore.stored.marks import NOTHING_PENDING, Mark
+from eventstore.values.bodies import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
 
 __all__ = [
     "DAMAGED",
@@ -34,16 +36,19 @@ __all__ = [
     "ENCRYPTED_1",
     "EVENT_BYTES_MAX",
     "PLAIN",
+    "WITH_BYTES",
     "Limit",
     "RowCodec",
     "WriteSettings",
     "any_damaged",
+    "have_bytes",
     "not_decompressed",
 ]
 
 PLAIN: Final = 0
 ENCRYPTED: Final = 8
 ENCRYPTED_1: Final = 4
+WITH_BYTES: Final = 16
 _HOW_ENCRYPTED: Final = ENCRYPTED | ENCRYPTED_1
 _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
@@ -143,10 +148,11 @@ class RowCodec(NamedTuple):
     def _decoded(self, rows: Sequence[Row], unsound: Sequence[int], limit: Limit) -> Sequence[Row]:
         if not unsound and self.data_key is None and not any(map(_encoding, rows)):
             return rows
+        opened: dict[object, Attachment] = {}  # several rows may have the same
         decrypted = [
             _damaged(row, "its checksum does not match, so these are not the bytes that were written")
             if place in unsound
-            else self._decrypted(row)
+            else self._opened(row, limit, opened)
             for place, row in enumerate(rows)
         ]
         return _Decompressed(decrypted, limit) if any(row.encoding > PLAIN for row in decrypted) else decrypted
@@ -159,9 +165,9 @@ class RowCodec(NamedTuple):
         structural events are before it, these two columns are not needed.
         """
         lenient = self._replace(mark=_ALL_PENDING)
-        opened = lenient._decrypted(row)
+        opened = lenient._opened(row, limit, {})
         if opened.encoding == DAMAGED and counts is not None:
-            opened = lenient._decrypted(row._replace(shown_before=counts[0], structural_before=counts[1]))
+            opened = lenient._opened(row._replace(shown_before=counts[0], structural_before=counts[1]), limit, {})
         return _decompressed(opened, limit)
 
     def encoded(self, rows: Sequence[Row], compression: Compression | None, limit: Limit) -> Sequence[Row]:
@@ -169,9 +175,16 @@ class RowCodec(NamedTuple):
         refuse it.
         """
         compression = compression or "none"
-        if self.data_key is None and compression == "none":
+        if self.data_key is None and compression == "none" and not have_bytes(rows):
             return rows
-        return [self._stored(row, *_compressed(compression, row.body, limit)) for row in rows]
+        return [
+            self._stored(
+                row,
+                *_compressed(compression, row.body, limit),
+                [self._stored_attachment(each, compression, limit) for each in attachments_of(row.body)],
+            )
+            for row in rows
+        ]
 
     def encoded_again(
         self, stored: Row, plain: Row, source: RowCodec, compression: Compression | None, limit: Limit
@@ -184,18 +197,84 @@ class RowCodec(NamedTuple):
         how, body = stored.encoding & _HOW_COMPRESSED, None
         if compression is not None and how != _COMPRESSIONS.index(compression):
             how, body = _compressed(compression, plain.body, limit)
-        if stored.encoding == how | encrypted:
+        beside, its_bytes = attachments_of(stored.body), attachments_of(plain.body)
+        has_form = len(beside) == len(its_bytes) and all(
+            self._has_form(*each, compression, limit) for each in zip(beside, its_bytes, strict=True)
+        )
+        if has_form and stored.encoding & ~WITH_BYTES == how | encrypted:
             return stored
         if body is None:
             body = source._replace(mark=_ALL_PENDING)._decrypted(stored).body
-        return self._stored(plain, how, body)
+        if compression is None and beside:
+            compression = _COMPRESSIONS[beside[0].encoding & _HOW_COMPRESSED]
+        return self._stored(
+            plain, how, body, [self._stored_attachment(each, compression or "none", limit) for each in its_bytes]
+        )
 
-    def _stored(self, row: Row, how: int, body: bytes) -> Row:
+    def _stored(self, row: Row, how: int, body: bytes, beside: Sequence[Attachment]) -> Row:
+        if beside:
+            how |= WITH_BYTES
         if self.data_key is not None:
             how |= ENCRYPTED
             body = self.data_key.encrypt(body, _place(row, how))
-        stored = row._replace(encoding=how, body=body)
+        stored = row._replace(encoding=how, body=Body.of(body, beside) if beside else body)
         return stored._replace(checksum=hash_chain.checksum(self.checksum_seed, *stored[:-1]))
+
+    # -- what stands beside bodies ------------------------------------------------------------------------------------
+
+    def _has_form(self, stored: Attachment, plain: Attachment, compression: Compression | None, limit: Limit) -> bool:
+        """Whether this codec would store it so."""
+        how = stored.encoding & _HOW_COMPRESSED
+        if compression is not None and how != _COMPRESSIONS.index(compression):
+            how = _compressed(compression, plain.body, limit)[0]
+        return stored.encoding == how | (PLAIN if self.data_key is None else ENCRYPTED)
+
+    def _stored_attachment(self, plain: Attachment, compression: Compression, limit: Limit) -> Attachment:
+        how, body = _compressed(compression, plain.body, limit)
+        if self.data_key is None:
+            return Attachment(plain.name, how, body)
+        how |= ENCRYPTED
+        name = self.data_key.name_of(plain.name)
+        return Attachment(name, how, self.data_key.encrypt(body, _place_of_attachment(name, how)))
+
+    def _opened(self, row: Row, limit: Limit, opened: dict[object, Attachment]) -> Row:
+        """Return the row with its body decrypted, still compressed if it was; where bytes stand beside it, plain."""
+        decrypted = self._decrypted(row)
+        if decrypted.encoding == DAMAGED or not decrypted.encoding & WITH_BYTES:
+            return decrypted
+        plain = _decompressed(decrypted._replace(encoding=decrypted.encoding & ~WITH_BYTES), limit)
+        if plain.encoding == DAMAGED:
+            return plain
+        beside = []
+        for stored in attachments_of(row.body):
+            if stored[:2] not in opened:
+                try:
+                    opened[stored[:2]] = self._opened_attachment(stored, limit)
+                except (NotAsWritten, TypeError, struct.error):
+                    continue  # it is missing, then
+            beside.append(opened[stored[:2]])
+        try:
+            listed = listed_in(plain.body)
+        except NotListed as error:
+            return _damaged(row, str(error))
+        missing = listed - {each.name for each in beside}
+        if missing:
+            return _damaged(row, f"{len(missing)} of its values are missing, or not the bytes that were written")
+        return plain._replace(body=Body.of(plain.body, [each for each in beside if each.name in listed]))
+
+    def _opened_attachment(self, stored: Attachment, limit: Limit) -> Attachment:
+        """Return what was stored, named by what it is. Raises ``NotAsWritten``."""
+        how, body = stored.encoding, stored.body
+        if how & ENCRYPTED:
+            if self.data_key is None:
+                raise NotAsWritten("it is encrypted, and its conversation has no key")
+            body = self.data_key.decrypt(body, _place_of_attachment(stored.name, how))
+        while True:
+            try:
+                return attachment_of(decompressed(how & ~ENCRYPTED, body, limit.bytes_max))
+            except TooLarge:
+                if not limit.has_grown():
+                    raise
 
     def _decrypted(self, row: Row) -> Row:
         """Return the row with its body decrypted, still compressed if it was."""
@@ -215,7 +294,7 @@ class RowCodec(NamedTuple):
                 return row._replace(
                     encoding=encoding & ~_HOW_ENCRYPTED, body=key.decrypt(row.body, b"event %d of " % row.id)
                 )
-            if type(row.body) is not bytes:
+            if not isinstance(row.body, bytes):
                 return _damaged(row, "its body is a number")
         except NotAsWritten as error:
             return _damaged(row, str(error))
@@ -307,6 +386,11 @@ def joined(parts: Sequence[Sequence[Row]], limit: Limit) -> Sequence[Row]:
     return _Decompressed(rows, limit) if any(row.encoding > PLAIN for row in rows) else rows
 
 
+def have_bytes(rows: Sequence[Row]) -> bool:
+    """Whether bytes stand beside one of these plain rows."""
+    return Body in map(type, map(_body, rows))
+
+
 def any_damaged(rows: Sequence[Row]) -> bool:
     """Whether one of these rows, as ``RowCodec.decoded`` gave them, is marked. It decompresses none of them."""
     return any(row.encoding == DAMAGED for row in not_decompressed(rows))
@@ -338,6 +422,7 @@ def _decompressed(row: Row, limit: Limit) -> Row:
 
 _encoding_of_bare = itemgetter(6)
 _encoding = attrgetter("encoding")
+_body = attrgetter("body")
 
 
 def _damaged(row: Row, problem: str) -> Row:
@@ -353,6 +438,10 @@ def _place(row: Row, encoding: int) -> bytes:
     if what is None:
         raise NotAsWritten("its head is of another length")
     return b"%b\0%b%b%b%b" % (what, columns, proof, _length(len(name)), name)
+
+
+def _place_of_attachment(name: bytes, encoding: int) -> bytes:
+    return b"attachment\0%b%b" % (_length(encoding), name)
 
 
 def _place_of_record(projection: str, record: Record) -> bytes:

@@ -39,7 +39,7 @@ from eventstore.stored.read_transaction import (
     find_existing,
     hidden_key,
 )
-from eventstore.stored.row_codec import RowCodec
+from eventstore.stored.row_codec import RowCodec, have_bytes
 from eventstore.stored.rows import (
     chained,
 )
@@ -110,7 +110,7 @@ class WriteTransaction(ReadTransaction):
         written = self._database.written.get(found.id)
         if written is not None:
             written.add(found, rows)
-        if found.sealed_key is not None or not self._database.writes_plain:
+        if found.sealed_key is not None or not self._database.writes_plain or have_bytes(rows):
             rows = self._encoded(rows)
             found = self._conversation  # it may have got a key
             left = found.grown(rows[-1])

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from eventstore.events import Event
 from eventstore.recorders.types import Conversation, Row
+from eventstore.stored.row_codec import have_bytes
 from eventstore.stored.rows import event_of, events_of_rows
 
 __all__ = ["RowsWritten", "events_between"]
@@ -31,8 +32,8 @@ class RowsWritten:
         self._bytes_left = _BYTES_MAX
 
     def add(self, before: Conversation, rows: Sequence[Row]) -> None:
-        """Note a batch. Where there were too many, the rest is left out, and a reader asks the store."""
-        self._bytes_left -= sum(map(len, map(_body, rows)))
+        """Note a batch. Where there were too many, or one with bytes, the rest is left out: a reader asks the store."""
+        self._bytes_left -= sum(map(len, map(_body, rows))) + have_bytes(rows) * _BYTES_MAX
         if self._bytes_left >= 0 and len(self.batches) < _BATCHES_MAX:
             self.batches.append((before, rows))
 

@@ -6,28 +6,34 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date, time
+from hashlib import sha256
 from typing import Any, Final
 
-__all__ = ["not_json"]
+__all__ = ["not_json", "said"]
 
 _Path = tuple[Any, str] | None
 """The path before, and the last step of this one. Text is made only of the path that an error names."""
 
-_BYTES: Final = 'write base64.b64encode(value).decode("ascii")'
+_BASE64: Final = 'write base64.b64encode(value).decode("ascii")'
+_BYTES: Final = "write bytes(value)"
+_AS_IT_IS: Final = (str, int, float)
+_AND_BYTES: Final = (*_AS_IT_IS, bytes)
 
 
-def not_json(fields: Mapping[str, Any]) -> str | None:
+def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False) -> str | None:
     """Return the first value in these named fields that JSON would not give back as it is: its path, its type and what
     to write instead. None where all are None, texts, numbers, flags, lists, tuples, and maps with texts as names.
 
-    A tuple is read back as a list. A value of a class derived from one of these types is read back as a plain one that
-    is equal. Cost: one visit of each list and map, also where one holds itself.
+    ``or_bytes``: bytes too, which an event can hold within a field. A tuple is read back as a list. A value of a class
+    derived from one of these types is read back as a plain one that is equal. Cost: one visit of each list and map,
+    also where one holds itself.
     """
+    kept = _AND_BYTES if or_bytes else _AS_IT_IS
     waiting: deque[tuple[_Path, Any]] = deque([((None, name), value) for name, value in fields.items()])
     seen: set[int] = set()
     while waiting:
         path, value = waiting.popleft()
-        if value is None or isinstance(value, str | int | float):
+        if value is None or isinstance(value, kept):
             continue
         if isinstance(value, dict | list | tuple):
             if id(value) in seen:
@@ -49,8 +55,17 @@ def not_json(fields: Mapping[str, Any]) -> str | None:
     return None
 
 
+def said(value: object) -> str:
+    """Return what stands for a value that JSON cannot hold, where people or models read it."""
+    if isinstance(value, bytes):
+        return f"[{len(value):,} bytes, sha256 {sha256(value).hexdigest()[:12]}…]"
+    return str(value)
+
+
 def _remedy(value: object) -> str:
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, bytes):
+        return _BASE64
+    if isinstance(value, bytearray | memoryview):
         return _BYTES
     if isinstance(value, AbstractSet):
         return "write a list, such as sorted(value)"

@@ -34,6 +34,7 @@ from eventstore.stored.rows import (
 )
 from eventstore.stored.write_transaction import WriteTransaction, staged_keys
 from eventstore.stored.write_transaction import staged as staged_in
+from eventstore.values.bodies import size_of
 
 __all__ = ["CHUNK", "Ingestion"]
 
@@ -231,7 +232,7 @@ def _chunk(history: Iterator[Encoded]) -> list[Encoded]:
     size = 0
     for encoded in history:
         chunk.append(encoded)
-        size += len(encoded.body)
+        size += size_of(encoded.body)
         if len(chunk) == CHUNK or size >= _CHUNK_BYTES:
             break
     return chunk

@@ -19,6 +19,7 @@ from eventstore.recorders.types import HEAD_BYTES, Erasure, Row
 from eventstore.stored.hash_chain import is_redacted
 from eventstore.stored.past import Link
 from eventstore.stored.row_codec import PLAIN
+from eventstore.values.bodies import Body, attachment_of, attachments_of
 from foldlog.archives.compression import NotReadable, decompressed
 
 __all__ = [
@@ -37,8 +38,8 @@ __all__ = [
     "row_of",
 ]
 
-VERSION = 2
-"""Version 1 had no salts of events."""
+VERSION = 3
+"""Version 1 had no salts of events, version 2 no bytes beside bodies."""
 
 T = TypeVar("T")
 
@@ -72,6 +73,8 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True):
     salt: _Salt = ""
     commitment: _Head | None = None
     """Of a redacted event, in the place of its salt."""
+    bytes: list[str] = []
+    """What stands beside the body, in base64."""
     body: msgspec.Raw = msgspec.Raw()
     body64: str | None = None
 
@@ -179,6 +182,9 @@ def event_line(conversation: str, row: Row) -> bytes:
         "head": row.head.hex(),
         **_proof_fields(row.proof),
     }
+    beside = attachments_of(row.body)
+    if beside:
+        fields["bytes"] = [base64.b64encode(each.body).decode() for each in beside]
     if _stands_in_a_line(row):
         return b'%b,"body":%b}\n' % (line(fields)[:-2], row.body)
     return line({**fields, "body64": base64.b64encode(row.body).decode()})
@@ -274,10 +280,9 @@ def row_of(lines: ArchiveLines, conversation: str, text: bytes) -> Row:
         read = lines.read(text, _Event)  # an error to be named, or what only the other parser takes
     body = bytes(read.body)
     if read.body64 is not None:
-        try:
-            body = base64.b64decode(read.body64, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise lines.bad(f"its body64 is not base64 ({error})") from error
+        body = _from_base64(lines, "body64", read.body64)
+    if read.bytes:
+        body = Body.of(body, [attachment_of(_from_base64(lines, "bytes", each)) for each in read.bytes])
     try:
         event = codec.decode(read.kind, read.schema, body, read.event, shown=read.shown, structural=read.structural)
     except codec.Undecodable as error:
@@ -288,6 +293,13 @@ def row_of(lines: ArchiveLines, conversation: str, text: bytes) -> Row:
         read.event, read.kind, read.schema, read.shown, read.structural, read.recorded_at, PLAIN, body,
         bytes.fromhex(read.head + (read.commitment or read.salt)),
     )  # fmt: skip
+
+
+def _from_base64(lines: ArchiveLines, field: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise lines.bad(f"its {field} is not base64 ({error})") from error
 
 
 def _split(pieces: Iterator[bytes], length_max: int) -> Iterator[bytes]:

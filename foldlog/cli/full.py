@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from eventstore.values.json_values import said
 from foldlog.cli import terminal
 from foldlog.cli.moments import event_moment, moment_words
 from foldlog.cli.styles import LABEL_COLUMNS, STYLES, interval_words
@@ -166,7 +167,7 @@ def _parsed(arguments: dict[str, Any] | str | None) -> Any:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    return json.dumps(value, ensure_ascii=False, indent=2, default=said)
 
 
 def _language(text: str) -> str:

@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from eventstore.values.json_values import said
 from foldlog.words.reasons import because
 from foldlog.words.safe_text import printable
 
@@ -161,4 +162,4 @@ def _compact(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(value, ensure_ascii=False, default=said)

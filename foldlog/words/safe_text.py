@@ -5,6 +5,7 @@ Control characters, and those that turn the direction of writing, are shown as e
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,8 @@ def _escape(match: re.Match[str]) -> str:
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Return ``value`` as JSON that every parser takes and that steers no terminal: such characters, and lone
-    surrogates, are escaped, and a number beyond all doubles is written as one (``1e999``), not as ``Infinity``.
+    surrogates, are escaped, and a number beyond all doubles is written as one (``1e999``), not as ``Infinity``. Bytes
+    are written in base64.
     """
     if indent is None:
         encoded = _encoded(value)
@@ -48,7 +50,8 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
                 return encoded.decode("ascii")
             text = encoded.decode()
             return text if text.isprintable() else _STEERS.sub(_escaped, text)
-    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None)
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, default=_base64)
     if "Infinity" in text:
         text = _NON_FINITE.sub(
             lambda found: found[0].replace("Infinity", "1e999") if found[0][0] != '"' else found[0], text
@@ -98,6 +101,12 @@ def _has_null(encoded: bytes) -> bool:
     while place > 0 and encoded[place - 1] not in b":,[\n":
         place = encoded.find(b"null", place + 4)
     return place >= 0
+
+
+def _base64(value: object) -> str:
+    if not isinstance(value, bytes):
+        raise TypeError(f"a value of type {type(value).__name__} cannot be written as JSON")
+    return base64.b64encode(value).decode("ascii")
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -21,6 +21,7 @@ from eventstore import (
     SystemMessage,
     UnknownEvent,
 )
+from eventstore.values.json_values import said
 
 __all__ = ["as_json", "storable", "text_of"]
 
@@ -49,7 +50,7 @@ def text_of(event: Event) -> str:
 
 def as_json(value: Any) -> str:
     """Return a value as JSON, and None as an empty text."""
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=said)
 
 
 def storable(text: str) -> str:

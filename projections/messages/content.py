@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import copy
+import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eventstore.events import Content
+from eventstore.values.json_values import said
 
 __all__ = [
     "IMAGE_TYPES",
@@ -26,6 +27,9 @@ Part = dict[str, Any]
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """The media types that both OpenAI's and Anthropic's servers take as images."""
+
+
+_BEGINNINGS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
 
 def sendable(text: str) -> str:
@@ -62,13 +66,13 @@ def parts_of(content: Content) -> list[Part]:
         text = part.get("text")
         if part.get("type") == "text" or (isinstance(text, str) and "type" not in part):
             if isinstance(text, str) and not is_blank(text):
-                parts.append({**copy.deepcopy(part), "type": "text", "text": sendable(text)})
+                parts.append({**_copied(part), "type": "text", "text": sendable(text)})
         elif part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
             parts += parts_of(part["refusal"])
         elif part.get("type") in ("image", "image_url"):
             parts.append(_image(part))
         elif isinstance(part.get("type"), str):
-            parts.append(copy.deepcopy(part))
+            parts.append(_copied(part))
         else:
             parts.append(named({}))
     return parts
@@ -83,15 +87,46 @@ def _image(part: Mapping[str, Any]) -> Part:
     """Return an image in OpenAI's shape. One in Anthropic's shape is put into it."""
     source = part.get("source")
     if isinstance(source, Mapping):
-        url = source.get("url")
-        if isinstance(source.get("data"), str):
-            url = f"data:{source.get('media_type')};base64,{source['data']}"
+        url, data = source.get("url"), source.get("data")
+        if isinstance(data, bytes) and not isinstance(source.get("media_type"), str):
+            url = data
+        elif isinstance(data, str | bytes):
+            url = f"data:{source.get('media_type')};base64,{_base64(data)}"
         part = {"image_url": {"url": url}}
     image = part.get("image_url")
-    image = {"url": image} if isinstance(image, str) else image
+    image = {"url": image} if isinstance(image, str | bytes) else image
+    if isinstance(image, Mapping) and isinstance(image.get("url"), bytes):
+        image = {**image, "url": f"data:{_image_type(image['url'])};base64,{_base64(image['url'])}"}
     if not isinstance(image, Mapping) or not isinstance(image.get("url"), str) or is_blank(image["url"]):
         return named({"type": "image"}, "the history does not hold it")
-    return {"type": "image_url", "image_url": copy.deepcopy(dict(image))}
+    return {"type": "image_url", "image_url": _copied(image)}
+
+
+def _copied(part: Mapping[str, Any]) -> Part:
+    """Return a copy that JSON can hold: ``data`` that is bytes in base64, as servers take it, other bytes named."""
+    return {
+        name: _base64(value) if name == "data" and isinstance(value, bytes) else _copied_value(value)
+        for name, value in part.items()
+    }
+
+
+def _copied_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _copied(value)
+    if isinstance(value, list | tuple):
+        return list(map(_copied_value, value))
+    return said(value) if isinstance(value, bytes) else value
+
+
+def _base64(data: str | bytes) -> str:
+    return data if isinstance(data, str) else base64.b64encode(data).decode("ascii")
+
+
+def _image_type(image: bytes) -> str:
+    """Return the media type that the bytes show, of those that servers take; else one that says nothing."""
+    if image.startswith(b"RIFF") and image[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for begins, kind in _BEGINNINGS if image.startswith(begins)), "application/octet-stream")
 
 
 def image_url_of(part: Mapping[str, Any]) -> str | None:

@@ -10,6 +10,7 @@ import msgspec
 
 from eventstore.errors import InvalidArgument
 from eventstore.events import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
+from eventstore.values.json_values import said
 from projections.messages.content import is_blank, sendable
 from projections.units import units
 
@@ -122,7 +123,7 @@ def arguments_of(action: Action) -> str:
     try:
         return sendable(_STRICT.encode(arguments or {}))
     except ValueError:  # a number that JSON has no word for
-        return _invalid(sendable(json.dumps(arguments, ensure_ascii=False, default=str)))
+        return _invalid(sendable(json.dumps(arguments, ensure_ascii=False, default=said)))
     except RecursionError:
         return _invalid("(nested too deeply to be shown)")
 
@@ -140,7 +141,7 @@ def _is_object(text: str) -> bool:
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_STRICT = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)
+_STRICT = json.JSONEncoder(ensure_ascii=False, default=said, allow_nan=False)
 
 
 class _CallIds:

@@ -98,6 +98,7 @@ class RandomStore:
             (
                 Message(source="user", content=content),
                 Annotation(name="note", data=[content]),
+                Message(source="user", content=({"type": "raw", "data": content.encode()},)),
                 Action(tool="t", arguments={"said": content}, thought=content, call_id="1"),
                 Observation(tool="t", content="x", extras={"raw": content}, meta={"also": content}),
                 Message(source="user", content="x", origin=Origin(format="f", id=content, rest={"raw": content})),
@@ -116,11 +117,12 @@ class RandomStore:
 
     def _event(self, name: str) -> Event:
         content = self._text("b", name)
-        return (
-            Annotation(name="note", data=content)
-            if self.rng.random() < 0.1
-            else Message(source="user", content=content)
-        )
+        kind = self.rng.random()
+        if kind < 0.1:
+            return Annotation(name="note", data=content)
+        if kind < 0.2:
+            return Annotation(name="raw", data=content.encode())
+        return Message(source="user", content=content)
 
     def _text(self, kind: str, name: str) -> str:
         return mark(kind, name) * (1 + self.rng.choice(_SIZES) // len(mark(kind, name)))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 import eventstore.writing.importing
-from eventstore import ANY_VERSION, Origin, Store, VersionConflict, open_store
+from eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
 from eventstore.maintenance import detach as detachment
 from eventstore.maintenance import erase as erasure
 from eventstore.maintenance.redact import redact as redact_event
@@ -87,6 +87,24 @@ def append_and_write_back(path: Path, ledger: Ledger) -> None:
             for thread in threading.enumerate():
                 if thread.name == checkpoints.THREAD:
                     thread.join()
+
+
+def _with_bytes(events: list[Event], data: bytes) -> list[Event]:
+    """The same events, their messages with these bytes."""
+    part = {"type": "raw", "data": data}
+    return [
+        replace(event, content=({"type": "text", "text": event.content}, part)) if isinstance(event, Message) else event
+        for event in events
+    ]
+
+
+def append_bytes(path: Path, ledger: Ledger) -> None:
+    """Batches with bytes, some of which are there already."""
+    with open_at(path) as store:
+        for n in range(3):
+            batch = _with_bytes(batch_of(f"bytes-{n}", 3), b"shared" * 1_000 if n else b"first")
+            recorded = store.append("c1", batch, expected_version=ANY_VERSION, idempotency_key=f"bytes-{n}")
+            ledger.enter("c1", recorded[0].id, 3, f"bytes-{n}")
 
 
 def append_deduped(path: Path, ledger: Ledger) -> None:
@@ -168,7 +186,10 @@ def _with_a_secret(path: Path) -> None:
         for n in range(40):
             store.append(
                 "c1" if n % 2 else "secret",
-                batch_of(f"mixed-{n}", 1, text=("public~" if n % 2 else SECRET) * (5 * n)),
+                _with_bytes(
+                    batch_of(f"mixed-{n}", 1, text=("public~" if n % 2 else SECRET) * (5 * n)),
+                    ("public~" if n % 2 else SECRET).encode() * (30 * (n % 7)),
+                ),
                 expected_version=ANY_VERSION,
                 idempotency_key=f"{n * 7 % 40}-{('public~' if n % 2 else SECRET) * 3}",
             )
@@ -192,7 +213,7 @@ def _with_a_secret_event(path: Path) -> None:
 
 
 def _append_secret(store: Store) -> None:
-    secret = batch_of("private", 1, text=SECRET * 300)
+    secret = _with_bytes(batch_of("private", 1, text=SECRET * 300), (SECRET * 1_000).encode())
     store.append("c1", secret, expected_version=ANY_VERSION, idempotency_key=SECRET)
 
 
@@ -277,6 +298,7 @@ SCENARIOS = {
     "append": Scenario(_some_history, append),
     "append_batches": Scenario(_some_history, append_batches),
     "append_and_write_back": Scenario(_some_history, append_and_write_back),
+    "append_bytes": Scenario(_some_history, append_bytes),
     "append_deduped": Scenario(_some_history, append_deduped),
     "begin_conversations": Scenario(_some_history, begin_conversations),
     "ingest": Scenario(_some_history, ingest),

@@ -122,6 +122,30 @@ def test_a_store_of_schema_6_reads_the_same(tmp_path: Path):
         assert [verdict.findings for verdict in histories.store.verify() if verdict.findings] == []
 
 
+HEADS_OF_SCHEMA_9 = {
+    "encrypted": "bc3a50b1dca14dfb4bac3fc237696067f0921a210c8d18051a91186078a938b3",
+    "fork": "fa1b41e25d43f01e361da48352a69c4eabb82b2946b0178a53ecd5ade49d239b",
+    "plain": "78bd80ce655fc99057c50a7fc88e0cf1a77cd132c95467eece0922009e061c71",
+    "zlib": "a806637387dfd20f6f472d5f100a0a836e20a5de21d25e96f2bdda8f2359bda5",
+}
+
+
+def test_a_store_of_schema_9_reads_the_same_and_takes_bytes_from_then_on(tmp_path: Path):
+    """The last schema before bytes; it has a redacted event, and a fork that shares it."""
+    with open_store(f"sqlite:///{unpacked('schema-9.db', tmp_path)}", keys=KEYS) as store:
+        assert {row.id: row.head for row in store.conversations()} == HEADS_OF_SCHEMA_9
+        assert texts(store.events("plain", 0, 4)) == ["one", None, "a kite", "[redacted]"]
+        assert texts(store.events("fork")) == ["one", None, "a kite", "[redacted]", "elsewhere"]
+        for name in HEADS_OF_SCHEMA_9:
+            version, before = store.version(name), list(store.events(name))
+            store.append(name, Annotation(name="raw", data=[b"\x00\xff", name]), expected_version=version)
+            *same, added = store.events(name)
+            assert same == before
+            assert isinstance(added, Annotation)
+            assert added.data == [b"\x00\xff", name]
+        assert [verdict.findings for verdict in store.verify() if verdict.findings] == []
+
+
 @pytest.mark.parametrize(
     "file, names, heads",
     [

@@ -332,6 +332,33 @@ def test_what_has_no_rows_gives_none(tmp_path: Path):
         assert carve(str(path), str(tmp_path / f"{n}.db")) == Carved(0, 0, 0, 0)
 
 
+@pytest.mark.parametrize("keys", [None, KEYS])
+def test_bytes_beside_events_are_carved_with_them_and_their_loss_is_said(tmp_path: Path, keys: KeyRing | None):
+    path, image = tmp_path / "store.db", random.Random(1).randbytes(30_000)
+    with open_store(f"sqlite:///{path}", keys=keys) as store:
+        for n in range(4):
+            data = image if n % 2 else b"%d" % n * 9_000
+            store.append("c", Annotation(name="raw", data=data), expected_version=n)
+        expected = [event.data for event in store.events("c") if isinstance(event, Annotation)]
+    done, target = salvaged(path, keys)
+    with target:
+        assert done["c"].whole
+        assert [event.data for event in target.events("c") if isinstance(event, Annotation)] == expected
+        assert findings_of(target) == []
+    for name in ("carved.db", "salvaged.db"):
+        path.with_name(name).unlink()
+    execute(path, "DELETE FROM attachments WHERE length(body) < 29000")
+    done, target = salvaged(path, keys)
+    with target:
+        assert [(lost.first, lost.last) for lost in done["c"].lost] == [(0, 0), (2, 2)]
+        assert [event.data for event in target.events("c") if isinstance(event, Annotation)][1::2] == expected[1::2]
+        assert findings_of(target) == []
+
+
+def findings_of(store: Store) -> list[Any]:
+    return [finding for verdict in verify(store) for finding in verdict.findings]
+
+
 def rows(path: Path) -> Iterator[Any]:
     with PageFile(str(path)) as pages:
         yield from pages.rows()

@@ -84,7 +84,7 @@ def checksum(name: bytes, row: Row) -> int:
 
 def opened(row: Row, name: bytes, data_key: bytes | None) -> bytes:
     body, encoding = row.body, row.encoding
-    if encoding >= 8:
+    if encoding & 8:
         assert data_key is not None
         columns = struct.pack(
             ">8q", row.id, row.schema, row.shown, row.structural, row.recorded_at, encoding, row.shown_before,
@@ -94,16 +94,70 @@ def opened(row: Row, name: bytes, data_key: bytes | None) -> bytes:
         place = what + b"\0" + columns + row.head + struct.pack(">I", len(row.kind)) + row.kind + name
         body = AESGCM(data_key).decrypt(body[:12], body[12:], place)
         encoding -= 8
-    elif encoding >= 4:
+    elif encoding & 4:
         assert data_key is not None
         body = AESGCM(data_key).decrypt(body[:12], body[12:], b"event %d of " % row.id + name)
         encoding -= 4
+    encoding &= ~16
     return {0: lambda: body, 1: lambda: zlib.decompress(body), 2: lambda: zstandard.decompress(body)}[encoding]()
 
 
 def said(body: bytes) -> Any:
     read = json.loads(body)
     return json.loads(base64.b64decode(read["$exact"])) if body.startswith(b'{"$exact":') else read
+
+
+def said_with_bytes(path: Path, name: bytes, row: Row, body: bytes, data_key: bytes | None) -> Any:
+    """What a body says whose bytes stand beside it."""
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute(
+            "SELECT a.name, a.encoding, a.body FROM attached d JOIN attachments a USING (conversation, name, encoding) "
+            "WHERE d.event = ? AND d.conversation = (SELECT key FROM conversations WHERE id = CAST(? AS TEXT))",
+            (row.id, name),
+        ).fetchall()
+    plain = {}
+    for named, encoding, stored in found:
+        if encoding & 8:
+            assert data_key is not None
+            place = b"attachment\0" + struct.pack(">I", encoding) + named + name
+            stored = AESGCM(data_key).decrypt(stored[:12], stored[12:], place)
+        value = zlib.decompress(stored) if encoding & 1 else zstandard.decompress(stored) if encoding & 2 else stored
+        digest = hashlib.sha256(value).digest()
+        keyed = b"" if data_key is None else data_key
+        assert named == (
+            digest
+            if not keyed
+            else hashlib.blake2b(digest, key=keyed, digest_size=32, person=b"foldlog bytes").digest()
+        )
+        plain[digest.hex()] = value
+    assert body.startswith(b'{"$bytes":')
+    read = json.loads(body)
+    for listed in read.pop("$bytes"):
+        assert len(plain[listed["sha256"]]) == listed["size"]
+        *way, last = listed["at"]
+        container = read
+        for step in way:
+            container = container[step]
+        assert container[last] is None
+        container[last] = plain[listed["sha256"]]
+    return read
+
+
+@pytest.mark.parametrize("compression", ["none", "zlib", "zstd"])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_bytes_are_read_by_the_page(tmp_path: Path, compression: Any, sealed: bool):
+    path = tmp_path / "store.db"
+    with open_store(
+        f"sqlite:///{path}", compression=compression, keys=KeyRing([SecretStr(WRAPPING_KEY.hex())]) if sealed else None
+    ) as store:
+        part = {"type": "raw", "data": b"zeros" * 100, "$bytes": "a user's"}
+        content = (part, {"type": "raw", "data": b"\xff"}, part)
+        store.append("c1", Message(source="user", content=content), expected_version=0)
+    ((name, salt, (row,), data_key),) = conversations(path)
+    body = opened(row, name, data_key)
+    assert row.encoding == 16 + (8 if sealed else 0) + (row.encoding & 3)
+    assert next_head(seed(salt, name), salt, row, body) == row.head[:32]
+    assert said_with_bytes(path, name, row, body, data_key)["content"] == list(content)
 
 
 def unwrapped(sealed: bytes, name: bytes) -> bytes:
@@ -278,7 +332,7 @@ def test_an_archive_is_read_by_the_page(tmp_path: Path):
     with (tmp_path / "archive").open("rb") as file:
         lines = zstandard.ZstdDecompressor().stream_reader(file).read().split(b"\n")
     assert lines.pop() == b""
-    assert json.loads(lines[0])["foldlog_archive"] == 2
+    assert json.loads(lines[0])["foldlog_archive"] == 3
     ends: dict[str, str] = {}
     name, salt, head, events = "", b"", b"", 0
     for line in lines[1:-1]:

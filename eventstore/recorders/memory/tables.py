@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from eventstore.recorders.types import BareRow, Conversation, RecalledKey, Record, Row
+from eventstore.values.bodies import Attachment
 
 __all__ = ["Tables", "bare", "between", "remove", "utf8"]
 
@@ -26,6 +27,7 @@ class Tables:
         self.visible: dict[str, int] = {}
         self.rows: dict[int, list[Row]] = {}
         self.structural: dict[int, list[Row]] = {}
+        self.attachments: dict[int, dict[tuple[bytes, int], Attachment]] = defaultdict(dict)
         self.documents: dict[int, list[int]] = defaultdict(list)  # ids of the rows of this kind
         self.places: list[tuple[int, int, int]] = []  # (position, key, id), ascending
         self.last_position = 0

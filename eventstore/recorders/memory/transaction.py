@@ -29,6 +29,7 @@ from eventstore.recorders.types import (
     Record,
     Row,
 )
+from eventstore.values.bodies import Body, attachments_of
 
 __all__ = ["MemoryTransaction"]
 
@@ -128,6 +129,7 @@ class MemoryTransaction(MemoryReader):
                 self._change(found._replace(salt=b"", key_id=None, sealed_key=None, mark=None, erasure=change))
 
     def _replace(self, key: int, rows: Sequence[Row]) -> None:
+        rows = [self._shared(key, row) for row in rows]
         for kept in (self._tables.rows[key], self._tables.structural[key]):
             self._tables.undo.append(lambda kept=kept, before=list(kept): kept.__setitem__(slice(None), before))  # type: ignore[misc]
             for row in rows:
@@ -136,6 +138,31 @@ class MemoryTransaction(MemoryReader):
                     kept[place] = kept[place]._replace(
                         encoding=row.encoding, body=row.body, checksum=row.checksum, proof=row.proof
                     )
+
+        self._drop_unattached(key)
+
+    def _shared(self, key: int, row: Row) -> Row:
+        """Return the row with those attachments that the conversation has already."""
+        beside = attachments_of(row.body)
+        if not beside:
+            return row
+        kept = self._tables.attachments[key]
+        for each in beside:
+            place = each.name, each.encoding
+            if place not in kept:
+                self._tables.undo.append(lambda place=place: kept.pop(place, None))  # type: ignore[misc]
+                kept[place] = each
+        return row._replace(body=Body.of(row.body, [kept[each.name, each.encoding] for each in beside]))
+
+    def _drop_unattached(self, key: int) -> None:
+        kept = self._tables.attachments.get(key)
+        if kept:
+            before = dict(kept)
+            self._tables.undo.append(lambda: kept.update(before))
+            rows = self._tables.rows.get(key, [])
+            attached = {(each.name, each.encoding) for row in rows for each in attachments_of(row.body)}
+            for place in before.keys() - attached:
+                del kept[place]
 
     def _expunge(self, key: int) -> bool:
         tables = self._tables
@@ -159,6 +186,7 @@ class MemoryTransaction(MemoryReader):
                 tables.source_keys[turn[1]].discard(key)
         for kept in [kept for kept in tables.records if kept[1] == key]:
             del tables.records[kept]
+        self._drop_unattached(key)
         return True
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
@@ -243,6 +271,8 @@ class MemoryTransaction(MemoryReader):
     def _store(self, key: int, rows: Sequence[Row]) -> None:
         kept, structural = self._tables.rows[key], self._tables.structural[key]
         for row in rows:
+            if type(row.body) is Body:
+                row = self._shared(key, row)
             place = bisect.bisect_left(kept, row.id, key=lambda stored: stored.id)
             if place < len(kept) and kept[place].id == row.id:
                 raise IntegrityError(f"row {row.id} of {self._tables.conversations[key].id!r} exists already")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from psycopg.pq.abc import PGresult
 
-from eventstore.recorders.postgres.binary import BIGINT, array, bigint, text_bytes, to_text
+from eventstore.recorders.attachments import keyed, with_attachments
+from eventstore.recorders.postgres.binary import BIGINT, array, bigint, smallint, text_bytes, to_text
 from eventstore.recorders.postgres.results import (
     TRUE,
     conversation_at,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresReader", "Session"]
 
+_encoding: Final = itemgetter(6)
 _NO_POSITION: Final = 2**63 - 1
 _ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows", "documents": "documents_rows"}
 
@@ -76,7 +79,9 @@ class PostgresReader:
         return [conversation_at(result, n) for n in range(result.ntuples)]
 
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
-        return rows_of(self._ask(_ROWS[only], bigint(key), bigint(start), bigint(stop), bigint(limit)))
+        return self._whole(
+            rows_of(self._ask(_ROWS[only], bigint(key), bigint(start), bigint(stop), bigint(limit))), key
+        )
 
     def shown_rows(
         self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None
@@ -85,7 +90,7 @@ class PostgresReader:
         lasts = array(BIGINT, [bigint(interval[1]) for interval in intervals])
         keys = array(BIGINT, [bigint(interval[2]) if len(interval) > 2 else None for interval in intervals])
         one = None if beside is None else bigint(beside)
-        return rows_of(self._ask("shown_rows", bigint(key), firsts, lasts, keys, one))
+        return self._whole(rows_of(self._ask("shown_rows", bigint(key), firsts, lasts, keys, one)), key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Live rows have their positions; those of an import are reckoned from where it was published."""
@@ -143,4 +148,23 @@ class PostgresReader:
         result = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))
         value = values(result)
         names = [to_text(result.get_value(n, 13) or b"") for n in range(result.ntuples)]
-        return [PlacedRow(unsigned(value(n, 12)), names[n], row) for n, row in enumerate(rows_of(result))]
+        rows = rows_of(result)
+        if any(map(_encoding, rows)):
+            keys = [unsigned(value(n, 14)) for n in range(result.ntuples)]
+            rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
+        return [PlacedRow(unsigned(value(n, 12)), names[n], row) for n, row in enumerate(rows)]
+
+    def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
+        """Return rows with what stands beside their bodies; mostly nothing does."""
+        if not any(map(_encoding, rows)):
+            return rows
+        return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
+
+    def _attached(self, key: int, ids: Sequence[int]) -> Sequence[tuple[int, bytes, int]]:
+        result = self._ask("attached", bigint(key), array(BIGINT, list(map(bigint, ids))))
+        value = values(result)
+        return [(unsigned(value(n, 0)), value(n, 1), unsigned(value(n, 2))) for n in range(result.ntuples)]
+
+    def _attachment(self, key: int, name: bytes, encoding: int) -> bytes | None:
+        result = self._ask("attachment", bigint(key), name, smallint(encoding))
+        return result.get_value(0, 0) if result.ntuples else None

@@ -66,7 +66,7 @@ def vacuum(connection: psycopg.Connection[Any], schema: str) -> int:
     connection.add_notice_handler(keep)
     next_number = _one(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
     kept = 0
-    for table in ("events", "records", "idempotency_keys", "conversations"):
+    for table in ("events", "records", "idempotency_keys", "attachments", "attached", "conversations"):
         reports.clear()
         connection.execute(sql.SQL("VACUUM (VERBOSE) {}").format(sql.Identifier(schema, table)))
         if warnings:
@@ -106,9 +106,15 @@ def _one(connection: psycopg.Connection[Any], query: LiteralString, *parameters:
 def findings(connection: psycopg.Connection[Any], schema: str) -> Iterator[str]:
     """Yield what is wrong with tables and indices. Cost: all of them are read."""
     quoted = sql.Identifier(schema).as_string(None)
-    rows_of_nobody = statements("postgresql")["rows_of_nobody"].replace("{schema}", quoted)
-    for key, count in connection.execute(rows_of_nobody.encode()).fetchall():
+    rows_of_nobody, attachments_of_nobody = (
+        statements("postgresql")[name].replace("{schema}", quoted).encode()
+        for name in ("rows_of_nobody", "attachments_of_nobody")
+    )
+    for key, count in connection.execute(rows_of_nobody).fetchall():
         yield f"{count} events are of conversation number {key}, which is not there"
+    for (lonely,) in connection.execute(attachments_of_nobody).fetchall():
+        if lonely:
+            yield f"{lonely} values that stood beside events belong to no event"
     checker = connection.execute("SELECT to_regprocedure('bt_index_check(regclass, boolean)')").fetchone()
     if checker is None or checker[0] is None:
         return

@@ -45,6 +45,7 @@ from eventstore.recorders.types import (
     Record,
     Row,
 )
+from eventstore.values.bodies import Body, attachments_of
 
 if TYPE_CHECKING:
     from eventstore.recorders.postgres.index import PostgresWritableIndex
@@ -183,10 +184,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             return self._expunge(key, limit)
         if not self._is_staged(key):
             return True
-        if not self._delete_rows(key, limit):
+        if not self._expunge(key, limit):
             return False
-        self._write("forget_keys", bigint(key))
-        self._write("forget_records", bigint(key))
         self._write("delete_conversation", bigint(key))
         return True
 
@@ -238,6 +237,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             array(INTEGER, [integer(row.checksum) for row in rows]),
             array(BYTEA, [row.body for row in rows]),
         )
+        self._attach_again(key, rows)
 
     def _redact(self, key: int, rows: Sequence[Row]) -> None:
         self._write(
@@ -249,6 +249,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             array(BYTEA, [row.body for row in rows]),
             array(BYTEA, [row.proof for row in rows]),
         )
+        self._attach_again(key, rows)
 
     def _erase(self, key: int, erasure: Erasure) -> None:
         erased_at, reason, events, head = erasure
@@ -258,8 +259,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head, text_bytes(reason))
 
     def _expunge(self, key: int, limit: int) -> bool:
-        if not self._delete_rows(key, limit):
+        if not (self._delete("delete_rows", key, limit) and self._delete("delete_attachments", key, limit)):
             return False
+        self._write("detach_all", bigint(key))
         self._write("forget_keys", bigint(key))
         self._write("forget_records", bigint(key))
         return True
@@ -344,6 +346,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         else:
             columns = zip(*placed, strict=True)
             self._write("insert_events", bigint(key), *(array(k, c) for k, c in zip(_KINDS, columns, strict=True)))
+        if any(type(row.body) is Body for row in rows):
+            self._attach(key, rows)
         last = placed[-1]
         self._seen_by(OF_EVENTS, bigint(key), last[0], rows[-1].head, last[-1])
 
@@ -379,10 +383,23 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         if not self._is_staged(key):
             raise IntegrityError(f"conversation number {key} is not staged any more: it was published or discarded")
 
-    def _delete_rows(self, key: int, limit: int) -> bool:
+    def _delete(self, statement: str, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows. True when all are gone."""
         self._wrote = True
-        return (self.ask("delete_rows", bigint(key), bigint(limit)).command_tuples or 0) < limit
+        return (self.ask(statement, bigint(key), bigint(limit)).command_tuples or 0) < limit
+
+    def _attach(self, key: int, rows: Sequence[Row]) -> None:
+        """Keep what stands beside the bodies of these rows; what is there is not kept again."""
+        for row in rows:
+            for name, encoding, body in attachments_of(row.body):
+                self._write("keep_attachment", bigint(key), name, smallint(encoding), body)
+                self._write("attach", bigint(key), bigint(row.id), name, smallint(encoding))
+
+    def _attach_again(self, key: int, rows: Sequence[Row]) -> None:
+        """Do the same for rows that were replaced; what then belongs to no row is deleted."""
+        self._write("detach", bigint(key), array(BIGINT, [bigint(row.id) for row in rows]))
+        self._attach(key, rows)
+        self._write("delete_unattached", bigint(key))
 
 
 _KINDS: Final = (BIGINT, BYTEA, INTEGER, BOOLEAN, BOOLEAN, BIGINT, SMALLINT, BYTEA, BYTEA, INTEGER, INTEGER, INTEGER,

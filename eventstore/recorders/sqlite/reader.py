@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from eventstore.recorders.attachments import keyed, with_attachments
 from eventstore.recorders.errors import DatabaseError
 from eventstore.recorders.sqlite.checked import Checked
 from eventstore.recorders.statements import statements
@@ -27,10 +28,11 @@ from eventstore.recorders.types import (
 if TYPE_CHECKING:
     from eventstore.recorders.sqlite.index import SQLiteIndex
 
-__all__ = ["SQL", "SQLiteReader", "a_position", "as_text", "bound"]
+__all__ = ["SQL", "SQLiteReader", "a_position", "as_text", "bound", "json_text"]
 
 SQL: Final = statements("sqlite")
 _first: Final = itemgetter(0)
+_encoding: Final = itemgetter(6)
 _ROWS: Final[dict[Only, str]] = {
     "all": SQL["rows"],
     "structural": SQL["structural_rows"],
@@ -110,15 +112,15 @@ class SQLiteReader:
         return [_conversation(as_text(row[0]), row[1:]) for row in rows]
 
     def rows(self, key: int, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[BareRow]:
-        return self._execute(_ROWS[only], (key, start, stop, limit)).fetchall()
+        return self._whole(self._execute(_ROWS[only], (key, start, stop, limit)).fetchall(), key)
 
     def shown_rows(
         self, key: int, intervals: Sequence[tuple[int, ...]], beside: int | None = None
     ) -> Sequence[BareRow]:
-        rows = self._execute(SQL["shown_rows"], (_json(intervals), key, beside)).fetchall()
+        rows = self._execute(SQL["shown_rows"], (json_text(intervals), key, beside)).fetchall()
         if len(intervals) > 1:
             _sort(rows)  # within an interval the index has them in order
-        return rows
+        return self._whole(rows, key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Live rows have their positions; those of an import are reckoned from where it was published."""
@@ -137,7 +139,11 @@ class SQLiteReader:
                 continue
             before = block[2] - 1 if block is not None else self._last_position()
             live = self._execute(SQL["live_rows_from"], (after_position, before, limit - len(placed))).fetchall()
-            placed += [PlacedRow(row[12], self._id(row[13]), row[:12]) for row in live]
+            rows = [row[:12] for row in live]
+            if any(map(_encoding, rows)):
+                keys = [row[13] for row in live]
+                rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
+            placed += [PlacedRow(row[12], self._id(row[13]), one) for row, one in zip(live, rows, strict=True)]
             if block is None or len(placed) == limit:
                 break
             after_position = before
@@ -161,6 +167,19 @@ class SQLiteReader:
         from eventstore.recorders.sqlite.index import SQLiteIndex  # lists do without it until they are asked for
 
         return SQLiteIndex(self._execute)
+
+    def _whole(self, rows: list[BareRow], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[BareRow]:
+        """Return rows with what stands beside their bodies; mostly nothing does."""
+        if not any(map(_encoding, rows)):
+            return rows
+        return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
+
+    def _attached(self, key: int, ids: Sequence[int]) -> Sequence[tuple[int, bytes, int]]:
+        return self._execute(SQL["attached"], (key, json_text(ids))).fetchall()
+
+    def _attachment(self, key: int, name: bytes, encoding: int) -> bytes | None:
+        found = self._execute(SQL["attachment"], (key, name, encoding)).fetchone()
+        return None if found is None else found[0]
 
     def _last_position(self) -> int:
         return a_position(self._execute(SQL["last_position"]))
@@ -189,7 +208,7 @@ def a_position(answer: sqlite3.Cursor) -> int:
     return int(found[0])
 
 
-def _json(value: Sequence[object]) -> str:
+def json_text(value: Sequence[object]) -> str:
     return msgspec.json.encode(value).decode()
 
 

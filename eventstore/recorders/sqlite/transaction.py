@@ -9,10 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from eventstore.recorders.errors import IntegrityError, KeyReplaced
-from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound
+from eventstore.recorders.sqlite.reader import SQL, SQLiteReader, bound, json_text
 from eventstore.recorders.types import (
     Change,
     Conversation,
@@ -32,6 +33,7 @@ from eventstore.recorders.types import (
     Record,
     Row,
 )
+from eventstore.values.bodies import Body, attachments_of
 
 if TYPE_CHECKING:
     from eventstore.recorders.sqlite.index import SQLiteWritableIndex
@@ -42,6 +44,7 @@ _PLAIN = 0
 _INSERT = {True: SQL["insert_text_event"], False: SQL["insert_encoded_event"]}
 """The statement for one event, by whether its body is stored as text."""
 _TOGETHER = 20
+_body = attrgetter("body")
 _COLUMNS = len(Row._fields) + 2
 
 
@@ -162,6 +165,9 @@ class SQLiteTransaction(SQLiteReader):
             self._leave_bytes()
         if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
             return False
+        if self._execute(SQL["delete_attachments"], (key, limit)).rowcount == limit:
+            return False
+        self._execute(SQL["detach_all"], (key,))
         self._execute(SQL["forget_keys"], (key,))
         self._execute(SQL["delete_all_records"], (key,))
         if not erased:
@@ -173,12 +179,14 @@ class SQLiteTransaction(SQLiteReader):
             SQL["replace_row"],
             [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, key, r.id) for r in rows],
         )
+        self._attach_again(key, rows)
 
     def _redact(self, key: int, rows: Sequence[Row]) -> None:
         self._executemany(
             SQL["redact_row"],
             [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, r.proof, key, r.id) for r in rows],
         )
+        self._attach_again(key, rows)
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey, *, again: bool = False) -> None:
         if again:
@@ -225,9 +233,25 @@ class SQLiteTransaction(SQLiteReader):
                 f"conversation number {key} is not staged any more: its import was discarded, or is published already"
             )
 
+    def _attach(self, key: int, rows: Sequence[Row]) -> None:
+        """Keep what stands beside the bodies of these rows; what is there is not kept again."""
+        for row in rows:
+            for name, encoding, body in attachments_of(row.body):
+                self._execute(SQL["keep_attachment"], (key, name, encoding, body))
+                self._execute(SQL["attach"], (key, row.id, name, encoding))
+
+    def _attach_again(self, key: int, rows: Sequence[Row]) -> None:
+        """Do the same for rows that were replaced; what then belongs to no row is deleted."""
+        detached = self._execute(SQL["detach"], (key, json_text([row.id for row in rows]))).rowcount
+        self._attach(key, rows)
+        if detached:
+            self._execute(SQL["delete_unattached"], (key,))
+
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:
             self._execute(_INSERT[rows[0].encoding == _PLAIN], (position, key, *rows[0]))
+            if type(rows[0].body) is Body:
+                self._attach(key, rows)
             return
         for first in range(0, len(rows), _TOGETHER):
             values: list[Any] = []
@@ -235,6 +259,8 @@ class SQLiteTransaction(SQLiteReader):
             for place, row in enumerate(some, start=position + first):
                 values += (place, key, *row)
             self._execute(_insert_together(len(some)), values)
+        if Body in map(type, map(_body, rows)):
+            self._attach(key, rows)
 
 
 @cache

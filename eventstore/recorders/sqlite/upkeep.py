@@ -84,6 +84,9 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
             yield str(finding, "utf-8", "replace")
     for key, count in reader.execute(SQL["rows_of_nobody"]):
         yield f"{count} events are of conversation number {key}, which is not there"
+    lonely = reader.execute(SQL["attachments_of_nobody"]).fetchone()[0]
+    if lonely:
+        yield f"{lonely} values that stood beside events belong to no event"
     for (name,) in reader.execute(SQL["hidden"]):
         hidden = str(name, "utf-8", "replace")
         yield f"conversation {hidden!r} is hidden, as if it were still being imported, and was there before"

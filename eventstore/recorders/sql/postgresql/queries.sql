@@ -191,7 +191,7 @@ ORDER BY i.place, e.id
 
 -- name: live_rows
 SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
-       position, (SELECT c.id FROM {schema}.conversations c WHERE c.key = e.conversation)
+       position, (SELECT c.id FROM {schema}.conversations c WHERE c.key = e.conversation), conversation
 FROM {schema}.events e
 WHERE position > $1::bigint
     AND position < (SELECT least($2::bigint, (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20)
@@ -537,3 +537,39 @@ ORDER BY t.application
 -- name: rows_of_nobody
 SELECT e.conversation, count(*) FROM {schema}.events e
 WHERE NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = e.conversation) GROUP BY e.conversation
+
+-- name: attached
+SELECT event, name, encoding FROM {schema}.attached
+WHERE conversation = $1::bigint AND event = ANY ($2::bigint[]) ORDER BY event
+
+-- name: attachment
+SELECT body FROM {schema}.attachments WHERE conversation = $1::bigint AND name = $2::bytea AND encoding = $3::smallint
+
+-- name: keep_attachment
+INSERT INTO {schema}.attachments (conversation, name, encoding, body)
+VALUES ($1::bigint, $2::bytea, $3::smallint, $4::bytea) ON CONFLICT DO NOTHING
+
+-- name: attach
+INSERT INTO {schema}.attached (conversation, event, name, encoding)
+VALUES ($1::bigint, $2::bigint, $3::bytea, $4::smallint) ON CONFLICT DO NOTHING
+
+-- name: detach
+DELETE FROM {schema}.attached WHERE conversation = $1::bigint AND event = ANY ($2::bigint[])
+
+-- name: detach_all
+DELETE FROM {schema}.attached WHERE conversation = $1::bigint
+
+-- name: delete_unattached
+DELETE FROM {schema}.attachments a WHERE conversation = $1::bigint AND NOT EXISTS (
+    SELECT FROM {schema}.attached d WHERE d.conversation = a.conversation AND d.name = a.name AND d.encoding = a.encoding
+)
+
+-- name: delete_attachments
+DELETE FROM {schema}.attachments WHERE conversation = $1::bigint AND (name, encoding) IN (
+    SELECT name, encoding FROM {schema}.attachments WHERE conversation = $1::bigint LIMIT $2::bigint
+)
+
+-- name: attachments_of_nobody
+SELECT count(*) FROM {schema}.attachments a WHERE NOT EXISTS (
+    SELECT FROM {schema}.attached d WHERE d.conversation = a.conversation AND d.name = a.name AND d.encoding = a.encoding
+) OR NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = a.conversation)

@@ -242,6 +242,8 @@ SELECT c.key FROM conversations c WHERE c.erased_at IS NOT NULL AND (
     EXISTS (SELECT 1 FROM events e INDEXED BY events_by_id WHERE e.conversation = c.key)
     OR EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.conversation = c.key)
     OR EXISTS (SELECT 1 FROM records r WHERE r.conversation = c.key)
+    OR EXISTS (SELECT 1 FROM attachments a WHERE a.conversation = c.key)
+    OR EXISTS (SELECT 1 FROM attached d WHERE d.conversation = c.key)
 )
 
 -- name: state
@@ -416,3 +418,42 @@ WHERE NOT EXISTS (SELECT 1 FROM events WHERE conversation = ? AND id = ?)
 
 -- name: carve_key
 INSERT OR IGNORE INTO idempotency_keys VALUES (?, CAST(? AS TEXT), ?, ?, ?)
+
+-- name: attached
+SELECT event, name, encoding FROM attached
+WHERE conversation = ? AND event IN (SELECT value FROM json_each(?)) ORDER BY event
+
+-- name: attachment
+SELECT body FROM attachments WHERE conversation = ? AND name = ? AND encoding = ?
+
+-- name: keep_attachment
+INSERT OR IGNORE INTO attachments (conversation, name, encoding, body) VALUES (?, ?, ?, ?)
+
+-- name: attach
+INSERT OR IGNORE INTO attached (conversation, event, name, encoding) VALUES (?, ?, ?, ?)
+
+-- name: detach
+DELETE FROM attached WHERE conversation = ? AND event IN (SELECT value FROM json_each(?))
+
+-- name: detach_all
+DELETE FROM attached WHERE conversation = ?
+
+-- name: delete_unattached
+DELETE FROM attachments WHERE conversation = ? AND NOT EXISTS (
+    SELECT 1 FROM attached d
+    WHERE d.conversation = attachments.conversation AND d.name = attachments.name AND d.encoding = attachments.encoding
+)
+
+-- name: delete_attachments
+DELETE FROM attachments WHERE rowid IN (SELECT rowid FROM attachments WHERE conversation = ? LIMIT ?)
+
+-- name: attachments_of_nobody
+SELECT count(*) FROM attachments a WHERE NOT EXISTS (
+    SELECT 1 FROM attached d WHERE d.conversation = a.conversation AND d.name = a.name AND d.encoding = a.encoding
+) OR NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = a.conversation)
+
+-- name: carve_attachment
+INSERT OR IGNORE INTO attachments (conversation, name, encoding, body) VALUES (?, ?, ?, ?)
+
+-- name: carve_attached
+INSERT OR IGNORE INTO attached (conversation, event, name, encoding) VALUES (?, ?, ?, ?)

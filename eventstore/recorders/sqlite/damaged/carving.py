@@ -24,6 +24,8 @@ _EVENT_COLUMNS = 14
 _CONVERSATION_COLUMNS = 20
 _EARLIER_COLUMNS = (15, 16, 18, 19)
 """Of a conversation's row that was written before schema 3, 7, 8 and 9."""
+_NAME_BYTES = 32
+"""The name of what stands beside a body: a hash."""
 _TRIED_MAX = 16
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 _ASTRAY_MAX = 200
@@ -78,6 +80,8 @@ def carve(path: str, into: str) -> Carved:
                 with suppress(sqlite3.IntegrityError):  # a column of another type: not even a damaged row is left
                     damaged += target.execute(SQL["carve_damaged_event"], _unless_there(row)).rowcount
         target.executemany(SQL["carve_key"], _keys(pages, conversations))
+        target.executemany(SQL["carve_attachment"], _attachments(pages))
+        target.executemany(SQL["carve_attached"], _attached(pages))
         target.executemany(SQL["set_store_value"], _limit(pages))
         carved = target.execute("SELECT count(*) FROM conversations").fetchone()[0]
         target.execute("COMMIT")
@@ -228,6 +232,23 @@ def _keys(pages: PageFile, conversations: Mapping[int, object]) -> Iterable[Sequ
             and columns[0] in conversations
         ):
             yield (*columns[:4], columns[4] if len(columns) == 5 else None)
+
+
+def _attachments(pages: PageFile) -> Iterable[Sequence[Any]]:
+    """Yield what stands beside bodies. Whether it is what was written, its event says."""
+    for row in pages.rows():
+        if row.rowid is not None and _is(row, int, bytes, int, bytes) and len(row.columns[1]) == _NAME_BYTES:
+            yield row.columns
+
+
+def _attached(pages: PageFile) -> Iterable[Sequence[Any]]:
+    for row in pages.rows():
+        if row.rowid is None and _is(row, int, int, bytes, int) and len(row.columns[2]) == _NAME_BYTES:
+            yield row.columns
+
+
+def _is(row: StoredRow, *types: type) -> bool:
+    return tuple(map(type, row.columns)) == types and not any(row.texts)
 
 
 def _limit(pages: PageFile) -> Iterable[Sequence[Any]]:

@@ -1,0 +1,69 @@
+"""Rows joined with the bytes that stand beside their bodies, which a database keeps in tables of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from eventstore.recorders.types import BareRow
+from eventstore.values.bodies import Attachment, Body
+
+__all__ = ["keyed", "with_attachments"]
+
+_WITH_BYTES = 16
+"""What the encoding of such a row has more; the row codec says so."""
+
+
+def keyed(rows: Iterable[BareRow], key: int, intervals: Sequence[tuple[int, ...]]) -> list[tuple[int, BareRow]]:
+    """Return each row with the key of its conversation: that of the interval that its id is in, else ``key``."""
+    others = [(first, last, its_key[0]) for first, last, *its_key in intervals if its_key]
+    if not others:
+        return [(key, row) for row in rows]
+    return [(next((k for a, b, k in others if _is_within(row[0], a, b)), key), row) for row in rows]
+
+
+def with_attachments(
+    rows: Sequence[tuple[int, BareRow]],
+    attached: Callable[[int, Sequence[int]], Iterable[tuple[int, bytes, int]]],
+    attachment: Callable[[int, bytes, int], bytes | None],
+) -> list[BareRow]:
+    """Return rows with the attachments of their bodies. What is missing is left out: the row codec finds that.
+
+    ``attached`` gives the ids, names and encodings of what belongs to events of a conversation, ``attachment`` the
+    bytes of one. Each is asked for once, and rows share it. Cost: for rows that have none, a look at each.
+    """
+    wanted: dict[int, list[int]] = {}
+    for key, row in rows:
+        if _has_attachments(row):
+            wanted.setdefault(key, []).append(row[0])
+    if not wanted:
+        return [row for _, row in rows]
+    known: dict[tuple[int, bytes, int], Attachment | None] = {}
+    of_row: dict[tuple[int, int], list[Attachment]] = {}
+    for key, ids in wanted.items():
+        for event_id, name, encoding in attached(key, ids):
+            place = (key, name, encoding)
+            if place not in known:
+                body = attachment(*place)
+                known[place] = None if body is None else Attachment(name, encoding, body)
+            found = known[place]
+            if found is not None:
+                of_row.setdefault((key, event_id), []).append(found)
+    return [
+        (*row[:7], Body.of(row[7], of_row.get((key, row[0]), ())), *row[8:]) if _has_attachments(row) else row
+        for key, row in rows
+    ]
+
+
+def _has_attachments(row: BareRow) -> bool:
+    event_id, encoding, body = row[0], row[6], row[7]
+    return (
+        type(encoding) is int
+        and encoding > 0
+        and encoding & _WITH_BYTES != 0
+        and type(event_id) is int
+        and type(body) is bytes
+    )
+
+
+def _is_within(event_id: object, first: int, last: int) -> bool:
+    return isinstance(event_id, int) and first <= event_id <= last

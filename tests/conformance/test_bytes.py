@@ -1,0 +1,366 @@
+"""Bytes in events on every recorder: they come back as they were, are kept once, and go with what held them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from pydantic import SecretStr
+
+from eventstore import (
+    ANY_VERSION,
+    Action,
+    Annotation,
+    CorruptEvent,
+    Event,
+    HistoryDiverged,
+    IdempotencyConflict,
+    InvalidEvent,
+    Message,
+    Observation,
+    Origin,
+    Recorded,
+    Store,
+)
+from eventstore.maintenance.copy_store import compare_stores, copy_store
+from eventstore.maintenance.detach import detach
+from eventstore.maintenance.erase import erase
+from eventstore.maintenance.redact import redact
+from eventstore.maintenance.rekey import rekey
+from eventstore.maintenance.verify import verify
+from eventstore.recorders.base import Recorder
+from eventstore.recorders.memory import MemoryRecorder
+from eventstore.recorders.postgres.recorder import PostgresRecorder
+from eventstore.recorders.sqlite import SQLiteRecorder
+from eventstore.stored.keys import KeyRing
+from eventstore.stored.row_codec import WriteSettings
+from eventstore.values.bodies import attachments_of
+from foldlog.archives import read_archive, write_archive
+from projections import Views
+from tests.conformance.conftest import OpenRecorder
+
+KEYS = KeyRing([SecretStr("5c" * 32)])
+OTHER_KEYS = KeyRing([SecretStr("6d" * 32), SecretStr("5c" * 32)])
+IMAGE = os.urandom(20_000)
+SMALL = b"\x00\xff"
+SETTINGS = {
+    "plain": WriteSettings(),
+    "zlib": WriteSettings("zlib"),
+    "encrypted": WriteSettings(keys=KEYS),
+    "encrypted zlib": WriteSettings("zlib", KEYS),
+}
+
+
+def said(image: bytes) -> Event:
+    return Message(source="user", content=({"type": "image_url", "image_url": {"url": image}},))
+
+
+TURN: list[Event] = [
+    said(IMAGE),
+    Action(tool="look", arguments={"at": [SMALL, {"lone \udcff": b""}], "$bytes": [{"at": ["x"]}]}, call_id="1"),
+    Observation(tool="look", call_id="1", content=({"type": "text", "text": "x", "data": IMAGE},), extras={"n": 1e400}),
+    Annotation(name="raw", data=b"zeros" * 1_000, meta={"k": (SMALL, 1)}, extra={"later": SMALL}),
+    Message(source="agent", content="no bytes", origin=Origin(format="f", id=1, rest={"raw": SMALL})),
+]
+READ = [
+    ({"type": "image_url", "image_url": {"url": IMAGE}},),
+    {"at": [SMALL, {"lone \udcff": b""}], "$bytes": [{"at": ["x"]}]},
+    ({"type": "text", "text": "x", "data": IMAGE},),
+    b"zeros" * 1_000,
+    {"raw": SMALL},
+]
+KEPT = 5
+"""Different bytes in the turn: the image, the small ones, none, the zeros, ... and nothing else."""
+
+
+@pytest.fixture(params=SETTINGS)
+def settings(request: pytest.FixtureRequest) -> WriteSettings:
+    return SETTINGS[request.param]
+
+
+@pytest.fixture
+def store(settings: WriteSettings, open_recorder: OpenRecorder) -> Store:
+    store = Store(open_recorder(), settings)
+    store.register(Views(store))
+    return store
+
+
+def values(events: Any) -> list[Any]:
+    found = []
+    for event in events:
+        match event:
+            case Action(arguments=value) | Annotation(data=value):
+                found.append(value)
+            case Message(origin=Origin(rest=value)):
+                found.append(value)
+            case Message(content=value) | Observation(content=value):
+                found.append(value)
+    return found
+
+
+def kept(recorder: Recorder, table: str = "attachments") -> int:
+    """How many values the database keeps beside events."""
+    if isinstance(recorder, MemoryRecorder):
+        assert recorder._tables is not None
+        return sum(map(len, recorder._tables.attachments.values()))
+    if isinstance(recorder, SQLiteRecorder):
+        with closing(sqlite3.connect(recorder.path)) as connection:
+            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    assert isinstance(recorder, PostgresRecorder)
+    with psycopg.connect(**recorder._parameters) as server:
+        statement = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(recorder._schema, table))
+        counted = server.execute(statement).fetchone()
+        assert counted is not None
+        return int(counted[0])
+
+
+def problems(store: Store) -> list[str]:
+    return [f"{each.conversation}: {finding}" for each in verify(store) for finding in each.findings]
+
+
+def fresh(store: Store) -> Store:
+    """Another store on the same recorder, which has seen nothing yet."""
+    return Store(store.database.recorder, store.database.settings)
+
+
+def test_bytes_come_back_as_bytes(store: Store):
+    recorded = store.append("c", TURN, expected_version=0)
+    assert values(one.event for one in recorded) == READ
+    again = fresh(store)
+    assert list(again.events("c")) == [one.event for one in recorded]
+    assert values(again.events("c")) == READ
+    assert [type(value) for value in READ[1]["at"][:1]] == [bytes]
+    assert [one.event for one in again.follow()] == [one.event for one in recorded]
+    assert list(Views(again).current("c").events) == [event for event in again.events("c") if event.shown]
+    assert [event.id for event in again.events("c", reverse=True)] == [4, 3, 2, 1, 0]
+    assert problems(again) == []
+
+
+def test_what_was_given_is_not_changed_and_not_shared(store: Store):
+    given = {"at": [SMALL, (SMALL, 1)]}
+    (recorded,) = store.append("c", Action(tool="t", arguments=given), expected_version=0)
+    assert given == {"at": [SMALL, (SMALL, 1)]}
+    given["at"].append(b"more")
+    assert isinstance(recorded.event, Action)
+    assert recorded.event.arguments == {"at": [SMALL, [SMALL, 1]]}
+
+
+def test_the_same_bytes_are_kept_once_in_a_conversation(store: Store):
+    for n in range(10):
+        store.append("c", [said(IMAGE), said(IMAGE)], expected_version=2 * n)
+    assert kept(store.database.recorder) == 1
+    store.append("c", said(SMALL), expected_version=20)
+    store.append("d", said(IMAGE), expected_version=0)
+    assert kept(store.database.recorder) == 3
+
+
+def test_an_import_of_many_keeps_them_once_and_is_compared(store: Store):
+    history = [said(IMAGE if n % 2 else SMALL) for n in range(2_100)]
+    store.ingest("c", history)
+    assert kept(store.database.recorder) == 2
+    assert store.ingest("c", [*history, said(b"more")]) == (1, 2_101)
+    with pytest.raises(HistoryDiverged):
+        store.ingest("c", [said(b"others"), *history])
+    assert values(store.events("c", 0, 1)) + values(store.events("c", 2_099)) == values(
+        [said(SMALL), said(IMAGE), said(b"more")]
+    )
+
+
+def test_a_retry_is_recognized_by_its_bytes(store: Store):
+    first = store.append("c", said(IMAGE), expected_version=0, idempotency_key="k")
+    assert store.append("c", said(IMAGE), expected_version=ANY_VERSION, idempotency_key="k") == first
+    with pytest.raises(IdempotencyConflict):
+        store.append("c", said(SMALL), expected_version=ANY_VERSION, idempotency_key="k")
+
+
+def test_nothing_of_a_refused_append_is_kept(store: Store):
+    with pytest.raises(InvalidEvent):
+        store.append("c", [said(IMAGE), Message(source="user", content="x", cause=7)], expected_version=0)
+    assert kept(store.database.recorder) == 0
+
+
+def test_the_limit_of_an_event_counts_its_bytes(open_recorder: OpenRecorder):
+    store = Store(open_recorder(), event_bytes_max=10_000)
+    with pytest.raises(InvalidEvent, match=r"takes 20,\d+ bytes; the most for one event is 10,000"):
+        store.append("c", said(IMAGE), expected_version=0)
+    store.append("c", said(IMAGE[:9_000]), expected_version=0)
+
+
+def test_a_marker_of_ours_that_a_user_writes_is_a_value_like_any_other(store: Store):
+    forged = {"$bytes": [{"at": ["data"], "sha256": "0" * 64, "size": 1}], "$exact": "e30="}
+    given = [
+        Annotation(name="n", data=forged),
+        Annotation(name="n", data=1, extra=forged),
+        Annotation(name="n", data=SMALL, extra=forged),
+    ]
+    store.append("c", given, expected_version=0)
+    again = list(fresh(store).events("c"))
+    assert values(again) == [forged, 1, SMALL]
+    assert [event.extra for event in again] == [{}, forged, forged]
+
+
+def test_an_erasure_leaves_no_bytes(store: Store):
+    store.append("c", TURN, expected_version=0)
+    store.append("d", said(IMAGE), expected_version=0)
+    erase(store, "c", reason="asked to")
+    assert kept(store.database.recorder) == 1
+    assert values(store.events("d")) == values([said(IMAGE)])
+    assert problems(store) == []
+
+
+def test_a_redaction_takes_bytes_that_no_other_event_has(store: Store):
+    store.append("c", [said(IMAGE), said(IMAGE), said(SMALL)], expected_version=0)
+    redact(store, "c", 0, reason="asked to", by="me")
+    assert kept(store.database.recorder) == 2
+    assert values(fresh(store).events("c", 1, 3)) == values([said(IMAGE), said(SMALL)])
+    redact(store, "c", 1, reason="asked to", by="me")
+    assert kept(store.database.recorder) == 1
+    assert problems(store) == []
+
+
+def test_a_retry_of_what_was_redacted_is_recognized(store: Store):
+    store.append("c", said(IMAGE), expected_version=0, idempotency_key="k")
+    redact(store, "c", 0, reason="asked to", by="me")
+    assert len(store.append("c", said(IMAGE), expected_version=ANY_VERSION, idempotency_key="k")) == 1
+    assert kept(store.database.recorder) == 0
+
+
+def test_a_fork_reads_its_parents_bytes_and_has_its_own(store: Store):
+    store.append("c", TURN, expected_version=0)
+    before = kept(store.database.recorder)
+    store.fork("c", 3, "f")
+    store.append("f", said(SMALL), expected_version=3)
+    store.append("c", said(b"parent"), expected_version=5)
+    again = fresh(store)
+    assert values(again.events("f")) == [*READ[:3], *values([said(SMALL)])]
+    assert values(Views(again).current("f").events) == [*READ[:3], *values([said(SMALL)])]
+    assert kept(store.database.recorder) == before + 2
+    detach(store.database, "f")
+    erase(store, "c", reason="asked to")
+    assert values(fresh(store).events("f")) == [*READ[:3], *values([said(SMALL)])]
+    assert problems(store) == []
+
+
+@pytest.mark.parametrize("target", SETTINGS)
+def test_copies_and_archives_have_them(store: Store, open_recorder: OpenRecorder, tmp_path: Path, target: str):
+    store.append("c", TURN, expected_version=0)
+    store.append("c", said(IMAGE), expected_version=5)
+    copy, imported = (Store(open_recorder(), SETTINGS[target]) for _ in range(2))
+    list(copy_store(store, copy))
+    write_archive(store, tmp_path / "archive", ["c"])
+    list(read_archive(imported, tmp_path / "archive"))
+    for other in (copy, imported):
+        assert values(fresh(other).events("c")) == [*READ, *values([said(IMAGE)])]
+        assert other.conversation("c").head == store.conversation("c").head
+        assert kept(other.database.recorder) == kept(store.database.recorder)
+        assert (problems(other), list(compare_stores(store, other))) == ([], list(compare_stores(store, store)))
+
+
+@pytest.mark.parametrize("target", [*SETTINGS.values(), WriteSettings(keys=OTHER_KEYS)], ids=[*SETTINGS, "other key"])
+def test_every_change_of_form_keeps_them(store: Store, settings: WriteSettings, target: WriteSettings):
+    store.append("c", TURN, expected_version=0)
+    store.append("c", [said(IMAGE)] * 40, expected_version=5)
+    head, before = store.conversation("c").head, kept(store.database.recorder)
+    decrypt = settings.keys is not None and target.keys is None
+    both = target._replace(keys=settings.keys) if decrypt else target
+    changed = Store(store.database.recorder, both._replace(compression=target.compression or "none"))
+    assert [each.damaged for each in rekey(changed, decrypt=decrypt)] == [()]
+    again = Store(store.database.recorder, target)
+    assert values(again.events("c")) == [*READ, *values([said(IMAGE)] * 40)]
+    assert again.conversation("c").head == head
+    assert problems(again) == []
+    assert kept(store.database.recorder) == before
+    assert [each.rows for each in rekey(changed, decrypt=decrypt)] == [0]
+    again.append("c", said(IMAGE), expected_version=45)
+    assert kept(store.database.recorder) == before
+
+
+def stored_bytes(store: Store) -> Iterator[bytes]:
+    with store.database.recorder.read() as reader:
+        found = store.database.find(reader, "c")
+        assert found is not None
+        for row in reader.rows(found.key, 0, 100, 100):
+            for each in attachments_of(row[7]):
+                yield each.name + each.body
+
+
+def test_an_encrypted_store_holds_neither_the_bytes_nor_their_hash(open_recorder: OpenRecorder):
+    from hashlib import sha256
+
+    plain, encrypted = Store(open_recorder()), Store(open_recorder(), WriteSettings(keys=KEYS))
+    for store, holds in ((plain, True), (encrypted, False)):
+        store.append("c", said(IMAGE), expected_version=0)
+        (stored,) = stored_bytes(store)
+        assert (IMAGE[:16] in stored) is (sha256(IMAGE).digest() in stored) is holds
+
+
+def test_a_batch_is_one_transaction(store: Store):
+    def refuse(reading: object) -> None:
+        raise RuntimeError("no")
+
+    store.append("c", said(SMALL), expected_version=0)
+    with pytest.raises(RuntimeError):
+        store.append("c", said(IMAGE), expected_version=1, guard=refuse)
+    assert kept(store.database.recorder) == 1
+
+
+@pytest.mark.parametrize("value", [bytearray(b"x"), memoryview(b"x")])
+def test_what_looks_like_bytes_is_refused_by_name(store: Store, value: object):
+    with pytest.raises(InvalidEvent, match=r"field data\.x has a value of type (bytearray|memoryview).*bytes\(value\)"):
+        store.append("c", Annotation(name="n", data={"x": value}), expected_version=0)
+
+
+def damaged(store: Store, statement: str) -> None:
+    recorder = store.database.recorder
+    assert isinstance(recorder, SQLiteRecorder)
+    with closing(sqlite3.connect(recorder.path)) as connection, connection:
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM attachments",
+        "DELETE FROM attached",
+        "UPDATE attachments SET body = CAST(x'00' || substr(body, 2) AS BLOB)",
+        "UPDATE attachments SET encoding = encoding | 1",
+        "UPDATE attached SET name = randomblob(32)",
+    ],
+)
+def test_lost_or_changed_bytes_are_found_and_never_given_back(settings: WriteSettings, tmp_path: Path, statement: str):
+    with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
+        store = Store(recorder, settings)
+        store.append("c", [said(b"\x01" + IMAGE), Message(source="user", content="sound")], expected_version=0)
+        damaged(store, statement)
+        again = fresh(store)
+        with pytest.raises(CorruptEvent, match="missing, or not the bytes that were written"):
+            list(again.events("c"))
+        assert values(again.events("c", 1)) == ["sound"]
+        found = [finding for each in verify(again) for finding in each.findings]
+        assert [(one.first, one.last) for one in found if one.first is not None] == [(0, 0)]
+        with pytest.raises(CorruptEvent):
+            list(again.follow())
+
+
+def test_a_stranger_beside_an_event_is_not_its_own(settings: WriteSettings, tmp_path: Path):
+    with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
+        store = Store(recorder, settings)
+        store.append("c", said(IMAGE), expected_version=0)
+        damaged(store, "INSERT INTO attachments SELECT conversation, zeroblob(32), 9, x'00' FROM attachments")
+        damaged(store, "INSERT INTO attached SELECT conversation, event, zeroblob(32), 9 FROM attached")
+        assert values(fresh(store).events("c")) == values([said(IMAGE)])
+        assert [each.rows for each in rekey(Store(recorder, settings._replace(compression="none")))] == [1]
+        assert kept(recorder) == 1
+        assert values(fresh(store).events("c")) == values([said(IMAGE)])
+        assert problems(store) == []
+
+
+def test_recorded_events_say_their_positions(store: Store):
+    assert [type(one) for one in store.append("c", TURN, expected_version=0)] == [Recorded] * 5

@@ -1,0 +1,73 @@
+"""Bytes in events as people and models see them: images as data URLs, all else named, base64 in JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog as api
+from eventstore import Action, Annotation, Message, Observation
+from projections import View
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
+NAMED = "[2 bytes, sha256 06eb7d6a69ee…]"
+EVENTS = [
+    Message(source="user", content=({"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},)),
+    Message(source="user", content=({"type": "image", "source": {"media_type": "image/png", "data": PNG}},)),
+    Message(source="user", content=({"type": "input_audio", "input_audio": {"data": b"\x00\xff", "format": "wav"}},)),
+    Action(tool="look", arguments={"at": b"\x00\xff", "n": 1}, call_id="c1"),
+    Observation(tool="look", call_id="c1", content=({"type": "image_url", "image_url": {"url": b"GIF89a"}},)),
+    Annotation(name="raw", data={"raw": PNG}),
+]
+
+
+def test_a_model_is_sent_images_and_the_names_of_other_bytes():
+    view = View.from_events(EVENTS)
+    for dialect in ("openai", "litellm", "anthropic"):
+        sent = json.dumps(view.to_messages(dialect), ensure_ascii=False)
+        assert "AP8=" in sent or dialect == "anthropic"
+        assert NAMED in sent
+        assert base64.b64encode(b"GIF89a").decode() in sent
+    user, *_ = view.to_messages("openai")
+    assert user["content"][0] == {"type": "image_url", "image_url": {"url": URL, "detail": "low"}}
+    assert user["content"][1] == {"type": "image_url", "image_url": {"url": URL}}
+
+
+def test_bytes_that_are_no_known_image_are_not_sent_as_one():
+    view = View.from_events([Message(source="user", content=({"type": "image_url", "image_url": {"url": b"\x00"}},))])
+    assert view.to_messages("openai") == [
+        {"role": "user", "content": "[image: it cannot be sent to this server]"},
+    ]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with api.open(tmp_path / "foldlog.db") as histories:
+        histories["c"].append(EVENTS)
+        histories["c"].request_condensation()
+        assert histories["c"].step()
+    return tmp_path / "foldlog.db"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("log", "c"), ("log", "c", "--full"), ("show", "c", "0"), ("show", "c", "3"), ("view", "c"),
+        ("why", "c", "3"), ("stats", "c"), ("list",), ("verify",), ("audit", "c"), ("search", "look"),
+        ("export", "c", "--format", "openai-chat"), ("condense", "c"), ("compare", "c"),
+    ],
+)  # fmt: skip
+def test_every_command_that_shows_events_takes_them(foldlog: Any, path: Path, arguments: tuple[str, ...]):
+    ran = foldlog(*arguments)
+    assert (ran.status, ran.err.count("Traceback")) == (0, 0), ran
+
+
+def test_json_has_them_in_base64(foldlog: Any, path: Path):
+    events = foldlog("log", "c", "--json").document["events"]
+    assert events[5]["data"] == {"raw": base64.b64encode(PNG).decode()}
+    assert events[3]["arguments"] == {"at": "AP8=", "n": 1}
