@@ -67,7 +67,7 @@ def _event(n: int) -> Event:
         case 8:
             return CondensationRequest()
         case 6 | 13:
-            return Annotation(name="note", data={"n": n})
+            return Annotation(name="note", data={"n": n, "bytes": b"raw" * 10})
         case _:
             return Message(source="user", content=f"message {n} " + "x" * n)
 

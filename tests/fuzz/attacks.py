@@ -19,6 +19,8 @@ _KEYS = {
     "events": ("position",),
     "records": ("conversation", "projection", "version"),
     "idempotency_keys": ("conversation", "key"),
+    "attachments": ("conversation", "name", "encoding"),
+    "attached": ("conversation", "event", "name", "encoding"),
     "store": ("name",),
 }
 """The tables, and what names a row of each."""
