@@ -200,7 +200,7 @@ def _show(db: str, shown: _Shown) -> None:
     line = Text.assemble("\n", (event, "cyan"), f"\nis {answer.fate} at version {answer.version:,}: ")
     console.print(line.append(terminal.printable(f"{answer.reason}, {shown.condensations[0][1]}", one_line=True)))
     if answer.summary is not None:
-        told = terminal.printable(answer.summary.content, one_line=True)
+        told = terminal.printable(" ".join(answer.summary.content.split()), one_line=True)
         console.print(Text(f"In its place: {told[:160]}…", style="magenta"))
     _heading("Try next")
     for command, what in _commands(db, shown):

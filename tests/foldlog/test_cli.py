@@ -327,6 +327,7 @@ def test_the_demo_shows_before_and_after_one_reason_and_what_to_try_in_forty_lin
         f"{document['tokens_sent_without_condensing']:,}",
         "forgot 43 events: View of 82 events exceeded 80",
         "condensation 84 forgot it at version 85, View of 82 events exceeded 80",
+        "In its place: # Digest of 43 events ## Asked by the user - Hi!",
         "foldlog list --db foldlog-demo.db",
     ):
         assert words in " ".join(ran.out.split())

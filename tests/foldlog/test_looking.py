@@ -156,15 +156,28 @@ def test_a_log_is_followed_until_ctrl_c(work, tmp_path):
         assert process.returncode == 0
 
 
-@pytest.mark.parametrize("conversation, pages", [("alpha-1", True), ("beta", False)])
-def test_output_longer_than_the_screen_goes_to_the_pager(work, tmp_path, conversation, pages):
+@pytest.mark.parametrize(
+    "command, pages, shows",
+    [
+        (["log", "alpha-1"], True, b"too soon"),
+        (["log", "beta"], False, b"other"),
+        (["why", "gamma", "0"], True, b"line 8"),
+    ],
+    ids=str,
+)
+def test_output_longer_than_the_screen_goes_to_the_pager(work, tmp_path, command, pages, shows):
+    forgotten = CondensationAction(
+        forgotten_event_ids=(0,), summary="\n".join(f"line {n}" for n in range(9)), summary_offset=0
+    )
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append("gamma", [Message(source="user", content="hi"), forgotten], expected_version=0)
     pager = tmp_path / "pager"
     pager.write_text(f"#!/bin/sh\nexec cat > {tmp_path}/paged\n")
     pager.chmod(0o755)
     ours, theirs = pty.openpty()
     environment = {**os.environ, "PAGER": str(pager), "LINES": "5", "COLUMNS": "90"}
     process = subprocess.Popen(
-        [FOLDLOG, "log", conversation], cwd=tmp_path, env=environment, stdout=theirs, stderr=subprocess.PIPE
+        [FOLDLOG, *command], cwd=tmp_path, env=environment, stdout=theirs, stderr=subprocess.PIPE
     )
     os.close(theirs)
     shown = b""
@@ -175,7 +188,7 @@ def test_output_longer_than_the_screen_goes_to_the_pager(work, tmp_path, convers
     assert process.communicate()[1] == b""
     assert process.returncode == 0
     paged = (tmp_path / "paged").read_bytes() if pages else shown
-    assert (b"other" if conversation == "beta" else b"too soon") in paged
+    assert shows in paged
     assert (tmp_path / "paged").exists() is pages
     assert bool(shown) is not pages
 

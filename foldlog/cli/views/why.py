@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from foldlog.cli import terminal
 from foldlog.cli.options import DEFAULT_DB, AsJson, ConversationId, Db, EventId
 from foldlog.cli.outcome import DONE
+from foldlog.cli.pager import paged
 from foldlog.cli.stores import open_existing, resolved
 from foldlog.words.reasons import because, requests_before
 
@@ -42,7 +43,8 @@ def run(
     if as_json:
         terminal.emit(_document(conversation, answer, requests))
     else:
-        _show(terminal.console(), answer, requests)
+        with paged():
+            _show(terminal.console(), answer, requests)
     return DONE
 
 
