@@ -27,7 +27,7 @@ from eventstore.recorders.errors import RecorderError
 from eventstore.recorders.nesting import note_committed
 from eventstore.recorders.types import HIDDEN_KEYS, Conversation
 from eventstore.stored.database import Database, translated, unavailable
-from eventstore.stored.read_transaction import ReadTransaction, find_begun, find_existing
+from eventstore.stored.read_transaction import ReadTransaction, find_begun, find_existing, read_existing
 from eventstore.stored.results import ConversationRow, Ingested, Logged, Recorded, listed
 from eventstore.stored.row_codec import EVENT_BYTES_MAX, WriteSettings, not_decompressed
 from eventstore.stored.rows import (
@@ -266,11 +266,7 @@ class Store:
         All that it reads is of one moment. ``work`` may be run again, where the connection to a server breaks, so it
         must have no effects of its own. Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
-        return self._query(
-            lambda reader: work(
-                ReadTransaction(reader, find_existing(self.database, reader, conversation), self.database)
-            )
-        )
+        return self._query(partial(read_existing, self.database, conversation, work))
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

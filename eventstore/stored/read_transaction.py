@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from operator import attrgetter, itemgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from eventstore.errors import ConversationNotFound, CorruptEvent
 from eventstore.events import DocumentChanges, Event
@@ -36,7 +36,9 @@ from eventstore.stored.rows import (
 )
 from eventstore.values.arguments import whole
 
-__all__ = ["HasDatabase", "ReadTransaction", "find_begun", "find_existing", "hidden_key", "reading"]
+__all__ = ["HasDatabase", "ReadTransaction", "find_begun", "find_existing", "hidden_key", "read_existing", "reading"]
+
+T = TypeVar("T")
 
 _PAGE = 1_000
 _FIRST_PAGE = 100
@@ -67,10 +69,14 @@ class ReadTransaction:
         self, reader: Reader, conversation: Conversation, database: Database, codec: RowCodec | None = None
     ) -> None:
         self._reader = reader
-        self._conversation = conversation
+        self.found = conversation
+        """The conversation as this transaction found it, or has changed it."""
         self._database = database
         self._known_codec = codec
-        self._past: tuple[Segment, ...] | None = None if conversation.parent is not None else ()
+        self._begins = 0
+        self._past: tuple[Segment, ...] | None = ()
+        if conversation.parent is not None:
+            self._begins, self._past = conversation.begins, None
         self._beside: dict[int, tuple[BareRow, Event]] = {}
         """Events that were read beside the shown ones, with their rows."""
         self._without_records: set[str] = set()
@@ -78,26 +84,21 @@ class ReadTransaction:
 
     @property
     def conversation(self) -> str:
-        return self._conversation.id
-
-    @property
-    def found(self) -> Conversation:
-        """The conversation as this transaction found it, or has changed it."""
-        return self._conversation
+        return self.found.id
 
     @property
     def key(self) -> int:
         """The number of the conversation in this store, which no other one ever gets."""
-        return self._conversation.key
+        return self.found.key
 
     @property
     def version(self) -> int:
-        return self._conversation.version
+        return self.found.version
 
     @property
     def redactions(self) -> int:
         """The number of events that were redacted, of a fork since it began. While it stays, no content was erased."""
-        return self._conversation.redactions
+        return self.found.redactions
 
     @property
     def lineage(self) -> tuple[Border, ...]:
@@ -105,21 +106,21 @@ class ReadTransaction:
 
         Empty for a conversation that is not a fork.
         """
-        return tuple(Border(each.id, each.stop) for each in reversed(self._conversation.lineage))
+        return tuple(Border(each.id, each.stop) for each in reversed(self.found.lineage))
 
     @property
     def structural(self) -> int:
         """The number of structural events."""
-        return self._conversation.structural
+        return self.found.structural
 
     @property
     def head(self) -> bytes | None:
         """The head of the last event; None while there is none."""
-        return self._conversation.head
+        return self.found.head
 
     def head_at(self, version: int) -> bytes | None:
         """Return the head when the conversation had ``version`` events; None for 0."""
-        if whole("version", version) == self.version:
+        if self._whole("version", version) == self.version:
             return self.head
         if not 0 < version < self.version:
             return None
@@ -131,13 +132,13 @@ class ReadTransaction:
 
         Cost: the events yielded; they are read a page at a time.
         """
-        start, stop = max(whole("start", start), 0), self._last(stop)
+        start, stop = max(self._whole("start", start), 0), self._last(stop)
         if stop - start == 1 and start in self._beside:
             yield self._beside[start][1]
             return
         while start < stop:
             end = min(start + _PAGE, stop)
-            if start < self._conversation.begins:
+            if start < self._begins:
                 yield from dense_events(self.conversation, self.rows(start, end, end - start), start, end)
             else:
                 yield from self._dense_events(start, end)
@@ -157,7 +158,7 @@ class ReadTransaction:
 
         Raises ``CorruptEvent`` at one that is missing or unreadable. Cost: those events and one more, in one read.
         """
-        bare = self._reader.rows(self._conversation.key, start - 1, stop, stop - start + 1)
+        bare = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
         if self._codec().are_plain(bare):
             if not bare or bare[0][0] != start - 1 or head_of(bare[0][8]) != head:
                 return None
@@ -179,8 +180,8 @@ class ReadTransaction:
         that neither begin and end with a shown event nor at an end of the history, an event more.
         """
         if intervals:  # ascending, so the ends say it of all
-            whole("the first interval", intervals[0][0])
-            whole("the last interval", intervals[-1][1])
+            self._whole("the first interval", intervals[0][0])
+            self._whole("the last interval", intervals[-1][1])
         asked = intervals
         if beside is not None and not any(first <= beside <= last for first, last in intervals):
             asked = sorted([*intervals, (beside, beside)])
@@ -204,7 +205,7 @@ class ReadTransaction:
 
         Raises ``CorruptEvent`` where one is missing or unreadable. Cost: those events, and up to two more.
         """
-        start, stop = max(whole("start", start), 0), self._last(stop)
+        start, stop = max(self._whole("start", start), 0), self._last(stop)
         if start >= stop:
             return
         before = self._counts_before([start, stop])
@@ -228,7 +229,11 @@ class ReadTransaction:
             raise CorruptEvent(self.conversation, start, _HIDDEN)
 
     def _last(self, stop: int | None) -> int:
-        return self.version if stop is None else min(whole("stop", stop), self.version)
+        return self.found.version if stop is None else min(self._whole("stop", stop), self.found.version)
+
+    def _whole(self, name: str, number: int) -> int:
+        """Return the number, if it is a whole one; most are ids of the conversation."""
+        return number if type(number) is int and 0 <= number <= self.found.version else whole(name, number)
 
     def _check_that_all_are_there(
         self, intervals: Sequence[tuple[int, int]], ids: Sequence[int], befores: Sequence[int]
@@ -238,7 +243,7 @@ class ReadTransaction:
         found: list[tuple[int, int, int, int]] = []
         among = 0
         for first, last in intervals:
-            last = min(last, self.version - 1)
+            last = min(last, self.found.version - 1)
             begin, end = bisect_left(ids, first), bisect_right(ids, last)
             found.append((first, last, begin, end))
             among += max(end - begin, 0)
@@ -265,7 +270,7 @@ class ReadTransaction:
 
     def _counts_before(self, event_ids: Collection[int]) -> dict[int, _Counts]:
         """How many shown and structural events there are before each of these places."""
-        counts = {0: _Counts(0, 0), self.version: _Counts(self._conversation.shown, self._conversation.structural)}
+        counts = {0: _Counts(0, 0), self.found.version: _Counts(self.found.shown, self.found.structural)}
         for event_id in event_ids:
             if event_id not in counts:
                 # Of the event before it, not of itself: a version can be looked at though what came next is damaged.
@@ -288,7 +293,7 @@ class ReadTransaction:
 
         Raises ``CorruptEvent`` where they are unreadable. Cost: one event.
         """
-        rows = self._decoded(self._reader.rows(self._conversation.key, 0, version, 1, "documents"))
+        rows = self._decoded(self._reader.rows(self.found.key, 0, version, 1, "documents"))
         for part in reversed(self.past):
             if rows:
                 break
@@ -305,8 +310,8 @@ class ReadTransaction:
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
         """Yield the changes of documents of the conversation's own with an id from ``start`` on, the newest first."""
         stop = self.version
-        first = max(whole("start", start), self._conversation.begins)
-        while rows := self._decoded(self._reader.rows(self._conversation.key, first, stop, _PAGE, "documents")):
+        first = max(self._whole("start", start), self._begins)
+        while rows := self._decoded(self._reader.rows(self.found.key, first, stop, _PAGE, "documents")):
             for row in rows:
                 event = event_of(self.conversation, row)
                 if isinstance(event, DocumentChanges):
@@ -318,11 +323,11 @@ class ReadTransaction:
 
         Raises ``CorruptEvent`` where the newest is of a later version than the history has: then its end is missing.
         """
-        asked = _ANY_VERSION if version is None else whole("version", version)
+        asked = _ANY_VERSION if version is None else self._whole("version", version)
         record = None
         if projection not in self._without_records:
-            record = self._record_of(projection, self._conversation.key, self._codec(), asked)
-            if record is None and asked >= self.version and self._conversation.parent is not None:
+            record = self._record_of(projection, self.found.key, self._codec(), asked)
+            if record is None and self.found.parent is not None and asked >= self.found.version:
                 self._without_records.add(projection)
         for part in reversed(self.past):
             if record is not None and record.version > part.stop:
@@ -338,14 +343,14 @@ class ReadTransaction:
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
         """Return the records of a projection for versions greater than ``after``, ascending, read a page at a time."""
-        whole("after", after)
+        self._whole("after", after)
         for part in self.past:
             for record in self._records_of(projection, part.key, part.codec, after):
                 if record.version > part.stop:
                     break
                 yield record
                 after = record.version
-        yield from self._records_of(projection, self._conversation.key, self._codec(), after)
+        yield from self._records_of(projection, self.found.key, self._codec(), after)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
         """Return the versions of the records whose bytes are not those that were put: other reads pass over them, so
@@ -355,7 +360,7 @@ class ReadTransaction:
         before, last = -1, 0
         while before < last:
             before = last
-            stored = self._reader.records(self._conversation.key, projection, last, _PAGE)
+            stored = self._reader.records(self.found.key, projection, last, _PAGE)
             yield from (record.version for record in stored if codec.decoded_record(projection, record) is None)
             last = stored[-1].version if stored else last
 
@@ -363,46 +368,46 @@ class ReadTransaction:
 
     def rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Return rows with ``start <= id < stop``, plain; one that is not as it was written is marked."""
-        if start < self._conversation.begins:
+        if start < self._begins:
             return self._database.rows_across(self._reader, self.past, self._own(), start, stop, limit)
-        return self._decoded(self._reader.rows(self._conversation.key, start, stop, limit))
+        return self._decoded(self._reader.rows(self.found.key, start, stop, limit))
 
     def structural_rows(self, start: int, stop: int, limit: int) -> Sequence[Row]:
         """Return the structural rows of these."""
-        if start < self._conversation.begins:
+        if start < self._begins:
             own = self._own()
             return self._database.rows_across(self._reader, self.past, own, start, stop, limit, "structural")
-        return self._decoded(self._reader.rows(self._conversation.key, start, stop, limit, "structural"))
+        return self._decoded(self._reader.rows(self.found.key, start, stop, limit, "structural"))
 
     @property
     def past(self) -> tuple[Segment, ...]:
         """The parts of the conversation that are stored under other keys: of a fork, the oldest first."""
         if self._past is None:
-            self._past = self._database.past(self._reader, self._conversation)
+            self._past = self._database.past(self._reader, self.found)
         return self._past
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
         """Return what an idempotency key stands for. Raises ``CorruptEvent`` where it was changed without the key."""
-        recalled = self._reader.recalled(self._conversation.key, idempotency_key, 1, exactly=True)
-        if not recalled and self._conversation.redactions:
+        recalled = self._reader.recalled(self.found.key, idempotency_key, 1, exactly=True)
+        if not recalled and self.found.redactions:
             hidden = hidden_key(self._salt, idempotency_key)
-            recalled = self._reader.recalled(self._conversation.key, hidden, 1, exactly=True)
+            recalled = self._reader.recalled(self.found.key, hidden, 1, exactly=True)
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 
     def recalled_among(self, idempotency_keys: Sequence[str]) -> set[str]:
         """Return those of these keys that are stored. Raises what ``recall`` raises."""
         names = {name: name for name in idempotency_keys}
-        if self._conversation.redactions:
+        if self.found.redactions:
             names.update((hidden_key(self._salt, name), name) for name in idempotency_keys)
-        among = self._reader.index.recalled_among(self._conversation.key, list(names))
+        among = self._reader.index.recalled_among(self.found.key, list(names))
         recalled = [(name, each) for _, name, each in among]
         self.check_proofs(recalled)
         return {names[name] for name, _ in recalled}
 
     def recalled_from(self, start: str, limit: int) -> Sequence[tuple[str, RecalledKey]]:
         """Return idempotency keys from ``start`` on. Raises what ``recall`` raises."""
-        recalled = self._reader.recalled(self._conversation.key, start, limit)
+        recalled = self._reader.recalled(self.found.key, start, limit)
         self.check_proofs(recalled)
         return recalled
 
@@ -418,43 +423,43 @@ class ReadTransaction:
         """Return the codec of the conversation. Raises ``KeyUnavailable``."""
         codec = self._known_codec
         if codec is None:
-            codec = self._known_codec = self._database.codec_of(self._conversation)
+            codec = self._known_codec = self._database.codec_of(self.found)
         return codec
 
     @property
     def _salt(self) -> bytes:
         data_key = self._codec().data_key
-        return self._conversation.salt if data_key is None else data_key.salt
+        return self.found.salt if data_key is None else data_key.salt
 
     def _own(self) -> Segment:
-        found = self._conversation
+        found = self.found
         return Segment(found.key, found.id, self._codec(), found.begins, found.version)
 
     def _shown_rows(
         self, intervals: Sequence[tuple[int, int]], beside: int | None
     ) -> tuple[Sequence[BareRow], Sequence[tuple[RowCodec, Sequence[BareRow]]]]:
         """Return shown rows, and the same for each codec that decodes them. It takes one question."""
-        if not intervals or intervals[0][0] >= self._conversation.begins:
-            rows = self._reader.shown_rows(self._conversation.key, intervals, beside)
+        if not intervals or intervals[0][0] >= self._begins:
+            rows = self._reader.shown_rows(self.found.key, intervals, beside)
             return rows, [(self._codec(), rows)]
         parts = list(self._parts(intervals))
         asked = [(first, last, key) for key, _, within in parts for first, last in within]
-        rows = self._reader.shown_rows(self._conversation.key, asked, beside)
+        rows = self._reader.shown_rows(self.found.key, asked, beside)
         ids = list(map(_id_of_row, rows))
         ends = [bisect_right(ids, within[-1][1]) for _, _, within in parts]
         return rows, [(part[1], rows[a:b]) for part, a, b in zip(parts, [0, *ends], ends, strict=False)]
 
     def _parts(self, intervals: Sequence[tuple[int, int]]) -> Iterable[tuple[int, RowCodec, Sequence[tuple[int, int]]]]:
         """Yield what to read of each key for inclusive intervals of ids."""
-        found = self._conversation
-        if not intervals or intervals[0][0] >= found.begins:
+        found = self.found
+        if not intervals or intervals[0][0] >= self._begins:
             yield found.key, self._codec(), intervals
             return
         past = self.past
         for part in past[bisect_right(past, intervals[0][0], key=_stop_of) :]:
             if within := _clipped(intervals, part.start, part.stop):
                 yield part.key, part.codec, within
-        if within := _clipped(intervals, found.begins, found.version):
+        if within := _clipped(intervals, self._begins, found.version):
             yield found.key, self._codec(), within
 
     def _record_of(self, projection: str, key: int, codec: RowCodec, asked: int) -> Record | None:
@@ -472,7 +477,7 @@ class ReadTransaction:
             after = max(after, stored[-1].version)
 
     def _dense_events(self, start: int, stop: int) -> Iterable[Event]:
-        bare = self._reader.rows(self._conversation.key, start, stop, stop - start)
+        bare = self._reader.rows(self.found.key, start, stop, stop - start)
         return dense_events_of(self._codec(), self._database, bare, start, stop)
 
     def _decoded(self, rows: Sequence[BareRow]) -> Sequence[Row]:
@@ -502,6 +507,11 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
     if found is not None and (found.erasure is not None or found.version == 0):
         return beginning_with_an_event(not_erased(found))  # which raises
     return found
+
+
+def read_existing(database: Database, conversation: str, work: Callable[[ReadTransaction], T], reader: Reader) -> T:
+    """Run ``work`` on a conversation. Raises what ``find_existing`` raises."""
+    return work(ReadTransaction(reader, find_existing(database, reader, conversation), database))
 
 
 def find_existing(database: Database, reader: Reader, conversation: str) -> Conversation:

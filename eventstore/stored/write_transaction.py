@@ -67,7 +67,7 @@ class WriteTransaction(ReadTransaction):
         codec = self._codec_to_write()
         self._without_records.discard(projection)
         encoded = [codec.encoded_record(projection, record) for record in records]
-        self._reader.put_records(projection, self._conversation.key, encoded)
+        self._reader.put_records(projection, self.found.key, encoded)
 
     @property
     def database(self) -> Database:
@@ -77,34 +77,34 @@ class WriteTransaction(ReadTransaction):
     @property
     def key_id(self) -> str | None:
         """The name of the key that the conversation is encrypted under; None for a plain one."""
-        return self._conversation.key_id
+        return self.found.key_id
 
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
         """Say in lists that the conversation is at a version, was active when its last event was recorded, and has the
         attributes of these digests, or those that it had.
         """
-        found = self._conversation
+        found = self.found
         self._reader.index.list_as(found.key, found.updated_at or found.created_at, version, digests)
 
     def delete_records(self, projection: str) -> None:
-        self._reader.put_records(projection, self._conversation.key, (), replace_all=True)
+        self._reader.put_records(projection, self.found.key, (), replace_all=True)
 
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
     def insert(self, rows: Sequence[Row]) -> Place:
         """Insert the next rows of the conversation, which are plain."""
-        return self._insert(rows, self._conversation.grown(rows[-1]))
+        return self._insert(rows, self.found.grown(rows[-1]))
 
     def append(self, batch: Sequence[Encoded], now: int) -> tuple[Place, int]:
         """Insert these events as the next ones; return where they are, and when they were recorded."""
-        found = self._conversation
+        found = self.found
         if found.sealed_key is not None:
             found = found._replace(salt=self._salt)
         rows, left = chained(found, batch, now)
         return self._insert(rows, left), rows[0].recorded_at
 
     def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
-        found = self._conversation
+        found = self.found
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, Grown())
         written = self._database.written.get(found.id)
@@ -112,28 +112,28 @@ class WriteTransaction(ReadTransaction):
             written.add(found, rows)
         if found.sealed_key is not None or not self._database.writes_plain or have_bytes(rows):
             rows = self._encoded(rows)
-            found = self._conversation  # it may have got a key
+            found = self.found  # it may have got a key
             left = found.grown(rows[-1])
-        self._conversation, self._changed = left, True
+        self.found, self._changed = left, True
         return self._reader.insert(found.key, rows, follow=rows[0].id == found.version)
 
     def stage(self, rows: Sequence[Row]) -> None:
         """Insert the next rows of a staged conversation, which are plain."""
-        self._reader.insert(self._conversation.key, self._encoded(rows), staged=True)
-        self._conversation = self._conversation.grown(rows[-1])
+        self._reader.insert(self.found.key, self._encoded(rows), staged=True)
+        self.found = self.found.grown(rows[-1])
 
     def publish(self, size: int) -> int:
         """Make the staged conversation visible. Return its first position."""
         self._codec_to_write()
-        position = self._reader.publish(self._conversation.key, size)
-        self._conversation = self._conversation._replace(visible=True)
+        position = self._reader.publish(self.found.key, size)
+        self.found = self.found._replace(visible=True)
         self._changed = True
         return position
 
     def remember(self, idempotency_key: str, recalled: RecalledKey) -> None:
         """Store what a new idempotency key stands for."""
         codec = self._codec_to_write()
-        self._reader.remember(self._conversation.key, idempotency_key, codec.proved(idempotency_key, recalled))
+        self._reader.remember(self.found.key, idempotency_key, codec.proved(idempotency_key, recalled))
         if codec.data_key is not None:
             mark = codec.mark
             self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
@@ -141,24 +141,24 @@ class WriteTransaction(ReadTransaction):
 
     def redact(self, rows: Sequence[Row]) -> None:
         """Replace the content of rows of the conversation's own by these, which are plain."""
-        self._reader.change(self._conversation.key, NewContent(self._encoded(rows)))
+        self._reader.change(self.found.key, NewContent(self._encoded(rows)))
         self.count_redactions(len(rows))
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
         """Note that this number of events of the conversation, or of the past that it shares, were redacted."""
-        self._reader.change(self._conversation.key, MoreRedactions(count))
-        self._conversation = self._conversation._replace(redactions=self._conversation.redactions + count)
+        self._reader.change(self.found.key, MoreRedactions(count))
+        self.found = self.found._replace(redactions=self.found.redactions + count)
 
     def hide_key(self, idempotency_key: str, recalled: RecalledKey) -> None:
         """Store a keyed hash in the place of an idempotency key, so that its text is gone and it is still known."""
         codec = self._codec_to_write()
         hidden = hidden_key(self._salt, idempotency_key)
-        self._reader.change(self._conversation.key, ForgottenKey(idempotency_key))
+        self._reader.change(self.found.key, ForgottenKey(idempotency_key))
         self._changed = True
-        if self._reader.recalled(self._conversation.key, hidden, 1, exactly=True):
+        if self._reader.recalled(self.found.key, hidden, 1, exactly=True):
             return  # two events have the same source id
-        self._reader.remember(self._conversation.key, hidden, codec.proved(hidden, recalled._replace(proof=None)))
+        self._reader.remember(self.found.key, hidden, codec.proved(hidden, recalled._replace(proof=None)))
         if codec.data_key is not None and recalled.proof is None:
             mark = codec.mark
             self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
@@ -166,16 +166,15 @@ class WriteTransaction(ReadTransaction):
     def keep_past(self, links: Sequence[Link], version: int) -> None:
         """Keep under which names and salts the copied events up to a version were recorded, and leave the parent."""
         past = encode_past(links, self._codec_to_write().data_key)
-        self._reader.change(self._conversation.key, NewPast(past, version))
-        self._conversation = self._conversation._replace(
-            parent=None, parent_id=None, lineage=(), parent_version=version, past=past
-        )
-        self._changed = self._changed or self._conversation.visible
+        self._reader.change(self.found.key, NewPast(past, version))
+        self.found = self.found._replace(parent=None, parent_id=None, lineage=(), parent_version=version, past=past)
+        self._begins = 0
+        self._changed = self._changed or self.found.visible
         self._past = ()
 
     def insert_past(self, rows: Sequence[Row]) -> None:
         """Insert plain rows of a fork's past under its own key."""
-        self._reader.change(self._conversation.key, PastRows(self._encoded(rows)))
+        self._reader.change(self.found.key, PastRows(self._encoded(rows)))
 
     def begin(self) -> None:
         """Encrypt a new fork where the store has a key."""
@@ -186,7 +185,7 @@ class WriteTransaction(ReadTransaction):
         """Write the mark of an encrypted conversation as this transaction leaves it."""
         if not self._changed:
             return
-        stored = plain = self._conversation
+        stored = plain = self.found
         codec = self._codec()
         if codec.data_key is not None:
             mark = mark_of(codec.data_key, plain, codec.mark)
@@ -207,12 +206,12 @@ class WriteTransaction(ReadTransaction):
         keys = self._database.settings.keys
         if keys is None or (codec.data_key is not None and codec.data_key.form != 1):
             return codec
-        found = self._conversation
+        found = self.found
         renewed, data_key, mark = encrypted(found, codec.data_key, keys)
         if found.version == found.begins:
             mark = mark._replace(pending_until=0)  # a new fork has no rows of its own
         self._reader.change(found.key, NewKey(renewed.salt, renewed.key_id, renewed.sealed_key, found.sealed_key))
-        self._conversation = renewed
+        self.found = renewed
         if found.past is not None:
             self._keep_past_again(found, codec, data_key)
         self._changed = True
@@ -223,7 +222,7 @@ class WriteTransaction(ReadTransaction):
         """Encrypt what is known of copied events under a new data key."""
         past = encode_past(decode_past(found.past, codec.data_key), data_key)
         self._reader.change(found.key, NewPast(past, found.parent_version or 0))
-        self._conversation = self._conversation._replace(past=past)
+        self.found = self.found._replace(past=past)
 
 
 def project(store: HasDatabase, conversation: str, work: Callable[[WriteTransaction], T]) -> T:

@@ -90,9 +90,9 @@ def fold_log(
     Each chunk costs the View once more, so a chunk grows with the View: the whole costs the events, whatever the View.
     """
     folded = start
-    while folded.version < version:
-        stop = min(version, folded.version + max(CHUNK, len(folded.state.items) // 2))
-        folded, records = fold_on(folded, read_changes(reading, folded.version, stop), stop, past)
+    while (at := folded.state.version) < version:
+        stop = version if version - at <= CHUNK else min(version, at + max(CHUNK, len(folded.state.items) // 2))
+        folded, records = fold_on(folded, read_changes(reading, at, stop), stop, past)
         yield folded, records
 
 

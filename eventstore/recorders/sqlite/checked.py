@@ -15,28 +15,15 @@ from typing import Final
 
 from eventstore.recorders.types import Conversation
 
-__all__ = ["Checked", "checked_in"]
+__all__ = ["CONVERSATIONS_MAX", "Checked", "checked_in"]
 
 _FILES_MAX: Final = 64
-_CONVERSATIONS_MAX: Final = 1_000
+CONVERSATIONS_MAX: Final = 1_000
 _AT_REST_NS: Final = 2_000_000_000
 """A file system may keep times in whole seconds."""
 
-
-class Checked:
-    """Conversations of one file, as they were found and sound."""
-
-    __slots__ = ("_by_id",)
-
-    def __init__(self) -> None:
-        self._by_id: dict[str, Conversation] = {}
-
-    def get(self, conversation: str) -> Conversation | None:
-        return self._by_id.get(conversation)
-
-    def keep(self, found: Conversation) -> None:
-        if found.visible and not found.astray and found.erasure is None and len(self._by_id) < _CONVERSATIONS_MAX:
-            self._by_id[found.id] = found
+Checked = dict[str, Conversation]
+"""Conversations of one file by id, as they were found and sound: up to ``CONVERSATIONS_MAX``."""
 
 
 _by_state: dict[tuple[int, ...], Checked] = {}
@@ -48,9 +35,9 @@ def checked_in(path: str, status: os.stat_result | None) -> Checked:
     ``status`` is the file's, taken before it is read.
     """
     if status is None or abs(time.time_ns() - status.st_ctime_ns) < _AT_REST_NS or _has_content(f"{path}-wal"):
-        return Checked()
+        return {}
     state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    checked = _by_state.pop(state, None) or Checked()
+    checked = _by_state.pop(state, None) or {}
     while len(_by_state) >= _FILES_MAX:
         _by_state.pop(next(iter(_by_state)), None)
     _by_state[state] = checked  # the last to be forgotten

@@ -11,9 +11,10 @@ import msgspec
 
 from eventstore.recorders.attachments import keyed, with_attachments
 from eventstore.recorders.errors import DatabaseError
-from eventstore.recorders.sqlite.checked import Checked
+from eventstore.recorders.sqlite.checked import CONVERSATIONS_MAX, Checked
 from eventstore.recorders.statements import statements
 from eventstore.recorders.types import (
+    HEAD_BYTES,
     Ancestor,
     BareRow,
     Conversation,
@@ -22,7 +23,6 @@ from eventstore.recorders.types import (
     PlacedRow,
     RecalledKey,
     Record,
-    head_of,
 )
 
 if TYPE_CHECKING:
@@ -87,9 +87,13 @@ class SQLiteReader:
         row = self._execute(SQL["conversation"], bound_name).fetchone()
         if row is None:
             return None
-        conversation = self._with_lineage(_conversation(name, row[1:]))
-        if self._checked is not None:
-            self._checked.keep(conversation)
+        conversation = _conversation(name, row[1:])
+        if conversation.parent is not None:
+            conversation = self._with_lineage(conversation)
+        checked = self._checked
+        is_sound = conversation.visible and not conversation.astray and conversation.erasure is None
+        if checked is not None and is_sound and len(checked) < CONVERSATIONS_MAX:
+            checked[name] = conversation
         return conversation
 
     def _with_lineage(self, found: Conversation) -> Conversation:
@@ -240,7 +244,7 @@ def _conversation(conversation_id: str, found: tuple[Any, ...]) -> Conversation:
         salt=salt or b"",
         version=last_id + 1 if type(last_id) is int else 0,
         updated_at=updated_at,
-        head=head_of(head),
+        head=head[:HEAD_BYTES] if type(head) is bytes else head,
         parent=parent,
         parent_version=parent_version,
         key_id=None if key_id is None else as_text(key_id),
