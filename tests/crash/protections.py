@@ -713,7 +713,7 @@ PROTECTIONS = {
     "redacted-retry": Protection(
         "an append that is sent again after a redaction adds nothing",
         "eventstore/stored/read_transaction.py",
-        "        if not recalled and self._conversation.redactions:\n",
+        "        if not recalled and self.found.redactions:\n",
         "        if False:\n",
         "tests/conformance/test_redaction.py -k retry_of_the_append and plain-sqlite",
     ),
