@@ -64,7 +64,7 @@ def test_a_screen_reader_is_told_what_the_page_shows(chromium, report):
             ("heading", "Why not more?"),
             ("button", "Condensation 93"),
             ("columnheader", "tokens"),
-            ("searchbox", "Search all events"),
+            ("searchbox", "Search all events, or an id"),
             ("button", "Help"),
         } <= names
         (chart,) = (one for one in told if one.role == "image")
@@ -134,11 +134,12 @@ def test_the_keyboard_goes_through_the_page_and_is_always_seen(chromium, report)
             assert ringed, (element, name)
             seen.append(name)
         assert seen == [
-            *("Search all events", "Light or dark", "Help"),
+            *("Search all events, or an id", "Light or dark", "Help"),
             *("Version", "equal", "tokens", "Zoom out", "Zoom in", "Whole history"),
             *(
                 "Previous condensation (Page Up)",
                 "Previous version (←)",
+                "Go to version",
                 "Next version (→)",
                 "Next condensation (Page Down)",
             ),
@@ -175,7 +176,7 @@ def test_everything_can_be_done_with_the_keyboard(chromium, report):
         tab_to("Compare before and after")
         page.press("Enter")
         assert "93 → 94" in page.text(".comparing")
-        tab_to("Search all events")
+        tab_to("Search all events, or an id")
         page.type("pytest")
         page.wait(f"{V}.hits?.length > 10")
         page.press("Enter")

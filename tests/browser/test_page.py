@@ -167,6 +167,12 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(chromium,
         page.press("ArrowRight")
         assert "280 → 281" in page.text(".comparing")
         assert "43 left" in page.text(".comparing")
+        page.wait(f"{LINES}.some((text) => text.startsWith('+'))")
+        seen = "(() => { const box = document.querySelector('.line.entered').getBoundingClientRect();"
+        assert page.ask(
+            f"{seen} const list = {V}.list.node.getBoundingClientRect();"
+            " return list.top <= box.top && box.bottom <= list.bottom; })()"
+        )
         page.wait("location.hash.includes('from=280')")
         assert page.ask("location.hash") == "#v=281&from=280"
         page.open(url + "#v=246&e=30")
@@ -178,6 +184,32 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(chromium,
         assert "Version 30 of 286" in page.text(".momentary h2")
         page.click(".ways button", "Its observation, 31")
         assert "Observation 31" in page.text(".detail h2")
+
+
+def test_a_version_and_an_event_are_found_by_their_numbers(chromium, report):
+    with chromium.new_page() as page:
+        page.open(report(sample()))
+        page.press("/")
+        page.type("41")
+        page.wait(f"{V}.hits?.[0]?.id === 41 && {V}.status.textContent.includes('shown at this version')")
+        assert page.ask(f"{V}.hits.filter((one) => one.id === 41).length") == 1
+        page.press("Enter")
+        page.wait("document.querySelector('.detail h2').innerText === 'Action 41'")
+        assert "condensation 93 forgot it at version 94" in page.text(".why")
+        page.press("Escape")
+        page.click(".number")
+        page.type("150")
+        page.press("Enter")
+        assert "Version 150 of 286" in page.text(".momentary h2")
+        for wrong in ("", "x", "-1"):
+            page.ask(f"{V}.number.value = {json.dumps(wrong)}")
+            page.press("Enter")
+            assert page.ask(f"{V}.number.value") == "150"
+        page.click(".number")
+        page.type("100,000")
+        page.press("Enter")
+        assert page.ask(f"{V}.version") == 286
+        assert page.problems == []
 
 
 def test_a_moment_tells_what_is_forgotten_and_what_is_taken_back_apart(chromium, report):

@@ -19,6 +19,7 @@ export class Chart {
     this.app = app;
     this.window = null;
     this.hover = null;
+    this.labelSpots = [];
     this.base = el("canvas", { class: "layer", role: "img" });
     this.over = el("canvas", { class: "layer over", "aria-hidden": true });
     this.slider = el("input", {
@@ -626,9 +627,15 @@ export class Chart {
     if (!this.isInWindow(version)) return;
     const { sizesTop, livesTop, livesHeight } = this.box;
     const x = Math.round(this.middle(version));
+    // Labels stay readable: the line goes on below them.
+    const labels = this.labelSpots.filter(([from, to]) => from - 3 < x && x < to + 3).sort((a, b) => a[2] - b[2]);
     const line = () => {
       context.beginPath();
       context.moveTo(x, sizesTop - 4);
+      for (const [, , above, below] of labels) {
+        context.lineTo(x, above);
+        context.moveTo(x, below);
+      }
       context.lineTo(x, livesTop + livesHeight);
       context.stroke();
     };

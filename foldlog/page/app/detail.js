@@ -90,7 +90,7 @@ export class Detail {
     const { path, summary } = history.standsFor(id, version);
     const by = path[0];
     const change = history.changes.get(by);
-    const reason = change?.reason ? ` (${change.reason})` : "";
+    const reason = ` (${change?.reason || "no reason given"})`;
     const verb = state === "taken back" ? "took it back" : "forgot it";
     sentences.push(`Not shown at version ${grouped(version)}: ${change?.kind ?? "event"} ${by} ${verb} at version ${grouped(by + 1)}${reason}.`);
     if (summary !== null) {
@@ -260,7 +260,13 @@ export class Detail {
     const most = history.largest();
     return el("p", { class: "about" }, "The View was largest at ",
       el("button", { class: "link", onclick: () => this.app.go(most) }, `version ${grouped(most)}`),
-      `: ${history.about}${short(history.total[most])} tokens.`, history.cost === null ? "" : ` The condensations cost $${history.cost.toFixed(4)}.`);
+      `: ${history.about}${short(history.total[most])} tokens.`, this.cost());
+  }
+
+  cost() {
+    const { cost, condensations } = this.app.history;
+    if (!condensations.length) return "";
+    return cost === null ? " No condensation recorded a cost." : ` The condensations cost $${cost.toFixed(4)}.`;
   }
 
   overview() {

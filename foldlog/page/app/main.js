@@ -92,6 +92,7 @@ class App {
     this.only = "all";
     this.event = chosen;
     this.version = to;
+    this.toChange = from !== null;
     this.chart.reveal(to);
     this.changed("moment", "chosen");
   }
@@ -162,13 +163,19 @@ class App {
     const search = (this.search = new AbortController());
     const hits = [];
     this.hits = hits;
+    const id = this.idIn(text);
+    if (id !== null) {
+      await this.source.loadGists(id).catch(() => false);
+      if (search.signal.aborted) return;
+      hits.push({ id, mark: "", snippet: this.source.gist(id) ?? "" });
+    }
     this.status.textContent = "Searching …";
     let drawn = 0;
     try {
       await this.source.search(
         this.words,
-        (id, snippet) => {
-          hits.push({ id, mark: "", snippet });
+        (found, snippet) => {
+          if (found !== id) hits.push({ id: found, mark: "", snippet });
           if (performance.now() - drawn > 150) {
             drawn = performance.now();
             this.changed("moment");
@@ -185,6 +192,12 @@ class App {
     const shown = hits.filter(({ id }) => this.history.isShown(id, this.version)).length;
     this.status.textContent = hits.length ? `${count(hits.length, "event")}, ${grouped(shown)} shown at this version` : "No event contains these words";
     this.changed("moment", "chosen");
+  }
+
+  // The event whose id is searched for, which is found first.
+  idIn(text) {
+    const found = /^\s*#?(\d{1,9})\s*$/.exec(text);
+    return found && Number(found[1]) < this.history.version ? Number(found[1]) : null;
   }
 
   nextHit(step) {
@@ -237,6 +250,11 @@ class App {
     if (waiting.has("moment") || (waiting.has("gists") && !this.momentTold)) this.showMoment();
     if (waiting.has("moment") || waiting.has("gists")) this.showList();
     if (waiting.has("chosen") || waiting.has("moment")) this.detail.show();
+    if (this.toChange) {
+      const place = this.list.entries.findIndex((entry) => entry.mark);
+      if (place >= 0) this.list.scrollTo(place);
+      this.toChange = false;
+    }
     if (this.toReveal !== undefined) {
       this.list.reveal(this.toReveal);
       this.toReveal = undefined;
@@ -283,6 +301,7 @@ class App {
     );
     this.momentTold = next === null || this.source.gist(next) !== undefined;
     for (const [name, target] of Object.entries(this.targets())) this.steps[name].setAttribute("aria-disabled", target === null);
+    if (document.activeElement !== this.number) this.number.value = version;
     this.showComparison(from, version);
     this.tell();
     this.legend.replaceChildren(...this.legendParts());
@@ -346,10 +365,20 @@ class App {
   build() {
     const step = (name, sign, words) => (this.steps[name] = el("button", { title: words, "aria-label": words, onclick: () => this.step(name) }, sign));
     this.steps = {};
+    this.number = el("input", {
+      class: "number", inputmode: "numeric", "aria-label": "Go to version", title: "Go to version", autocomplete: "off",
+      onchange: () => this.goToNumber(), onfocus: () => this.number.select(),
+      onkeydown: (event) => {
+        event.stopPropagation();
+        if (event.key === "Enter") this.goToNumber();
+        else if (event.key === "Escape") this.list.node.focus();
+      },
+    });
+    this.number.style.width = `${String(this.history.version).length + 4}ch`;
     this.facts = el("p", { class: "facts", title: this.describe() }, this.describe());
     this.live = new Live();
     this.box = el("input", {
-      type: "search", placeholder: "Search all events", "aria-label": "Search all events", autocomplete: "off", spellcheck: "false",
+      type: "search", placeholder: "Search all events, or an id", "aria-label": "Search all events, or an id", autocomplete: "off", spellcheck: "false",
       oninput: () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.find(this.box.value), 180); },
     });
     this.status = el("span", { class: "status", role: "status" });
@@ -383,7 +412,7 @@ class App {
         el("section", { class: "moment", "aria-label": "One version" },
           el("div", { class: "momentary" },
             el("div", { class: "row" }, this.title, el("span", { class: "choices steps", role: "group", "aria-label": "Go to another version" },
-              step("before", "⇤", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), step("on", "→", "Next version (→)"), step("after", "⇥", "Next condensation (Page Down)"))),
+              step("before", "⇤", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), this.number, step("on", "→", "Next version (→)"), step("after", "⇥", "Next condensation (Page Down)"))),
             this.sentence, this.next, this.comparing),
           this.list.node),
         this.detail.node),
@@ -413,7 +442,7 @@ class App {
   helpDialog() {
     const keys = [
       ["← →", "one version"], ["Page Up, Page Down", "previous and next condensation"], ["Home, End", "first and last version"],
-      ["↑ ↓", "in the list"], ["Enter", "open, or pin this version to compare"], ["+ −", "zoom"], ["/", "search; Enter and Shift+Enter go through the hits"], ["Escape", "back"],
+      ["↑ ↓", "in the list"], ["Enter", "open, or pin this version to compare"], ["+ −", "zoom"], ["/", "search for words or an id; Enter and Shift+Enter go through the hits"], ["Escape", "back"],
     ];
     this.help = el("dialog", { "aria-label": "Help" },
       el("h2", {}, "How to read this page"),
@@ -435,6 +464,12 @@ class App {
       on: version < history.version ? version + 1 : null,
       after: moments.find((at) => at > version) ?? (version < history.version ? history.version : null),
     };
+  }
+
+  goToNumber() {
+    const version = /^[\d,]+$/.test(this.number.value) ? Number(this.number.value.replaceAll(",", "")) : NaN;
+    if (Number.isInteger(version)) this.go(version);
+    this.number.value = this.version;
   }
 
   step(name) {
@@ -494,6 +529,7 @@ class App {
     this.event = number("e", -last - 1, last - 1);
     if (this.chart.history) this.chart.reveal(this.version);
     if (this.event !== null) this.toReveal = this.event;
+    this.toChange = this.from !== null;
     this.changed("moment", "chosen");
   }
 

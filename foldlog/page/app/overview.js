@@ -256,7 +256,7 @@ export class Overview {
     this.found = new Set(reply.hits.map((hit) => hit.conversation));
     this.hits.hidden = false;
     this.hits.replaceChildren(
-      el("h2", {}, reply.hits.length ? `${count(reply.hits.length, "event")}${reply.hits.length === MOST_HITS ? ", the best" : ""}` : "No event contains these words."),
+      el("h2", {}, reply.hits.length === MOST_HITS ? `The ${MOST_HITS} best events` : reply.hits.length ? count(reply.hits.length, "event") : "No event contains these words."),
       ...reply.hits.map((hit) =>
         el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, said(this.titleOf(hit.conversation))), el("span", { class: "soft" }, `${hit.kind} ${hit.event}`), marked(hit.snippet, hit.highlights))),
     );
