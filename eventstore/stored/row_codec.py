@@ -211,7 +211,7 @@ class RowCodec(NamedTuple):
             plain, how, body, [self._stored_attachment(each, compression or "none", limit) for each in its_bytes]
         )
 
-    def _stored(self, row: Row, how: int, body: bytes, beside: Sequence[Attachment]) -> Row:
+    def _stored(self, row: Row, how: int, body: bytes, beside: Sequence[Attachment] = ()) -> Row:
         if beside:
             how |= WITH_BYTES
         if self.data_key is not None:
