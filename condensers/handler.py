@@ -116,9 +116,12 @@ class CondenseHandler:
         return self._decide(view, self._condenser)
 
     def _memory_of(self, conversation: str) -> Remembered:
-        while len(self._remembered) >= _CONVERSATIONS_REMEMBERED and conversation not in self._remembered:
-            self._remembered.pop(next(iter(self._remembered)), None)
-        return self._remembered.setdefault(conversation, Remembered(self._condenser.type))
+        remembered = self._remembered.get(conversation)
+        if remembered is None:
+            while len(self._remembered) >= _CONVERSATIONS_REMEMBERED:
+                self._remembered.pop(next(iter(self._remembered)), None)
+            remembered = self._remembered.setdefault(conversation, Remembered(self._condenser.type))
+        return remembered
 
     def _step(self, append: Append, view: View, condenser: Condenser) -> Step:
         """Return the condenser's answer. Raise ``NoCondensationAvailable`` also for a condensation that would change

@@ -39,7 +39,7 @@ from projections.left_behind import LeftBehind
 from projections.retractions import target
 from projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
 
-__all__ = ["EMPTY", "EarlierFolds", "Folded", "ViewState", "evolve", "fold", "resume", "summary_event"]
+__all__ = ["EMPTY", "EarlierFolds", "Folded", "ViewState", "add_shown", "evolve", "fold", "resume", "summary_event"]
 
 
 _id, _shown = attrgetter("id"), attrgetter("shown")
@@ -199,8 +199,8 @@ def resume(start: ViewState, events: Sequence[Event], version: int) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``, given those that matter: the shown and the
     structural ones, in order. Raises ``UnknownEventType``. Cost: as ``fold``.
     """
-    if not start.tomb and not have_structural(events) and all(map(_shown, events)):
-        return Folded(_grown(start, events, version), ())
+    if not have_structural(events) and all(map(_shown, events)):
+        return Folded(add_shown(start, events, version), ())
     folding = _Folding(start, hopeful=len(events) >= MANY)
     folding.run(events)
     left_behind = folding.left_behind()
@@ -211,17 +211,25 @@ def resume(start: ViewState, events: Sequence[Event], version: int) -> Folded:
     return Folded(folding.state(version, left_behind), tuple(folding.condensations))
 
 
-def _grown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
-    """Return the state after shown events, which only join the end: they part no unit."""
+def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
+    """Return the state after shown events that are not structural: they join the end, and part no unit."""
     return ViewState(
         version,
-        start.items.plus(events),
+        start.items.plus(_not_buried(start.tomb, events) if start.tomb else events),
         start.unhandled_condensation_request,
         start.left_behind,
         start.register,
         start.tomb,
         start.past,
     )
+
+
+def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events without those that the V0 dialect forgot before they came."""
+    if not tomb:
+        return events
+    dead = set(find_buried(tomb, events))
+    return [event for place, event in enumerate(events) if place not in dead]
 
 
 def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
@@ -287,9 +295,7 @@ class _Folding:
         self._show(events[start:])
 
     def _show(self, events: Sequence[Event]) -> None:
-        if self._tomb:
-            dead = set(find_buried(self._tomb, events))
-            events = [event for place, event in enumerate(events) if place not in dead]
+        events = _not_buried(self._tomb, events)
         if self._changed is None:
             self._added += events
         else:

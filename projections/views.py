@@ -17,11 +17,10 @@ from weakref import WeakValueDictionary
 
 from eventstore import Store
 from eventstore.errors import EventStoreError, UnknownEventType
-from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, have_structural, summary_of
+from eventstore.events import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
 from eventstore.recorders.types import Conversation, Record
 from eventstore.stored.read_transaction import ReadTransaction
 from eventstore.stored.write_transaction import WriteTransaction, project
-from eventstore.stored.written import RowsWritten
 from eventstore.values.arguments import whole
 from projections.condensations import StoredCondensations
 from projections.errors import NoSuchEvent, NoSuchVersion
@@ -33,7 +32,7 @@ from projections.messages import Dialect, checked
 from projections.retractions import target
 from projections.stored.loading import CHUNK, Progress, StoredPast, fold_events, fold_log, is_stored, load_revision
 from projections.stored.returning import returned_revision
-from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on, show
+from projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on, fold_shown
 from projections.stored.revision_codec import PROJECTION
 from projections.stored.tail import read_tail
 from projections.stored.tracing import are_only_condensations, trace
@@ -103,8 +102,7 @@ class Views:
                 found, events = grown
                 if not events:
                     return latest.view
-                if not have_structural(events):
-                    return self._remember(found, show(latest.folded, events, found.version), latest.view)
+                return self._grow(latest, found, events)
             elif database.last_version(conversation) == latest.folded.version:
                 moment = database.moment()
                 if moment is not None and moment == latest.moment:
@@ -309,26 +307,27 @@ class Views:
         latest = self._latest.get(reading.found.id)
         return latest if latest and latest.found.redactions == reading.found.redactions else None
 
-    def _remember(self, found: Conversation, folded: ViewFold, before: View | None = None) -> View:
-        """Keep the last View of a conversation, and watch what this process appends to it. ``before`` is the View that
-        this one has grown from, without a structural event.
-        """
-        conversation = found.id
-        if before is not None:
-            view = View(folded.state, before.condensations, self._dialect)
-        else:
-            view = self._view_of(conversation, folded)
-            folded = folded._replace(state=view.state)
-        watched = self._store.database.written
+    def _grow(self, before: _Latest, found: Conversation, events: Sequence[Event]) -> View:
+        """Return the last View with events of which none is structural: its condensations are the same."""
+        folded = fold_shown(before.folded, events, found.version)
+        return self._keep(_Latest(folded, found, View(folded.state, before.view.condensations, self._dialect)))
+
+    def _remember(self, found: Conversation, folded: ViewFold) -> View:
+        view = self._view_of(found.id, folded)
+        return self._keep(_Latest(folded._replace(state=view.state), found, view))
+
+    def _keep(self, latest: _Latest) -> View:
+        """Keep the last View of a conversation, and watch what this process appends to it."""
+        conversation, watched = latest.found.id, self._store.database.written
         with self._lock:
-            self._latest.pop(conversation, None)
-            while len(self._latest) >= _REMEMBERED:
-                oldest = next(iter(self._latest))
-                del self._latest[oldest]
-                watched.pop(oldest, None)
-            self._latest[conversation] = _Latest(folded, found, view)
-            watched[conversation] = RowsWritten()
-        return view
+            if self._latest.pop(conversation, None) is None:
+                while len(self._latest) >= _REMEMBERED:
+                    oldest = next(iter(self._latest))
+                    del self._latest[oldest]
+                    watched.pop(oldest, None)
+            self._latest[conversation] = latest
+            watched[conversation] = []
+        return latest.view
 
     def _view_of(self, conversation: str, folded: ViewFold) -> View:
         condensations = StoredCondensations(self._store, conversation, folded.state.version, folded.condensations)

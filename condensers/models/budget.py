@@ -1,4 +1,4 @@
-"""How far a View has outgrown its token budget, and how much of its tail would fit again."""
+"""The token budget of a View: how far it has outgrown it, and how much of its tail would fit again."""
 
 from __future__ import annotations
 
@@ -9,12 +9,48 @@ from dataclasses import dataclass
 from condensers.base import AgentModel
 from condensers.errors import TokensUnknown
 from condensers.models.estimate import ESTIMATE
-from condensers.models.tokens import TokenBudget, start_of_tail_that_fits
 from eventstore.events import Action, Message, SystemMessage
 from projections import View
 from projections.units import units
 
-__all__ = ["Overrun", "overrun", "tokens_of", "tokens_of_beginnings"]
+__all__ = ["Overrun", "TokenBudget", "overrun", "start_of_tail_that_fits", "tokens_of", "tokens_of_beginnings"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudget:
+    """How large a prompt may grow.
+
+    ``max_tokens`` is the user's own limit, ``margin_ratio`` the part of the model's input that is left free because
+    servers add to a prompt what no one else can count.
+    """
+
+    max_tokens: int | None = None
+    margin_ratio: float = 0.1
+
+    def limit(self, agent_llm: AgentModel | None) -> int | None:
+        """Return the most tokens that a prompt for this model may have; None if there is no limit.
+
+        The smaller of ``max_tokens`` and the model's input less the room for its answer less the margin. The room for
+        an answer is never taken to be more than half: docs/decisions/0040-room-for-the-answer.md says why. Without
+        a model there is no limit, as in the reference: who steps without one passes an estimate, see ``counting``.
+        """
+        if agent_llm is None:
+            return None
+        limits = [] if self.max_tokens is None else [self.max_tokens]
+        window = agent_llm.max_input_tokens
+        if window is not None:
+            reserve = min(agent_llm.max_output_tokens or 0, window // 2)
+            limits.append(max(0, window - reserve - int(window * self.margin_ratio)))
+        return min(limits, default=None)
+
+
+def start_of_tail_that_fits(sums: Sequence[int], head: int, room: int) -> int:
+    """Return where the longest tail starts that, with the first ``head`` events, takes at most ``room`` tokens.
+
+    ``sums`` are a View's (see ``AgentModel.token_sums``); ``len(sums) - 1`` means that no tail fits. Cost: the
+    logarithm of the View's length.
+    """
+    return bisect_left(sums, sums[-1] + sums[head] - room, lo=head, hi=len(sums) - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Exact token counts of what a View makes a prompt of, and the budget that they are held against.
+"""Exact token counts of what a View makes a prompt of.
 
 litellm's count is additive: a constant, plus the count of each message by itself, plus a constant for the tools. So
 each rendered message is counted once and its count kept, and a step counts only the messages that are new.
@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import marshal
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from condensers.base import AgentModel
-
-__all__ = ["TokenBudget", "TokenCounter", "start_of_tail_that_fits"]
+__all__ = ["TokenCounter"]
 
 CountTokens = Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]
 """The tokens of a prompt made of these messages and tools, counted from nothing. Raises ``TokensUnknown``."""
@@ -79,43 +74,6 @@ class TokenCounter:
                 del self._counts[next(iter(self._counts))]
             self._counts[key] = tokens
         return tokens
-
-
-@dataclass(frozen=True, slots=True)
-class TokenBudget:
-    """How large a prompt may grow.
-
-    ``max_tokens`` is the user's own limit, ``margin_ratio`` the part of the model's input that is left free because
-    servers add to a prompt what no one else can count.
-    """
-
-    max_tokens: int | None = None
-    margin_ratio: float = 0.1
-
-    def limit(self, agent_llm: AgentModel | None) -> int | None:
-        """Return the most tokens that a prompt for this model may have; None if there is no limit.
-
-        The smaller of ``max_tokens`` and the model's input less the room for its answer less the margin. The room for
-        an answer is never taken to be more than half: docs/decisions/0040-room-for-the-answer.md says why. Without
-        a model there is no limit, as in the reference: who steps without one passes an estimate, see ``counting``.
-        """
-        if agent_llm is None:
-            return None
-        limits = [] if self.max_tokens is None else [self.max_tokens]
-        window = agent_llm.max_input_tokens
-        if window is not None:
-            reserve = min(agent_llm.max_output_tokens or 0, window // 2)
-            limits.append(max(0, window - reserve - int(window * self.margin_ratio)))
-        return min(limits, default=None)
-
-
-def start_of_tail_that_fits(sums: Sequence[int], head: int, room: int) -> int:
-    """Return where the longest tail starts that, with the first ``head`` events, takes at most ``room`` tokens.
-
-    ``sums`` are a View's (see ``AgentModel.token_sums``); ``len(sums) - 1`` means that no tail fits. Cost: the
-    logarithm of the View's length.
-    """
-    return bisect_left(sums, sums[-1] + sums[head] - room, lo=head, hi=len(sums) - 1)
 
 
 def _key(message: Mapping[str, Any]) -> Hashable:

@@ -15,10 +15,9 @@ from typing import Literal
 
 from condensers.base import AgentModel, Condensation, Reason, Report
 from condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from condensers.models.budget import Overrun, overrun, tokens_of
+from condensers.models.budget import Overrun, TokenBudget, overrun, tokens_of
 from condensers.models.estimate import ESTIMATE
 from condensers.models.failures import is_connection_refused
-from condensers.models.tokens import TokenBudget
 from condensers.prompts.rendering import event_text, truncated
 from condensers.reports import with_reports
 from condensers.rolling import RollingCondenser, check_sizes, reasons_by_size

@@ -25,7 +25,7 @@ from eventstore.stored.marks import Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
 from eventstore.stored.rows import dense_events, dense_events_of, present
-from eventstore.stored.written import RowsWritten, events_between
+from eventstore.stored.written import Batch, events_between
 from eventstore.values.arguments import YEAR_10000, to_microseconds
 
 __all__ = [
@@ -94,7 +94,7 @@ class Database:
         self._keys = DataKeys(self.settings.keys)
         self._known: dict[str, Known] = {}
         self._as_left = recorder.as_left if isinstance(recorder, RemembersCommits) else None
-        self.written: dict[str, RowsWritten] = {}
+        self.written: dict[str, list[Batch]] = {}
         """What was appended to the conversations that somebody watches."""
         self._pasts: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
 
@@ -128,8 +128,9 @@ class Database:
         return None if known is None else known.stored.version
 
     def grown_since(self, before: Conversation) -> tuple[Conversation, Sequence[Event]] | None:
-        """Return a conversation as it is now, and the events by which it has grown since it was found as ``before``;
-        None where only a question to the database can tell. Cost: some system calls, and the new events.
+        """Return a conversation as it is now, and the events by which it has grown since it was found as ``before``.
+        None where only a question to the database can tell, and where some of them are structural. Cost: some system
+        calls, and the new events.
         """
         if self._as_left is None:
             return None

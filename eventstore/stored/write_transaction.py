@@ -43,6 +43,7 @@ from eventstore.stored.row_codec import RowCodec, have_bytes
 from eventstore.stored.rows import (
     chained,
 )
+from eventstore.stored.written import note_batch
 
 __all__ = ["InlineProjection", "Record", "WriteTransaction", "project", "staged", "staged_keys"]
 
@@ -108,12 +109,13 @@ class WriteTransaction(ReadTransaction):
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, Grown())
         written = self._database.written.get(found.id)
-        if written is not None:
-            written.add(found, rows)
-        if found.sealed_key is not None or not self._database.writes_plain or have_bytes(rows):
+        before, plain, with_bytes = found, rows, have_bytes(rows)
+        if found.sealed_key is not None or not self._database.writes_plain or with_bytes:
             rows = self._encoded(rows)
             found = self.found  # it may have got a key
             left = found.grown(rows[-1])
+        if written is not None and not with_bytes:
+            note_batch(written, before, left, plain)
         self.found, self._changed = left, True
         return self._reader.insert(found.key, rows, follow=rows[0].id == found.version)
 

@@ -9,42 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 from eventstore.events import Event
 from eventstore.recorders.types import Conversation, Row
-from eventstore.stored.row_codec import have_bytes
 from eventstore.stored.rows import event_of, events_of_rows
 
-__all__ = ["RowsWritten", "events_between"]
+__all__ = ["Batch", "events_between", "note_batch"]
 
 _BATCHES_MAX = 32
-_BYTES_MAX = 1_000_000
-_body = attrgetter("body")
+_BATCH_BYTES_MAX = 100_000
+_body, _structural = attrgetter("body"), attrgetter("structural")
 
 
-class RowsWritten:
-    """The last rows that were written to one conversation, by batch, each with the conversation before it."""
+class Batch(NamedTuple):
+    """Rows that were written together, plain and without bytes of their own, and the conversation before and after."""
 
-    __slots__ = ("_bytes_left", "batches")
-
-    def __init__(self) -> None:
-        self.batches: list[tuple[Conversation, Sequence[Row]]] = []
-        self._bytes_left = _BYTES_MAX
-
-    def add(self, before: Conversation, rows: Sequence[Row]) -> None:
-        """Note a batch. Where there were too many, or one with bytes, the rest is left out: a reader asks the store."""
-        self._bytes_left -= sum(map(len, map(_body, rows))) + have_bytes(rows) * _BYTES_MAX
-        if self._bytes_left >= 0 and len(self.batches) < _BATCHES_MAX:
-            self.batches.append((before, rows))
+    before: Conversation
+    after: Conversation
+    rows: Sequence[Row]
 
 
-def events_between(written: RowsWritten, before: Conversation, now: Conversation) -> list[Event] | None:
-    """Return the events by which a conversation has grown, as a reader finds them; None where some are not there."""
+def note_batch(batches: list[Batch], before: Conversation, after: Conversation, rows: Sequence[Row]) -> None:
+    """Add a batch. One that is too much is left out: then a reader asks the store."""
+    if len(batches) < _BATCHES_MAX and sum(map(len, map(_body, rows))) <= _BATCH_BYTES_MAX:
+        batches.append(Batch(before, after, rows))
+
+
+def events_between(batches: Sequence[Batch], before: Conversation, now: Conversation) -> list[Event] | None:
+    """Return the events by which a conversation has grown, as a reader finds them. None where some are not there, or
+    are structural: what they change depends on more than the events themselves.
+    """
     head, rows = before.head, list[Row]()
-    for conversation, batch in written.batches:
-        if conversation.head == head and conversation.version == before.version + len(rows):
-            rows += batch
-            head = batch[-1].head
-    if head != now.head or before.version + len(rows) != now.version:
+    for batch_before, after, some in batches:
+        if batch_before.head == head:
+            rows += some
+            head = after.head
+    if head != now.head or any(map(_structural, rows)):
         return None
     return events_of_rows(rows) or [event_of(now.id, row) for row in rows]

@@ -25,7 +25,7 @@ from eventstore.events import (
     summary_of,
 )
 from eventstore.recorders.types import Record
-from projections.fold import EMPTY, ViewState, resume, summary_event
+from projections.fold import EMPTY, ViewState, add_shown, resume, summary_event
 from projections.intervals import Intervals, contains
 from projections.items import Items
 from projections.retractions import target
@@ -38,13 +38,13 @@ __all__ = [
     "Run",
     "ViewFold",
     "fold_on",
+    "fold_shown",
     "from_revision",
     "kept_intervals",
     "named_condensations",
     "revision_of",
     "run_members",
     "runs",
-    "show",
 ]
 
 
@@ -101,22 +101,22 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
     each structural one the View at that moment, for a retraction also the View that it returns to.
     """
     if not have_structural(events):
-        return show(start, events, version), []
+        return fold_shown(start, events, version), []
     folded, records = start, []
     done = 0
     for place in _structural_places(events):
         event = events[place]
         if isinstance(event, Retraction):
-            folded = _return(show(folded, events[done:place], event.id), event, past)
+            folded = _return(fold_shown(folded, events[done:place], event.id), event, past)
         else:
-            folded = _change(show(folded, events[done:place], event.id), event)
+            folded = _change(fold_shown(folded, events[done:place], event.id), event)
         record, base = encode_revision(folded.version, revision_of(folded), folded.base)
         folded = folded._replace(base=base)
         past.keep(record)
         records.append(record)
         done = place + 1
     if folded.version < version:
-        folded = show(folded, events[done:], version)
+        folded = fold_shown(folded, events[done:], version)
     return folded, records
 
 
@@ -165,12 +165,12 @@ def _structural_places(events: Sequence[Event]) -> list[int]:
     ]
 
 
-def show(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
+def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
     """Fold in events none of which is structural."""
     if start.state.version == version:
         return start
     shown = events if all(map(_shown, events)) else [event for event in events if event.shown]
-    state, _, _ = resume(start.state, shown, version)
+    state = add_shown(start.state, shown, version)
     since = _with(start.since, tuple(map(_id, shown)))
     next_ordinal = start.next_ordinal + len(shown)
     return _new(ViewFold, (state, start.ordinals, since, next_ordinal, *start[4:]))

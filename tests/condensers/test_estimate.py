@@ -13,9 +13,9 @@ from msgspec.structs import replace
 import foldlog
 from condensers import Condensation, NoCondensationAvailable, replay
 from condensers.base import Reason
+from condensers.models.budget import TokenBudget
 from condensers.models.client import LLM, LLMConfig
 from condensers.models.estimate import ESTIMATE, counting, estimated
-from condensers.models.tokens import TokenBudget
 from condensers.strategies.digest import DigestCondenser
 from eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import open_sources

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import condensers.models.client
 import condensers.models.prompt_sums
 from condensers.errors import TokensUnknown
+from condensers.models.budget import TokenBudget, start_of_tail_that_fits
 from condensers.models.client import LLM, LLMConfig
 from condensers.models.prompt_sums import PromptSums, offered_tools
-from condensers.models.tokens import TokenBudget, TokenCounter, start_of_tail_that_fits
+from condensers.models.tokens import TokenCounter
 from condensers.strategies.observation_masking import ObservationMaskingCondenser
 from eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode

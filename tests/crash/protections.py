@@ -515,8 +515,8 @@ PROTECTIONS = {
     "rows-taken-back": Protection(
         "rows of a transaction that was rolled back come into no View",
         "eventstore/stored/written.py",
-        "    if head != now.head or before",
-        "    if before",
+        "    if head != now.head or any",
+        "    if any",
         "tests/projections/test_grown_views.py -k rolled_back",
     ),
     "taken-back": Protection(

@@ -212,7 +212,7 @@ def test_many_or_large_appends_are_read_from_the_store(store: Store, monkeypatch
     for n in range(written._BATCHES_MAX + 1):
         append(store, *said(str(n)))
     assert views.current("c") == folded(store)
-    monkeypatch.setattr(written, "_BYTES_MAX", 10)
+    monkeypatch.setattr(written, "_BATCH_BYTES_MAX", 10)
     append(store, *said("c"))
     views.current("c")
     append(store, *said("more than ten bytes"))
