@@ -17,6 +17,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
 from itertools import repeat
 from reprlib import repr as short
 from typing import Any, NamedTuple, get_args
@@ -45,7 +46,6 @@ from eventstore.events import (
 )
 from eventstore.values.bodies import NotListed, put_back, taken_out, with_list, without_list
 from eventstore.values.json_values import not_json
-from eventstore.values.shapes import Shapes
 
 __all__ = ["KINDS", "Encoded", "Undecodable", "decode", "decode_all", "encode", "encode_ours"]
 
@@ -132,7 +132,12 @@ _new = tuple.__new__  # what Encoded(...) calls, without the call around it
 _encoder = msgspec.json.Encoder()
 _strict = msgspec.json.Decoder(_Known, strict=True)
 _any = msgspec.json.Decoder()
-_shapes = Shapes()
+_Flat = Message | Action | Observation
+_flat_sources = frozenset({"user", "agent", "environment"})
+_flat_shapes: set[tuple[type, ...]] = set()
+"""Types of events with those of their fields, of which one flat event was read back: see ``_own_copy``. They are few,
+as JSON has few types.
+"""
 
 _DEPTH_MAX = 500
 """Both JSON parsers recurse, and give up where the Python stack ends. Half of the default stack is left to readers."""
@@ -148,7 +153,7 @@ def encode(event: Event) -> Encoded:
     meant.
     """
     kind = _NAME_OF.get(type(event))
-    flat = None if kind is None else _shapes.own_copy(event)
+    flat = None if kind is None else _own_copy(event)
     if kind is not None and flat is not None:
         try:
             body = _encoder.encode(flat if flat.id == NOT_RECORDED else replace(flat, id=NOT_RECORDED))
@@ -162,6 +167,56 @@ def encode(event: Event) -> Encoded:
             f"copy with redacted=None"
         )
     return encode_ours(event)
+
+
+def _own_copy(event: Event) -> Event | None:
+    """Return a flat event as a reader of its stored form sees it, sharing no mutable value with ``event``; None if it
+    is not flat, or has to be read back to see. Its texts may still be ones that JSON cannot hold.
+
+    Most events are flat: texts, flags, numbers, and maps of texts. Whether such a one can be read again is a matter of
+    its fields' types, its shape. So of each shape one event is read back, and those that follow are known by it.
+    """
+    if _shape(event) not in _flat_shapes or not _is_flat(event):
+        return None
+    if type(event) is Message:
+        return replace(event, meta=event.meta.copy(), extra={})
+    if type(event) is Observation:
+        return replace(event, meta=event.meta.copy(), extra={}, extras=event.extras.copy())
+    assert type(event) is Action  # no other kind has a flat shape
+    arguments = event.arguments
+    return replace(
+        event,
+        meta=event.meta.copy(),
+        extra={},
+        arguments=arguments.copy() if type(arguments) is dict else arguments,
+    )
+
+
+def _shape(event: Event) -> tuple[type, ...]:
+    return type(event), *map(type, astuple(event))
+
+
+def _is_flat(event: Event) -> bool:
+    """Whether an event whose fields are of the right types has no value that could come back as another one."""
+    timestamp, meta = event.timestamp, event.meta
+    if event.extra or event.source not in _flat_sources or (timestamp is not None and timestamp.tzinfo is not UTC):
+        return False
+    if meta and not _holds_texts(meta):
+        return False
+    if type(event) is Message:
+        return type(event.content) is str and not event.thinking
+    if type(event) is Action:
+        arguments = event.arguments
+        is_text = type(event.thought) is str and not event.thinking
+        return is_text and (type(arguments) is not dict or _holds_texts(arguments))
+    return type(event) is Observation and type(event.content) is str and _holds_texts(event.extras)
+
+
+def _holds_texts(texts: dict[str, Any]) -> bool:
+    for name, value in texts.items():  # noqa: SIM110  all() would make a generator for each event
+        if type(name) is not str or type(value) is not str:
+            return False
+    return True
 
 
 def encode_ours(event: Event) -> Encoded:
@@ -194,7 +249,10 @@ def encode_ours(event: Event) -> Encoded:
     if len(body) > _DEPTH_MAX:
         _check_depth(kind, body)
     force_setattr(read_back, "id", event.id)
-    _shapes.learn(event, read_back)
+    shape = _shape(event)
+    is_ours = event.origin is None and event.redacted is None
+    if is_ours and isinstance(event, _Flat) and shape == _shape(read_back) and _is_flat(event):
+        _flat_shapes.add(shape)
     return Encoded(kind, schema, read_back.shown, event.structural, body, read_back)
 
 

@@ -152,8 +152,10 @@ class History:
             recorded = self._store.append(self.id, appended, dedupe=dedupe, **how)
         else:
             recorded = self._histories._documents.append(self.id, appended, documents, dedupe=dedupe, **how)
-        if any(isinstance(one.event, CondensationAction) for one in recorded):
-            warn_of_older_summaries(self.id, recorded, self.view)
+        for one in recorded:
+            if isinstance(one.event, CondensationAction):
+                warn_of_older_summaries(self.id, recorded, self.view)
+                break
         return recorded
 
     def append_records(

@@ -19,7 +19,10 @@ import enum
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, Protocol, TypeVar
+from threading import Lock, get_ident
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
+
+from msgspec import Struct
 
 from eventstore.recorders.errors import OperationalError
 from eventstore.recorders.nesting import INSIDE, mark_of, nested, note_committed
@@ -86,58 +89,49 @@ class Writing(Protocol):
         """Return the error of a caller who waited too long while the thread ``leader`` of this process led."""
 
 
-class Job(Generic[T]):
+class Job(Struct, Generic[T], eq=False):
     """A piece of work on its way through the queue, and then its outcome."""
 
-    ran = False
+    work: Callable[[Any], T] | None
+    thread: int
+    patience_s: float
+    any_thread: bool = False
+    ran: bool = False
     """Whether the job ran in the transaction that is open."""
-    done = False
-    written = False
+    done: bool = False
+    written: bool = False
     """Whether it is done because its transaction was committed."""
-    left = False
+    left: bool = False
     """Whether its thread has left the queue."""
-    attempts_to_leave = 0
-    wake: threading.Lock | None = None
+    attempts_to_leave: int = 0
+    wake: Lock | None = None
     late: BaseException | None = None
     """What interrupted this thread while it ran another's job, to be raised at the end."""
     suspect: tuple[Job[Any], BaseException] | None = None
     """Who ran this job before, and what came then: of the job, or from outside?"""
-    _until: float | None = None
+    until: float | None = None
     result: T | None = None
-    _error: BaseException | None = None
-
-    def __init__(
-        self, work: Callable[[Any], T] | None, thread: int, patience_s: float, any_thread: bool = False
-    ) -> None:
-        self.work = work
-        self.thread = thread
-        self.any_thread = any_thread
-        self._patience_s = patience_s
+    error: BaseException | None = None
 
     @property
     def deadline(self) -> float:
         """Until when the caller waits; reckoned from when it first had to."""
-        if self._until is None:
-            self._until = time.monotonic() + self._patience_s
-        return self._until
-
-    def succeed(self) -> None:
-        if not self.done:
-            self.written = self.done = True
+        if self.until is None:
+            self.until = time.monotonic() + self.patience_s
+        return self.until
 
     def fail(self, error: BaseException) -> None:
         if not self.done:
-            self._error = error
+            self.error = error
             self.done = True
 
-    def outcome(self) -> T:
-        if self._error is not None:
-            error, self._error = self._error, None
-            try:
-                raise error
-            finally:
-                del error  # else it would hold this frame, which holds it, and with it all that the work held
-        return self.result  # type: ignore[return-value]  # done without an error: a result was set
+    def raise_error(self) -> NoReturn:
+        error, self.error = self.error, None
+        assert error is not None  # the caller has seen it
+        try:
+            raise error
+        finally:
+            del error  # else it would hold this frame, which holds it, and with it all that the work held
 
 
 class CommitQueue:
@@ -172,7 +166,7 @@ class CommitQueue:
         thread is inside a write already, and what ``Writing.waited`` makes if others took longer than the patience;
         nothing of it is written then.
         """
-        mark = mark_of(self._database)
+        mark = get_ident(), self._database
         if mark in INSIDE:
             raise nested(self._name)
         job = Job(work, mark[0], self._patience_s, any_thread)
@@ -192,7 +186,9 @@ class CommitQueue:
                         self._wait(job)
                 if job.late is not None:
                     raise job.late
-                return job.outcome()
+                if job.error is not None:
+                    job.raise_error()
+                return job.result  # type: ignore[return-value]  # done without an error: a result was set
             except BaseException as error:  # noqa: BLE001  raised at the end
                 # Nothing is called outside of ``try``: a handler may run at the beginning of a function. And one may
                 # raise again while this thread leaves, and once more at the jump back to the next attempt.
@@ -295,7 +291,10 @@ class CommitQueue:
         if not self._group:
             self._writing.take(leader)
             with self._mutex:
-                self._collect()
+                if len(self._waiting) == 1:
+                    self._group, self._waiting = self._waiting, []
+                else:
+                    self._collect()
         job = leader
         while self._attempt(job, leader):
             with self._mutex:
@@ -313,17 +312,21 @@ class CommitQueue:
                 self._running = job = following
         else:
             return
-        if self._committing:
-            self._commit()
-        else:
+        if not self._committing:
             self._restart(leader)
+            return
+        try:
+            self._writing.commit()
+        except BaseException as error:
+            if self._writing.judge(error) is not Fault.OF_DATABASE:
+                raise
+            self._fail(error)
+        else:
+            self._end_group(True)
 
     def _collect(self) -> None:
         """Make those who wait the group, up to the first who leads alone. The mutex is held."""
         waiting = self._waiting
-        if len(waiting) == 1:
-            self._group, self._waiting = waiting, []
-            return
         end = next((place for place, job in enumerate(waiting) if job.work is None), len(waiting))
         self._group, self._waiting = waiting[:end], waiting[end:]
 
@@ -333,8 +336,7 @@ class CommitQueue:
             if not self._begun:
                 self._writing.begin()
                 self._begun = True
-            assert job.work is not None  # one without work is never in a group
-            job.result = self._writing.run(job.work)
+            job.result = self._writing.run(job.work)  # type: ignore[arg-type]  # one without work is in no group
             job.ran = True  # whether its result counts, the commit decides
         except BaseException as error:
             fault = self._writing.judge(error)
@@ -370,16 +372,6 @@ class CommitQueue:
         job.any_thread, job.suspect = False, (leader, error)
         self._spoiled = True
 
-    def _commit(self) -> None:
-        try:
-            self._writing.commit()
-        except BaseException as error:
-            if self._writing.judge(error) is not Fault.OF_DATABASE:
-                raise
-            self._fail(error)
-        else:
-            self._end_group()
-
     def _restart(self, leader: Job[Any]) -> None:
         """Run the jobs that are left in the group again, in another transaction and under the same lock."""
         self._writing.settle()
@@ -390,14 +382,14 @@ class CommitQueue:
             if self._group:
                 self._pass_to(self._group[0], leader)
                 return
-        self._end_group()
+        self._end_group(False)
 
     def _fail(self, error: BaseException) -> None:
         make_error = self._writing.fail(error)
         with self._mutex:
             for job in self._group:
                 job.fail(make_error())
-        self._end_group()
+        self._end_group(False)
 
     def _pass_to(self, following: Job[Any], leader: Job[Any]) -> None:
         """Make another thread the leader. The mutex is held."""
@@ -408,23 +400,25 @@ class CommitQueue:
             self._leader = following
             _wake(following)
 
-    def _end_group(self) -> None:
+    def _end_group(self, committed: bool) -> None:
         """End the group after its commit or rollback: tell the callers, and let the next thread lead."""
-        committed = self._writing.settle() and self._committing
+        if not committed:
+            self._writing.settle()
         self._writing.release()
         with self._mutex:
             again = []
             for job in self._group:
-                if committed:
-                    job.succeed()
-                elif not job.done:
-                    job.ran = False
-                    again.append(job)
+                if not job.done:
+                    if committed:
+                        job.written = job.done = True
+                    else:
+                        job.ran = False
+                        again.append(job)
                 if job.wake is not None:
                     _wake(job)
             self._begun = self._committing = self._spoiled = False
-            self._running = None
-            self._waiting, self._group = again + self._waiting, []
+            self._running, self._group = None, []
+            self._waiting = again + self._waiting
             self._leader = self._waiting[0] if self._waiting else None
             if self._leader is not None:
                 _wake(self._leader)
@@ -448,7 +442,7 @@ class CommitQueue:
                 with self._mutex:
                     if not committed:
                         self._take_out(job)
-                self._end_group()
+                self._end_group(committed)
                 break
             if left or job.done:
                 break
@@ -470,7 +464,7 @@ class CommitQueue:
 
 def _prepare_to_wait(job: Job[Any]) -> None:
     if job.wake is None:
-        job.wake = threading.Lock()
+        job.wake = Lock()
         job.wake.acquire()
 
 

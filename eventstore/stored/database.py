@@ -24,8 +24,8 @@ from eventstore.stored.keys import DataKey, DataKeys, KeyRing
 from eventstore.stored.marks import Mark, read_mark
 from eventstore.stored.past import Link, decode_past
 from eventstore.stored.row_codec import DAMAGED, EVENT_BYTES_MAX, RowCodec, WriteSettings, any_damaged, joined
-from eventstore.stored.rows import dense_events, dense_events_of, present
-from eventstore.stored.written import Batch, events_between
+from eventstore.stored.rows import Batch, dense_events, dense_events_of, present
+from eventstore.stored.written import events_between
 from eventstore.values.arguments import YEAR_10000, to_microseconds
 
 __all__ = [
@@ -92,7 +92,8 @@ class Database:
         """Whether the rows of a conversation that is not encrypted are stored as they are given."""
         self.bytes_max = self.event_bytes_max = EVENT_BYTES_MAX
         self._keys = DataKeys(self.settings.keys)
-        self._known: dict[str, Known] = {}
+        self.known: dict[str, Known] = {}
+        """Conversations as this process found or left them last."""
         self._as_left = recorder.as_left if isinstance(recorder, RemembersCommits) else None
         self.written: dict[str, list[Batch]] = {}
         """What was appended to the conversations that somebody watches."""
@@ -124,7 +125,7 @@ class Database:
 
     def last_version(self, conversation: str) -> int | None:
         """Return the version of a conversation when this process found or left it last; None where it did not."""
-        known = self._known.get(conversation)
+        known = self.known.get(conversation)
         return None if known is None else known.stored.version
 
     def grown_since(self, before: Conversation) -> tuple[Conversation, Sequence[Event]] | None:
@@ -165,7 +166,7 @@ class Database:
         if known is not None:
             plain: Conversation = known.plain
             return plain
-        known = self._known.get(conversation)
+        known = self.known.get(conversation)
         if known is None:
             if type(conversation) is not str:
                 raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
@@ -193,7 +194,7 @@ class Database:
         """
         if stored.visible:
             known = Known(stored, plain, codec)
-            for kept in (self._known,) if versions is None else (self._known, versions):
+            for kept in (self.known,) if versions is None else (self.known, versions):
                 if len(kept) >= _KNOWN_MAX:
                     kept.clear()
                 kept[plain.id] = known
@@ -206,7 +207,7 @@ class Database:
         Raises ``KeyUnavailable`` where it is encrypted and its key is not in the ring, and ``CorruptEvent`` where its
         mark is of another state.
         """
-        known = self._known.get(found.id)
+        known = self.known.get(found.id)
         if known is not None and known.plain is found:
             return known.codec
         data_key = self.data_key(found)
@@ -352,7 +353,7 @@ class Database:
         for position, conversation, row in reader.placed_rows(after_position, limit):
             codec = met.get(conversation)
             if codec is None:
-                known = self._known.get(conversation)
+                known = self.known.get(conversation)
                 if known is not None and self._lasts(known.codec):
                     rows = known.codec.decoded([row], self)
                     if not any_damaged(rows):

@@ -65,6 +65,11 @@ class _Counts(NamedTuple):
 class ReadTransaction:
     """One conversation as one transaction finds it. Use it while the transaction is open."""
 
+    _begins = 0
+    _past: tuple[Segment, ...] | None = ()
+    _without_records: frozenset[str] = frozenset()
+    """Projections that keep nothing of a fork's own events, as far as this transaction has asked."""
+
     def __init__(
         self, reader: Reader, conversation: Conversation, database: Database, codec: RowCodec | None = None
     ) -> None:
@@ -73,14 +78,10 @@ class ReadTransaction:
         """The conversation as this transaction found it, or has changed it."""
         self._database = database
         self._known_codec = codec
-        self._begins = 0
-        self._past: tuple[Segment, ...] | None = ()
         if conversation.parent is not None:
             self._begins, self._past = conversation.begins, None
         self._beside: dict[int, tuple[BareRow, Event]] = {}
         """Events that were read beside the shown ones, with their rows."""
-        self._without_records: set[str] = set()
-        """Projections that keep nothing of a fork's own events, as far as this transaction has asked."""
 
     @property
     def conversation(self) -> str:
@@ -328,7 +329,7 @@ class ReadTransaction:
         if projection not in self._without_records:
             record = self._record_of(projection, self.found.key, self._codec(), asked)
             if record is None and self.found.parent is not None and asked >= self.found.version:
-                self._without_records.add(projection)
+                self._without_records |= {projection}
         for part in reversed(self.past):
             if record is not None and record.version > part.stop:
                 break

@@ -11,6 +11,8 @@ from hashlib import sha256
 from itertools import repeat
 from operator import attrgetter
 from os import urandom
+from struct import Struct
+from typing import NamedTuple
 
 from msgspec.structs import force_setattr
 
@@ -26,6 +28,7 @@ from eventstore.stored.row_codec import PLAIN, Limit, RowCodec
 from eventstore.values.arguments import YEAR_10000, moment
 
 __all__ = [
+    "Batch",
     "beginning_with_an_event",
     "chained",
     "dense_events",
@@ -35,14 +38,19 @@ __all__ = [
     "events_of_rows",
     "from_microseconds",
     "not_erased",
+    "note_batch",
     "present",
     "sound",
     "stored_event_of",
     "with_times",
 ]
 
+_BATCHES_MAX = 32
+_BATCH_BYTES_MAX = 100_000
+_body = attrgetter("body")
 _id, _timestamp, _origin = attrgetter("id"), attrgetter("timestamp"), attrgetter("origin")
 _new = tuple.__new__  # what Row(...) calls, without the call around it
+_each_salt = Struct(f"{SALT_BYTES}s").iter_unpack
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -66,12 +74,10 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
         head = hash_chain.border(name, salt, event_id, head)
     recorded_at = now if updated_at is None or updated_at < now else updated_at
     checksum_seed = hash_chain.checksum_seed(name)
-    salts = urandom(SALT_BYTES * len(batch))
-    at = 0
+    salts = _each_salt(urandom(SALT_BYTES * len(batch)))
     rows = []
-    for kind, schema, shown, structural, body, _ in batch:
+    for (kind, schema, shown, structural, body, _), (event_salt,) in zip(batch, salts, strict=True):
         what = kind.encode("utf-8", "surrogatepass")
-        event_salt = salts[at : at + SALT_BYTES]
         head = sha256(b"%b%bsalted %d %d %d %d %d %d %b\n%b" % (
             head, salt, event_id, schema, shown, structural, recorded_at, len(what), what,
             sha256(event_salt + body).digest(),
@@ -82,7 +88,6 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
         rows.append(_new(Row, (
             event_id, kind, schema, shown, structural, recorded_at, PLAIN, body, proof, before, turns, check
         )))  # fmt: skip
-        at += SALT_BYTES
         event_id += 1
         before += shown
         turns += structural
@@ -90,6 +95,20 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
         *conversation[:4], event_id, recorded_at, head, before, turns, *conversation[9:]
     ))  # fmt: skip
     return rows, left
+
+
+class Batch(NamedTuple):
+    """Rows that were written together, plain and without bytes of their own, and the conversation before and after."""
+
+    before: Conversation
+    after: Conversation
+    rows: Sequence[Row]
+
+
+def note_batch(batches: list[Batch], before: Conversation, after: Conversation, rows: Sequence[Row]) -> None:
+    """Add a batch. One that is too much is left out: then a reader asks the store."""
+    if len(batches) < _BATCHES_MAX and sum(map(len, map(_body, rows))) <= _BATCH_BYTES_MAX:
+        batches.append(Batch(before, after, rows))
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:

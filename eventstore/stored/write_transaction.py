@@ -8,6 +8,7 @@ records, numbered by version.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from eventstore.codec import Encoded
@@ -29,7 +30,7 @@ from eventstore.recorders.types import (
     Record,
     Row,
 )
-from eventstore.stored.database import Database, encrypted, translated
+from eventstore.stored.database import Database, Known, encrypted, translated
 from eventstore.stored.keys import DataKey
 from eventstore.stored.marks import mark_of
 from eventstore.stored.past import Link, decode_past, encode_past
@@ -39,17 +40,17 @@ from eventstore.stored.read_transaction import (
     find_existing,
     hidden_key,
 )
-from eventstore.stored.row_codec import RowCodec, have_bytes
-from eventstore.stored.rows import (
-    chained,
-)
-from eventstore.stored.written import note_batch
+from eventstore.stored.row_codec import RowCodec
+from eventstore.stored.rows import chained, note_batch
+from eventstore.values.bodies import Body
 
 __all__ = ["InlineProjection", "Record", "WriteTransaction", "project", "staged", "staged_keys"]
 
 T = TypeVar("T")
 
 _PAGE = 1_000
+_body = attrgetter("body")
+_new = tuple.__new__  # what Known(...) calls, without the call around it
 
 
 class WriteTransaction(ReadTransaction):
@@ -63,10 +64,22 @@ class WriteTransaction(ReadTransaction):
     _wrote = False
     _changed = False
 
+    def __init__(
+        self, transaction: Transaction, conversation: Conversation, database: Database, codec: RowCodec | None = None
+    ) -> None:
+        # What the base class does, without another call in every append.
+        self._reader = transaction
+        self.found = conversation
+        self._database = database
+        self._known_codec = codec
+        self._beside = {}
+        if conversation.parent is not None:
+            self._begins, self._past = conversation.begins, None
+
     def put_records(self, projection: str, records: Iterable[Record]) -> None:
         """Keep records; one of the same version is replaced."""
         codec = self._codec_to_write()
-        self._without_records.discard(projection)
+        self._without_records -= {projection}
         encoded = [codec.encoded_record(projection, record) for record in records]
         self._reader.put_records(projection, self.found.key, encoded)
 
@@ -94,7 +107,8 @@ class WriteTransaction(ReadTransaction):
 
     def insert(self, rows: Sequence[Row]) -> Place:
         """Insert the next rows of the conversation, which are plain."""
-        return self._insert(rows, self.found.grown(rows[-1]))
+        found = self.found
+        return self._insert(rows, found.grown(rows[-1]), rows[0].id == found.version)
 
     def append(self, batch: Sequence[Encoded], now: int) -> tuple[Place, int]:
         """Insert these events as the next ones; return where they are, and when they were recorded."""
@@ -102,22 +116,23 @@ class WriteTransaction(ReadTransaction):
         if found.sealed_key is not None:
             found = found._replace(salt=self._salt)
         rows, left = chained(found, batch, now)
-        return self._insert(rows, left), rows[0].recorded_at
+        return self._insert(rows, left, True), rows[0].recorded_at
 
-    def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
+    def _insert(self, rows: Sequence[Row], left: Conversation, follow: bool) -> Place:
         found = self.found
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, Grown())
+        has_bytes = Body in map(type, map(_body, rows))  # as ``row_codec.have_bytes``
         written = self._database.written.get(found.id)
-        before, plain, with_bytes = found, rows, have_bytes(rows)
-        if found.sealed_key is not None or not self._database.writes_plain or with_bytes:
+        before, plain = found, rows
+        if has_bytes or found.sealed_key is not None or not self._database.writes_plain:
             rows = self._encoded(rows)
             found = self.found  # it may have got a key
             left = found.grown(rows[-1])
-        if written is not None and not with_bytes:
+        if written is not None and not has_bytes:
             note_batch(written, before, left, plain)
         self.found, self._changed = left, True
-        return self._reader.insert(found.key, rows, follow=rows[0].id == found.version)
+        return self._reader.insert(found.key, rows, follow=follow)
 
     def stage(self, rows: Sequence[Row]) -> None:
         """Insert the next rows of a staged conversation, which are plain."""
@@ -188,13 +203,17 @@ class WriteTransaction(ReadTransaction):
         if not self._changed:
             return
         stored = plain = self.found
+        codec, known = self._known_codec, self._reader.known
+        if codec is not None and codec.data_key is None and plain.id in known:
+            known[plain.id] = self._database.known[plain.id] = _new(Known, (stored, plain, codec))
+            return
         codec = self._codec()
         if codec.data_key is not None:
             mark = mark_of(codec.data_key, plain, codec.mark)
             self._reader.change(plain.key, NewMark(mark))
             stored = plain._replace(mark=mark, salt=b"")
             plain = plain._replace(mark=mark, salt=codec.data_key.salt)
-        self._database.learn(stored, plain, codec, self._reader.known)
+        self._database.learn(stored, plain, codec, known)
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         database = self._database

@@ -9,31 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from eventstore.events import Event
 from eventstore.recorders.types import Conversation, Row
-from eventstore.stored.rows import event_of, events_of_rows
+from eventstore.stored.rows import Batch, event_of, events_of_rows
 
-__all__ = ["Batch", "events_between", "note_batch"]
+__all__ = ["events_between"]
 
-_BATCHES_MAX = 32
-_BATCH_BYTES_MAX = 100_000
-_body, _structural = attrgetter("body"), attrgetter("structural")
-
-
-class Batch(NamedTuple):
-    """Rows that were written together, plain and without bytes of their own, and the conversation before and after."""
-
-    before: Conversation
-    after: Conversation
-    rows: Sequence[Row]
-
-
-def note_batch(batches: list[Batch], before: Conversation, after: Conversation, rows: Sequence[Row]) -> None:
-    """Add a batch. One that is too much is left out: then a reader asks the store."""
-    if len(batches) < _BATCHES_MAX and sum(map(len, map(_body, rows))) <= _BATCH_BYTES_MAX:
-        batches.append(Batch(before, after, rows))
+_structural = attrgetter("structural")
 
 
 def events_between(batches: Sequence[Batch], before: Conversation, now: Conversation) -> list[Event] | None:

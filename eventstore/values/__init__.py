@@ -4,5 +4,4 @@ arguments    check the numbers and moments that callers give
 bodies       bytes that stand beside the JSON text of an event
 ids          the ids that a condensation forgets, as a list that is kept as a range
 json_values  find values that JSON would give back as another type
-shapes       which events come back from their stored form as they are
 """

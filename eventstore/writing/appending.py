@@ -10,6 +10,7 @@ from itertools import count, repeat
 from operator import attrgetter
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from eventstore.codec import Encoded
@@ -47,120 +48,102 @@ _event, _id, _cause = attrgetter("event"), attrgetter("id"), attrgetter("cause")
 _timestamp, _origin = attrgetter("timestamp"), attrgetter("origin")
 
 
-class Appending:
+class Appending(Struct, eq=False):
     """One append. It is called with the transaction, and again with another one where the first is taken back. It
     returns how to know what was recorded, once it is committed.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        conversation: str,
-        batch: list[Encoded],
-        expected_version: int | Literal[AnyVersion.ANY_VERSION],
-        idempotency_key: str | None,
-        guard: Callable[[ReadTransaction], object] | None,
-        project: Callable[[WriteTransaction, Sequence[Event]], None],
-        dedupe: bool,
-        generation: Generation | None,
-    ) -> None:
-        self._database = database
-        self._conversation = conversation
-        self._batch = batch
-        self._expected = expected_version
-        self._key = idempotency_key
-        self._guard = guard
-        self._project = project
-        self._dedupe = dedupe
-        self._generation = generation
-        self.met: int | None = None
-        """The key of the conversation that it appends to."""
-        self._simple = not dedupe and _is_simple(batch)
-        """Whether no rule applies but the expected version: then events get ids and times once they are committed."""
-        self._asks = not self._simple or idempotency_key is not None or guard is not None
+    database: Database
+    conversation: str
+    batch: list[Encoded]
+    expected_version: int | Literal[AnyVersion.ANY_VERSION]
+    idempotency_key: str | None
+    guard: Callable[[ReadTransaction], object] | None
+    project: Callable[[WriteTransaction, Sequence[Event]], None]
+    dedupe: bool
+    generation: Generation | None
+    met: int | None = None
+    """The key of the conversation that it appends to."""
 
     def __call__(self, transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
-        database, generation, replaces = self._database, self._generation, None
-        known: Known | None = transaction.known.get(self._conversation)
+        database, generation, replaces, codec = self.database, self.generation, None, None
+        known: Known | None = transaction.known.get(self.conversation)
         if known is not None and (generation is None or generation.key == known.plain.key):
             found: Conversation | None = known.plain
+            codec = known.codec
         else:
-            found, replaces = find_meant(database, transaction, self._conversation, generation)
-        version, batch, decided, new = 0, self._batch, None, None
+            found, replaces = find_meant(database, transaction, self.conversation, generation)
+        version, batch, decided, new = 0, self.batch, None, None
         if found is not None:
             self.met, version = found.key, found.version
-        if self._asks:
+        is_simple = not self.dedupe and _is_simple(batch)
+        if not is_simple or self.idempotency_key is not None or self.guard is not None:
             reading = None if found is None else ReadTransaction(transaction, found, database)
             if reading is not None:
                 earlier = self._earlier(reading)
                 if earlier is not None:
                     return partial(tuple, earlier)
-                if self._guard is not None:
-                    self._guard(reading)
-            if self._dedupe:
+                if self.guard is not None:
+                    self.guard(reading)
+            if self.dedupe and batch:
                 new = origins.unknown(reading, batch)
                 if not new.batch:
                     return tuple
                 batch = new.batch
-            decided = self._decided(version, batch, reading)
-        elif self._expected is not ANY_VERSION and self._expected != version:
-            check_version(State(self._conversation, version), self._expected)  # which raises
+            if not is_simple:
+                decided = self._decided(version, batch, self.expected_version, reading)
+        if is_simple and self.expected_version is not ANY_VERSION and self.expected_version != version:
+            check_version(State(self.conversation, version), self.expected_version)  # which raises
         now = database.now()
         if found is None:
-            found = begin_new(transaction, self._conversation, now, replaces=replaces)
+            found = begin_new(transaction, self.conversation, now, replaces=replaces)
             self.met = found.key
-        writing = WriteTransaction(transaction, found, database)
+        writing = WriteTransaction(transaction, found, database, codec)
         place, recorded_at = writing.append(batch, now)
-        if self._key is not None:
-            writing.remember(self._key, RecalledKey(version, len(batch)))
+        if self.idempotency_key is not None:
+            writing.remember(self.idempotency_key, RecalledKey(version, len(batch)))
         if new is not None:
             new.remember(writing, version, begins=version == 0)
         if decided is not None:
             with_times(decided, from_microseconds(recorded_at))
-            self._project(writing, decided)
+            self.project(writing, decided)
             if any(isinstance(event, DocumentChanges) for event in decided):
                 _keep_documents(writing, version, decided)
         writing.end()
         if decided is None:
-            return partial(_recorded_simple, place, self._conversation, recorded_at, batch, version)
-        return partial(_recorded, place, self._conversation, from_microseconds(recorded_at), decided)
+            return partial(_recorded_simple, place, self.conversation, recorded_at, batch, version)
+        return partial(_recorded, place, self.conversation, from_microseconds(recorded_at), decided)
 
-    def _decided(self, version: int, batch: list[Encoded], reading: ReadTransaction | None) -> Sequence[Event] | None:
-        """Return the events with their ids; None where no rule applies but the expected version."""
-        if self._simple:
-            check_version(State(self._conversation, version), self._expected)
-            return None
-        return self._numbered(version, batch, self._expected, reading)
-
-    def _numbered(
+    def _decided(
         self,
         version: int,
         batch: list[Encoded],
         expected_version: int | Literal[AnyVersion.ANY_VERSION],
         reading: ReadTransaction | None,
     ) -> Sequence[Event]:
+        """Return the events with their ids. Raises where one of them breaks a rule."""
         events = [encoded.event for encoded in batch]
         existing = _NO_SUMMARIES
         named = summaries_named(events)
         if named and reading is not None:
             existing = frozenset(i for i in named if _brings_summary(reading, i))
-        return decide(State(self._conversation, version, existing), Append(events, expected_version))
+        return decide(State(self.conversation, version, existing), Append(events, expected_version))
 
     def _earlier(self, reading: ReadTransaction) -> tuple[Recorded, ...] | None:
         """Return what was recorded under the idempotency key before; None if it is new. Raises ``IdempotencyConflict``
         if it was other events.
         """
-        earlier = None if self._key is None else reading.recall(self._key)
+        earlier = None if self.idempotency_key is None else reading.recall(self.idempotency_key)
         if earlier is None:
             return None
         conversation = reading.conversation
         first_id, count, _, position = earlier
         rows = reading.rows(first_id, first_id + count, count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
-        given = self._numbered(first_id, self._batch, ANY_VERSION, reading)
+        given = self._decided(first_id, self.batch, ANY_VERSION, reading)
         stored = [stored_event_of(conversation, row) for row in rows]
-        if stored != list(given) and not _are_what_was_given(stored, given, self._batch):
-            raise IdempotencyConflict(conversation, str(self._key), first_id)
+        if stored != list(given) and not _are_what_was_given(stored, given, self.batch):
+            raise IdempotencyConflict(conversation, str(self.idempotency_key), first_id)
         if position is None:
             raise CorruptEvent(conversation, first_id, "its position cannot be found")
         return tuple(
@@ -170,7 +153,9 @@ class Appending:
 
 
 def _is_simple(batch: Sequence[Encoded]) -> bool:
-    """Return whether no rule but the expected version applies to these events. Cost: a few steps, however many."""
+    """Return whether no rule but the expected version applies to these events: then they get ids and times once they
+    are committed. Cost: a few steps, however many.
+    """
     if len(batch) == 1:
         event = batch[0].event
         return type(event) in UNRULED and event.id == NOT_RECORDED and event.cause is None

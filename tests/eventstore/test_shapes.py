@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from eventstore import Action, Event, InvalidEvent, Message, Observation, codec
 from eventstore.codec import decode, encode
-from eventstore.values.shapes import Shapes
 
 
 class Tool(StrEnum):
@@ -60,16 +59,16 @@ def all_shapes() -> Iterator[Event]:
 
 
 def test_with_shapes_and_without_the_same_is_stored_or_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(codec, "_shapes", Shapes())
+    monkeypatch.setattr(codec, "_flat_shapes", set())
     assert all(map(encode, all_shapes()))
     known = [(outcome(event), outcome(event)) for event in almost_flat()]  # at the second time also its own shape is
-    monkeypatch.setattr(Shapes, "own_copy", lambda *_: None)
+    monkeypatch.setattr(codec, "_own_copy", lambda _: None)
     for event, outcomes in zip(almost_flat(), known, strict=True):
         assert outcomes == (outcome(event), outcome(event)), event
 
 
 def test_a_flat_event_is_read_back_once_for_its_shape(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(codec, "_shapes", Shapes())
+    monkeypatch.setattr(codec, "_flat_shapes", set())
     decoded = []
     monkeypatch.setattr(codec, "decode", lambda *columns: decoded.append(columns) or decode(*columns))
     for n in range(5):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from eventstore import ConversationErased, Message, Store, StoreUnavailable, StoreUnusable, open_store
+from eventstore.codec import encode
 from eventstore.recorders.base import Transaction
 from eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
 from eventstore.recorders.sqlite import SQLiteRecorder, schema
@@ -24,6 +25,8 @@ from eventstore.recorders.sqlite.reader import SQL
 from eventstore.recorders.sqlite.store_file import StoreFile
 from eventstore.recorders.statements import migrations
 from eventstore.recorders.types import Row, as_rows
+from eventstore.stored.read_transaction import find_existing
+from eventstore.stored.write_transaction import WriteTransaction
 
 HI = Message(source="user", content="hi")
 
@@ -502,6 +505,47 @@ def test_an_interruption_is_of_one_caller_and_says_what_was_committed(
     other = SQLiteRecorder(recorder.path)
     other.transact(lambda t: t.insert(key, [row(7)]))  # the write lock was released
     other.close()
+
+
+def appends_to(store: Store, conversation: str) -> Callable[[Transaction], int]:
+    """Return a job that appends an event, whatever its version; it returns the event's id."""
+
+    def append(transaction: Transaction) -> int:
+        found = find_existing(store.database, transaction, conversation)
+        writing = WriteTransaction(transaction, found, store.database)
+        writing.append([encode(HI)], 5)
+        writing.end()
+        return found.version
+
+    return append
+
+
+def test_what_was_rolled_back_is_forgotten(path: str):
+    """The first job is run again, and must not go on from what it left before."""
+
+    def writes_and_fails(transaction: Transaction) -> None:
+        transaction.begin("never", 5, b"s" * 16)
+        raise ZeroDivisionError
+
+    with open_store(path) as store:
+        store.append("c1", [HI, HI], expected_version=0)
+        append, recorder = appends_to(store, "c1"), store.database.recorder
+        assert isinstance(recorder, SQLiteRecorder)
+        outcomes = together(recorder, [append, writes_and_fails, append])
+        assert [outcomes[0], type(outcomes[1]), outcomes[2]] == [2, ZeroDivisionError, 3]
+        assert [event.id for event in store.events("c1")] == [0, 1, 2, 3]
+        assert [each.position for each in store.follow()] == [1, 2, 3, 4]
+
+
+def test_what_is_not_committed_is_not_told(path: str):
+    with open_store(path) as store:
+        store.append("c1", [HI, HI], expected_version=0)
+        append, recorder = appends_to(store, "c1"), store.database.recorder
+        assert isinstance(recorder, SQLiteRecorder)
+        told = recorder.as_left("c1")
+        assert told is None or told.plain.version == 2
+        assert together(recorder, [append, lambda _: recorder.as_left("c1")]) == [2, None]
+        assert recorder.as_left("c1").plain.version == 3
 
 
 class FollowedBy:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 import threading
 import time
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from typing import Final, NamedTuple, Protocol
 
 from eventstore.recorders.errors import OperationalError
@@ -16,6 +16,7 @@ __all__ = ["Until", "WriteLock", "lock_path"]
 
 _NAME_BYTES_MAX: Final = 300
 _POLL_S: Final = 0.002
+_AT_ONCE: Final = LOCK_EX | LOCK_NB
 _LOCKS_OF_KERNEL: Final = "/proc/locks"
 
 
@@ -63,7 +64,7 @@ class WriteLock:
         """
         try:
             if self._pending is None:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(self._file, _AT_ONCE)
             else:
                 self._wait(waiter.deadline)
         except BlockingIOError:
@@ -85,7 +86,7 @@ class WriteLock:
         if self._pending is not None:
             self._pending.abandon()
         if self._file >= 0:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            flock(self._file, LOCK_UN)
 
     def close(self) -> None:
         """Close the lock file, which releases the lock."""
@@ -220,7 +221,7 @@ class _Pending:
 
     def _run(self) -> None:
         try:
-            fcntl.flock(self.file, fcntl.LOCK_EX)
+            flock(self.file, LOCK_EX)
         except OSError as error:
             self._error = error
         with self._mutex:
@@ -232,7 +233,7 @@ class _Pending:
 
 def _try(file: int) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(file, _AT_ONCE)
     except BlockingIOError:
         return False
     return True

@@ -100,7 +100,7 @@ class SQLiteWriting:
         connection.execute("BEGIN IMMEDIATE")
         self._file.check_contents()
         self._transaction.inserted = False
-        left, self._left = self._left, None
+        left, self._left = self._left, None  # so it stays where the transaction is not committed
         if self._index is None or os.pread(self._index, _HEADER_BYTES, 0) != left:
             self._meet_others(connection, left)
         if self._pages >= self._log_space.pages:
@@ -121,8 +121,7 @@ class SQLiteWriting:
             epochs.begin_where_copied(connection, self._file.inode)
 
     def run(self, work: Callable[[Any], T]) -> T:
-        assert self.connection is not None
-        self._changes = self.connection.total_changes
+        self._changes = self.connection.total_changes  # type: ignore[union-attr]  # it has begun
         self._stage = _RUNNING
         return work(self._transaction)
 
@@ -144,10 +143,9 @@ class SQLiteWriting:
         return translate(error, f"write to {self._path}", NOTHING_WRITTEN) if is_ours(error) else error
 
     def commit(self) -> None:
-        assert self.connection is not None
         self._stage = _COMMITTING
         try:
-            self.connection.execute("COMMIT")
+            self.connection.execute("COMMIT")  # type: ignore[union-attr]  # it has begun
         except sqlite3.Error as error:
             # No call may come before this is noted: a signal handler runs at calls. And one that raised right after
             # COMMIT, which was no failure of it, has a frame of its own.
@@ -193,8 +191,6 @@ class SQLiteWriting:
             return True
         self._stage = _NONE
         if connection is not None and connection.in_transaction:
-            self._transaction.forget()
-            self._left = None
             try:
                 connection.rollback()
             except sqlite3.Error:
