@@ -83,6 +83,8 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     page.ask(f"{V}.choose(null)")
     page.ask(f"{V}.compare(null)")
     page.ask(f"{V}.opened.clear()")
+    page.ask(f"{V}.changed('moment')")
+    page.settle()
     page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.ids).gap)")
     page.ask(f"{V}.list.node.scrollTop = 0")
     yield "opened"
@@ -90,7 +92,7 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     page.settle()
     page.ask(f"{BUTTONS}.find((each) => each.textContent === 'tokens').click()")
     yield "search"
-    page.ask(f"{V}.find('not there')")
+    page.ask(f"{V}.find('nowhere to be found')")
     yield "no-hit"
     page.ask(f"{V}.help.showModal()")
     yield "help"
