@@ -22,6 +22,7 @@ class Outdated(CondenserError):
 class _Traces:
     """What a later event may have in common with the forgotten events: their ids, calls, responses, tool loop, or bond.
 
+    The calls of one response stand or fall together, so ``ids`` and ``call_ids`` are also those of calls that stay.
     ``reaches_open_loop``: whether a tool loop that later calls would join is another one once the plan is appended.
     ``reaches_open_bond``: the same of the events that stay with the next. ``summaries_move``: whether summaries stand
     in the View or come into it; later events may come before them, and so part or join a loop or a bond.
@@ -65,12 +66,14 @@ class Plan:
 
 def _traces(action: CondensationAction, view: View) -> _Traces:
     ids = _named(action)
-    calls = [event for event in view.events if event.id in ids and isinstance(event, Action)]
+    calls = [event for event in view.events if isinstance(event, Action)]
+    responses = {call.response_id for call in calls if call.id in ids} - {None}
+    touched = [call for call in calls if call.id in ids or call.response_id in responses]
     after = view.then((action,))
     return _Traces(
-        frozenset(ids),
-        frozenset(call.call_id for call in calls) - {None},
-        frozenset(call.response_id for call in calls) - {None},
+        frozenset(ids.union(call.id for call in touched)),
+        frozenset(call.call_id for call in touched) - {None},
+        frozenset(responses),
         _open_loop(view) != _open_loop(after),
         _open_bond(view) != _open_bond(after),
         any(event.id < 0 for event in (*view.events, *after.events)),

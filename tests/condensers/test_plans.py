@@ -86,6 +86,13 @@ def test_a_call_that_came_late_of_a_response_that_is_forgotten_outdates_a_plan()
     assert outdated(plan, later(view, call(call_id="b", response_id="q"), answer(call_id="b"))) is None
 
 
+def test_an_answer_that_completes_a_response_of_which_a_call_is_forgotten_outdates_a_plan():
+    calls = call(call_id=None, response_id="r"), call(call_id="a", response_id="r")
+    view = viewed(*calls, message(), answer(call_id="a", cause=2))
+    assert "be separated" in outdated(Plan(condensed(1, 2), view), later(view, answer(call_id=None, cause=0)))
+    assert outdated(Plan(condensed(2), view), later(view, answer(call_id=None, cause=0))) is None
+
+
 def test_a_tool_loop_that_goes_on_outdates_a_plan_that_forgets_it_to_its_end():
     thinking = replace(call(call_id="a"), thinking=({"type": "thinking", "thinking": "hm"},))
     note = Annotation(name="seen by no model", shown=True)
